@@ -1,0 +1,86 @@
+# Everything a clone needs. `make` alone lists the targets.
+#
+# Each target prepares .venv by itself from the lock files and reuses what is there.
+# PYTHON=/path/to/python3 names the Python to make it with.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+BOOTSTRAP := sh scripts/bootstrap
+SOURCES := src tests $(wildcard benchmarks fuzz) scripts scripts/lock
+
+# The level of .venv that the whole test suite needs: run, dev or spark.
+TEST_LEVEL := dev
+# More for pytest, as in: make test ARGS='-k seal'
+ARGS ?=
+
+STEP = @printf '\n==> %s\n'
+
+.PHONY: help demo test check format bench docs coverage lock clean distclean venv
+
+help: ## list the targets
+	@printf 'Lace: agree on a set of records and converge on it.\n\n'
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@printf '\nEach target sets up .venv when needed. PYTHON=… chooses the Python (3.11 or newer).\n'
+
+demo: ## set up and show Lace at work, in a temporary folder
+	@$(BOOTSTRAP) run
+	@$(BIN)/lace demo
+
+test: ## run every test, then list the requirements without one
+	@$(BOOTSTRAP) $(TEST_LEVEL)
+	@mkdir -p build
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
+	    --dist worksteal --requirement-report=build/requirements.md $(ARGS)
+
+check: ## format, lint, types, import contract and the fast tests
+	@$(BOOTSTRAP) dev
+	$(STEP) 'format (ruff format)'
+	@$(BIN)/ruff format --check $(SOURCES)
+	$(STEP) 'lint (ruff check)'
+	@$(BIN)/ruff check $(SOURCES)
+	$(STEP) 'types (mypy, strict)'
+	@$(BIN)/mypy
+	$(STEP) 'types of the public API (basedpyright)'
+	@$(BIN)/basedpyright
+	$(STEP) 'import contract (import-linter)'
+	@$(BIN)/lint-imports --no-logo
+	$(STEP) 'fast tests (pytest)'
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not spark' $(ARGS)
+
+format: ## put all Python files into their standard form
+	@$(BOOTSTRAP) dev
+	@$(BIN)/ruff check --fix-only --quiet $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+bench: ## measure speed and size
+	@$(BOOTSTRAP) dev
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: ## build the documentation into build/site
+	@$(BOOTSTRAP) dev
+	@$(BIN)/properdocs build --strict --quiet --site-dir build/site
+	@echo 'the pages are in build/site; open build/site/index.html'
+
+coverage: ## run the tests and report the lines and branches they miss
+	@$(BOOTSTRAP) $(TEST_LEVEL)
+	@mkdir -p build/coverage
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
+	    --dist worksteal --cov=lace --cov-branch --cov-report=term --cov-report=html $(ARGS)
+
+lock: ## make the lock files again from pyproject.toml (UPGRADE=1 takes newer versions)
+	@$(BOOTSTRAP) dev
+	@$(BIN)/python scripts/lock $(if $(UPGRADE),--upgrade)
+
+venv: ## only set up .venv, with the developer's tools
+	@$(BOOTSTRAP) dev
+
+clean: ## remove what was built (.venv stays)
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests $(wildcard benchmarks fuzz) scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	@rm -rf .venv .venv.lock

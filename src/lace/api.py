@@ -1,0 +1,271 @@
+"""The front door: open a lace, add, read and remove records, import, verify.
+
+Here the outside world comes in: the clock, randomness, files, processors. Everything
+below takes them as arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Self
+
+from lace.base.limits import Settings, Source, resolve_settings
+from lace.base.tai import Tai
+from lace.errors import RecordError, SettingError, StoreError, UsageError
+from lace.record import seal
+from lace.record.model import Plex, Record
+from lace.record.paths import parse_address
+from lace.record.validate import ValidRecord, frame_record, parse_record, validate_many
+from lace.store.intake import Intake, Report, import_stream
+from lace.store.keys import KeyRing
+from lace.store.sqlite.store import Operation, SqliteStore
+from lace.store.sqlite.verify import Verification, verify_store
+from lace.store.validation import helpful_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from lace.record.ids import RecordId
+    from lace.record.reader import RawRecord
+    from lace.store.interface import StoredRecord
+    from lace.store.sqlite.snapshot import SqliteSnapshot
+
+__all__ = [
+    "SETTINGS_FILE",
+    "Lace",
+    "SigningKey",
+    "now",
+    "open_lace",
+    "parse_record",
+    "processors",
+    "read_chunks",
+    "read_settings_file",
+]
+
+SETTINGS_FILE: Final = "lace.toml"
+_CHUNK_BYTES: Final = 1 << 20
+_ADD_BATCH: Final = 8000
+
+
+def now() -> Tai:
+    """Return the clock's reading as a TAI instant."""
+    return Tai.from_unix_nanoseconds(time.time_ns())
+
+
+Plex.clock = staticmethod(now)
+
+
+class SigningKey(seal.SigningKey):
+    """A signing key with this machine's randomness.
+
+    >>> SigningKey.generate().verifier[:2]
+    'V.'
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Return a new key."""
+        return cls(os.urandom(32), os.urandom)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file's bytes in pieces of bounded size."""
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def read_settings_file(path: Path) -> Source:
+    """Return the settings that a `lace.toml` gives; tables in it belong to other parts."""
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Source(str(path), {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingError(f"{path} cannot be read: {error}") from error
+    return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
+
+
+def open_lace(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    settings: Mapping[str, object] | None = None,
+    purpose: str = "lace.open",
+) -> Lace:
+    """Open the lace in a folder; make it when it is not there.
+
+    Args:
+        path: the lace's folder.
+        create: make the lace when there is none; a folder of something else is refused.
+        read_only: never write to it.
+        settings: settings by name, over those of the folder's `lace.toml`.
+        purpose: what this process is doing, for whoever waits for it.
+
+    Raises:
+        StoreError: there is no lace, it is damaged, or the disk does not let it be opened.
+    """
+    folder = Path(path)
+    sources = [read_settings_file(folder / SETTINGS_FILE), Source("the caller", settings or {})]
+    resolved, _origins = resolve_settings(sources)
+    store = SqliteStore(
+        folder, create=create, read_only=read_only, settings=resolved, purpose=purpose
+    )
+    return Lace(store, resolved)
+
+
+class Lace:
+    """An open lace; use it in a `with` block. One is for one thread."""
+
+    def __init__(self, store: SqliteStore, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self.keys = KeyRing(store.folder / "keys", os.urandom)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the lace."""
+        self.store.close()
+
+    def __len__(self) -> int:
+        with self.store.snapshot() as snapshot:
+            return snapshot.totals().records
+
+    def __contains__(self, identifier: object) -> bool:
+        with self.store.snapshot() as snapshot:
+            return isinstance(identifier, str) and snapshot.has(identifier)
+
+    def snapshot(self) -> AbstractContextManager[SqliteSnapshot]:
+        """Open a consistent view of the lace."""
+        return self.store.snapshot()
+
+    def add(self, record: Record | bytes) -> RecordId:
+        """Store a record, a value or its bytes, and return its identifier.
+
+        Raises:
+            RecordError: the bytes are not a valid record.
+            StoreError: it could not be stored.
+        """
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Record | bytes]) -> list[RecordId]:
+        """Store records and return their identifiers, in order; all of them or none."""
+        frames = [self._frame(record) for record in records]
+        outcomes = validate_many(frames, os.urandom)
+        valid: list[ValidRecord] = []
+        for outcome in outcomes:
+            if isinstance(outcome, RecordError):
+                raise outcome
+            valid.append(outcome)
+        self.store.admit(valid)
+        return [record.id for record in valid]
+
+    def _frame(self, record: Record | bytes) -> RawRecord:
+        raw = record if isinstance(record, bytes) else record.bytes
+        return frame_record(raw, self.settings.max_data_bytes)
+
+    def remove(self, *identifiers: RecordId) -> int:
+        """Take records out of the lace; returns how many were there."""
+        return self.store.remove(identifiers)
+
+    def get(self, address: str) -> Record | None:
+        """Return the record of a hash, or the tip of a coordinate, or None."""
+        with self.store.snapshot() as snapshot:
+            found = snapshot.find(parse_address(address))
+            raw = snapshot.read(found[0].id) if found else None
+        return parse_record(raw, max_data_bytes=len(raw)) if raw is not None else None
+
+    def find(self, address: str) -> list[StoredRecord]:
+        """Return the records that an address names, the tip first."""
+        with self.store.snapshot() as snapshot:
+            return snapshot.find(parse_address(address))
+
+    def import_file(
+        self,
+        source: str | os.PathLike[str] | IO[bytes],
+        *,
+        admit_embedded: bool = False,
+        report: Report | None = None,
+    ) -> Intake:
+        """Store every valid record of a file or stream; a bad one never stops the good ones.
+
+        Raises:
+            UsageError: there is no such file.
+            StoreError: the records could not be stored.
+        """
+        with _opened(source) as (file, name, size):
+            return import_stream(
+                self.store,
+                read_chunks(file),
+                settings=self.settings,
+                random_bytes=os.urandom,
+                workers=self.workers,
+                source=name,
+                size=size,
+                admit_embedded=admit_embedded,
+                report=report,
+            )
+
+    def verify(self, report: Callable[[Verification], None] | None = None) -> Verification:
+        """Check everything that the lace holds, signatures included."""
+        with self.store.snapshot() as snapshot:
+            return verify_store(
+                snapshot,
+                settings=self.settings,
+                random_bytes=os.urandom,
+                workers=self.workers,
+                report=report,
+            )
+
+    @property
+    def workers(self) -> int:
+        """How many validation processes a large import uses."""
+        return self.settings.import_workers or helpful_workers(processors())
+
+    def log(self, operation: Operation) -> None:
+        """Add an operation to the lace's log."""
+        self.store.append_operation(operation)
+
+    def operations(self, limit: int | None = None) -> list[Operation]:
+        """Return the newest operations, the oldest of them first."""
+        return self.store.operations(limit)
+
+
+@contextmanager
+def _opened(
+    source: str | os.PathLike[str] | IO[bytes],
+) -> Iterator[tuple[IO[bytes], str | None, int | None]]:
+    if not isinstance(source, (str, os.PathLike)):
+        yield source, getattr(source, "name", None) and str(source.name), None
+        return
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size if path.is_file() else None
+            yield file, str(path), size
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise StoreError(f"reading {path} failed: {error.strerror}") from error

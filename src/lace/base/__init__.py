@@ -1,0 +1,3 @@
+"""Encoding, digests, text, time and limits: what every other package stands on."""
+
+__all__: list[str] = []

@@ -1,0 +1,75 @@
+"""Base64-Ascend (006): six bits a character, in an alphabet whose bytes ascend.
+
+Equal-length texts sort as their bytes do, so a sorted list of hash texts is a
+sorted list of digests. There is one text for each byte string: other characters,
+impossible lengths and non-zero fill bits are refused.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Final
+
+from lace.errors import RecordError
+
+__all__ = ["ALPHABET", "B64AError", "decode", "encode", "final_characters"]
+
+ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+
+# The standard library encodes the same six-bit groups in another alphabet.
+_STANDARD: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_FROM_STANDARD: Final = bytes.maketrans(_STANDARD, ALPHABET.encode())
+_TO_STANDARD: Final = bytes.maketrans(ALPHABET.encode(), _STANDARD)
+_CHARACTERS: Final = ALPHABET.encode()
+_PADDING: Final = {0: b"", 2: b"==", 3: b"="}
+_FILL_BITS: Final = {0: 0, 2: 4, 3: 2}
+
+
+class B64AError(RecordError):
+    """A text that is not the Base64-Ascend form of any byte string."""
+
+
+def encode(data: bytes) -> str:
+    """Return the Base64-Ascend text of data.
+
+    >>> encode(bytes.fromhex("ff00"))
+    '~l0'
+    """
+    standard = binascii.b2a_base64(data, newline=False)
+    return standard.translate(_FROM_STANDARD, b"=").decode("ascii")
+
+
+def decode(text: str) -> bytes:
+    """Return the bytes whose Base64-Ascend form is exactly text.
+
+    Raises:
+        B64AError: a foreign character, an impossible length, or non-zero fill bits.
+
+    >>> decode("~l0").hex()
+    'ff00'
+    """
+    raw = text.encode("ascii") if text.isascii() else b"\xff"
+    if raw.translate(None, _CHARACTERS):
+        position = next(i for i, character in enumerate(text) if character not in ALPHABET)
+        raise B64AError(
+            f"character {text[position]!r} at position {position} is not in the "
+            "Base64-Ascend alphabet",
+            rule="006-alphabet",
+        )
+    remainder = len(text) % 4
+    if remainder == 1:
+        raise B64AError(
+            f"no byte string has a Base64-Ascend text of {len(text)} characters", rule="006-length"
+        )
+    fill = _FILL_BITS[remainder]
+    if fill and ALPHABET.index(text[-1]) % (1 << fill):
+        raise B64AError(
+            f"the last character {text[-1]!r} has non-zero fill bits", rule="006-fill-bits"
+        )
+    return binascii.a2b_base64(raw.translate(_TO_STANDARD) + _PADDING[remainder])
+
+
+def final_characters(length: int) -> str:
+    """Return the characters that a canonical text of that many bytes may end with."""
+    fill = _FILL_BITS[-(-8 * length // 6) % 4]
+    return ALPHABET[:: 1 << fill]

@@ -1,0 +1,186 @@
+"""Every limit, setting and default of Lace, in one typed place.
+
+`FORMAT` constants are part of the record format and the same everywhere; `Settings`
+are what a lace, an environment or a command line may change. Reading files and the
+environment is not done here: callers hand in names and texts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from lace.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DEFAULT_SETTINGS",
+    "MAX_DATA_LENGTH",
+    "MAX_EXTRA_HEADERS",
+    "MAX_HEAD_BYTES",
+    "MAX_LINE_BYTES",
+    "Settings",
+    "Source",
+    "describe_settings",
+    "parse_setting",
+    "resolve_settings",
+]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+MAX_LINE_BYTES: Final = 1024
+"""Bytes of a header line without its LF (010)."""
+MAX_EXTRA_HEADERS: Final = 512
+"""Extra headers of one Plex (010)."""
+MAX_HEAD_BYTES: Final = MIB
+"""Bytes a reader holds while it looks for the end of a record's headers."""
+MAX_DATA_LENGTH: Final = 2**31 - 1
+"""A Data-Length above this is nonsense, not a large record: no store can hold it."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,3}))?\s?(B|[KMG]i?B)?", re.IGNORECASE)
+_UNITS: Final = {
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a setting may be, and what it is for."""
+
+    meaning: str
+    lowest: int
+    highest: int
+    unit: str = ""
+
+
+def _setting(default: int, meaning: str, lowest: int, highest: int, unit: str = "") -> int:
+    made: int = field(default=default, metadata={"range": _Range(meaning, lowest, highest, unit)})
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings with their values; illegal values are refused.
+
+    >>> Settings(max_data_bytes=1024).max_data_bytes
+    1024
+    """
+
+    max_data_bytes: int = _setting(
+        32 * MIB, "largest Blob data that is read or stored", 0, 900 * MIB, "bytes"
+    )
+    max_value_bytes: int = _setting(
+        MAX_LINE_BYTES, "longest fact value an evaluation accepts", 1, MAX_LINE_BYTES, "bytes"
+    )
+    wait_seconds: int = _setting(
+        10, "how long a writer waits for another process", 0, 86_400, "seconds"
+    )
+    import_batch_records: int = _setting(
+        8000, "records validated and stored in one transaction", 1, 100_000
+    )
+    import_batch_bytes: int = _setting(
+        8 * MIB, "record bytes that close a batch early", 1, 64 * MIB, "bytes"
+    )
+    import_workers: int = _setting(
+        0, "validation processes of a large import (0: as many as help)", 0, 64
+    )
+    import_max_reports: int = _setting(
+        100, "rejected records reported one by one, the rest counted", 0, 1_000_000
+    )
+    store_cache_bytes: int = _setting(96 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
+    log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
+
+    def __post_init__(self) -> None:
+        for name, allowed in _ranges().items():
+            _check_range(name, getattr(self, name), allowed)
+
+
+def _ranges() -> dict[str, _Range]:
+    return {entry.name: entry.metadata["range"] for entry in fields(Settings)}
+
+
+def _check_range(name: str, value: int, allowed: _Range) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SettingError(f"setting {name} takes a whole number, not {value!r}")
+    if not allowed.lowest <= value <= allowed.highest:
+        raise SettingError(
+            f"setting {name}={value} is outside {allowed.lowest} to {allowed.highest}",
+            hint=f"it is: {allowed.meaning}",
+        )
+
+
+DEFAULT_SETTINGS: Final = Settings()
+
+
+def parse_setting(name: str, value: object) -> int:
+    """Return the number that a text or number gives for the setting of that name.
+
+    Sizes take a unit: `64MiB`, `1 GB`, `0.5GiB`.
+
+    Raises:
+        SettingError: no such setting, no number, or out of range.
+    """
+    ranges = _ranges()
+    if name not in ranges:
+        raise SettingError(f"there is no setting {name!r}", hint=_closest(name, list(ranges)))
+    allowed = ranges[name]
+    number = value if isinstance(value, int) else _parse_number(name, str(value), allowed)
+    _check_range(name, number, allowed)
+    return number
+
+
+def _parse_number(name: str, text: str, allowed: _Range) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    is_size = allowed.unit == "bytes"
+    if not found or (found[3] and not is_size) or (found[2] and not found[3]):
+        takes = "a size such as 64MiB" if is_size else "a whole number"
+        raise SettingError(f"setting {name} takes {takes}, not {text!r}")
+    unit = _UNITS[(found[3] or "b").lower()]
+    fraction = found[2] or ""
+    return int(found[1] + fraction) * unit // int(10 ** len(fraction))
+
+
+def _closest(name: str, known: list[str]) -> str:
+    import difflib  # only on the way to an error
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else "`lace config show` lists all settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Settings from one place, by name; later sources win over earlier ones."""
+
+    origin: str
+    values: Mapping[str, object]
+
+
+def resolve_settings(sources: list[Source]) -> tuple[Settings, dict[str, str]]:
+    """Return the settings that the sources give together, and where each comes from."""
+    values: dict[str, int] = {}
+    origins = dict.fromkeys(_ranges(), "default")
+    for source in sources:
+        for name, value in source.values.items():
+            try:
+                values[name] = parse_setting(name, value)
+            except SettingError as error:
+                error.message = f"{source.origin}: {error.message}"
+                raise
+            origins[name] = source.origin
+    return replace(DEFAULT_SETTINGS, **values), origins
+
+
+def describe_settings() -> list[tuple[str, str, str]]:
+    """Return name, meaning and unit of every setting, in their order."""
+    return [(name, allowed.meaning, allowed.unit) for name, allowed in _ranges().items()]

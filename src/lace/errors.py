@@ -1,0 +1,160 @@
+"""The error tree: every failure that Lace reports is a `LaceError`.
+
+An error says where (`Place`), what is wrong, which rule it breaks and what to do
+next, in that order. Each class carries the exit code that the command line gives
+for it. Concrete subclasses live beside the code that raises them; this module
+imports nothing of Lace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "EngineError",
+    "LaceError",
+    "LimitExceeded",
+    "Place",
+    "PolicyError",
+    "ProtocolError",
+    "RecordError",
+    "RuleError",
+    "SettingError",
+    "StoreError",
+    "UsageError",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was found: a source, and a line and column or a byte offset in it."""
+
+    source: str | None = None
+    line: int | None = None
+    column: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.source] if self.source else []
+        if self.line is not None:
+            parts.append(str(self.line))
+            if self.column is not None:
+                parts.append(str(self.column))
+        text = ":".join(parts)
+        if self.offset is None:
+            return text
+        return f"{text}: byte {self.offset}" if text else f"byte {self.offset}"
+
+
+class LaceError(Exception):
+    """The root of all errors of Lace.
+
+    `message` says what is wrong, `rule` names the requirement that is broken,
+    `place` says where and `hint` what to do next; `str()` joins them in one line.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rule: str | None = None,
+        place: Place | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.rule = rule
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message
+        where = str(self.place) if self.place else ""
+        if where:
+            text = f"{where}: {text}"
+        if self.rule:
+            text = f"{text} [{self.rule}]"
+        if self.hint:
+            text = f"{text}; {self.hint}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process boundaries whole, whatever a subclass's constructor takes."""
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(
+    kind: type[LaceError], args: tuple[object, ...], state: dict[str, object]
+) -> LaceError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class RecordError(LaceError):
+    """Bytes or values that are not a legal record."""
+
+
+class RuleError(LaceError):
+    """A lacegram that is not legal."""
+
+
+class PolicyError(LaceError):
+    """An exchange policy that is not legal, or that forbids what was asked."""
+
+
+class LimitExceeded(LaceError):
+    """A named limit was reached; `limit` is its setting, `observed` the value that passed it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str,
+        allowed: int,
+        observed: int | None = None,
+        rule: str | None = None,
+        place: Place | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            rule=rule,
+            place=place,
+            hint=hint or f"the limit is {limit}={allowed}; raise it with --set {limit}=N",
+        )
+        self.limit = limit
+        self.allowed = allowed
+        self.observed = observed
+
+
+class ProtocolError(LaceError):
+    """A peer, or this side, broke the exchange protocol."""
+
+    exit_code = 4
+
+
+class StoreError(LaceError):
+    """The lace cannot do what was asked of it."""
+
+    exit_code = 3
+
+
+class EngineError(LaceError):
+    """An evaluation could not be carried out."""
+
+    exit_code = 3
+
+
+class UsageError(LaceError):
+    """A call that names something missing or asks for something that makes no sense."""
+
+    exit_code = 2
+
+
+class SettingError(UsageError):
+    """A setting with an unknown name or a value outside its range."""

@@ -1,0 +1,3 @@
+"""Record facts (020): the predicates, their text, and how records give them."""
+
+__all__: list[str] = []

@@ -1,0 +1,106 @@
+"""FactSource: how an evaluation reads base facts; two simple ones (030).
+
+`MemoryFacts` holds facts; `RecordFacts` computes those of records when asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from lace.base.limits import MAX_LINE_BYTES
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.facts.extract import record_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lace.facts.lines import Fact
+    from lace.record.validate import ValidRecord
+
+__all__ = ["FactSource", "MemoryFacts", "RecordFacts", "Values"]
+
+Values = tuple[str, ...]
+
+
+class FactSource(Protocol):
+    """The facts of one snapshot, by predicate name; the three answers always agree."""
+
+    def iterate(self, predicate: str) -> Iterator[Values]:
+        """Yield all tuples of the predicate, each once, in no particular order."""
+        ...
+
+    def query(self, predicate: str, *leading: str) -> Iterator[Values]:
+        """Yield the tuples whose first values are the given ones."""
+        ...
+
+    def count(self, predicate: str) -> int:
+        """Return how many tuples `iterate` yields."""
+        ...
+
+
+class MemoryFacts:
+    """A set of facts in memory, as a source."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        self._tuples: dict[str, dict[Values, None]] = {}
+        for name, *values in facts:
+            self._tuples.setdefault(name, {})[tuple(values)] = None
+
+    def iterate(self, predicate: str) -> Iterator[Values]:
+        """Yield all tuples of the predicate."""
+        yield from self._tuples.get(predicate, ())
+
+    def query(self, predicate: str, *leading: str) -> Iterator[Values]:
+        """Yield the tuples whose first values are the given ones."""
+        for values in self._tuples.get(predicate, ()):
+            if values[: len(leading)] == leading:
+                yield values
+
+    def count(self, predicate: str) -> int:
+        """Return how many tuples the predicate has."""
+        return len(self._tuples.get(predicate, ()))
+
+
+class RecordFacts:
+    """The record facts of a set of records, computed when they are asked for.
+
+    Args:
+        records: gives every record, each time it is called.
+        find: gives the record of an identifier, or None.
+        max_value_bytes: the evaluating profile's limit for a value.
+    """
+
+    def __init__(
+        self,
+        records: Callable[[], Iterable[ValidRecord]],
+        find: Callable[[str], ValidRecord | None],
+        max_value_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        self._records = records
+        self._find = find
+        self._max_value_bytes = max_value_bytes
+
+    def iterate(self, predicate: str) -> Iterator[Values]:
+        """Yield all tuples of the predicate, record by record."""
+        if predicate in RECORD_PREDICATES:
+            for record in self._records():
+                yield from self._of(record, predicate)
+
+    def query(self, predicate: str, *leading: str) -> Iterator[Values]:
+        """Yield the tuples whose first values are the given ones; the first is a record."""
+        if not leading:
+            yield from self.iterate(predicate)
+        elif predicate in RECORD_PREDICATES:
+            record = self._find(leading[0])
+            for values in self._of(record, predicate) if record else ():
+                if values[: len(leading)] == leading:
+                    yield values
+
+    def count(self, predicate: str) -> int:
+        """Return how many tuples the predicate has."""
+        return sum(1 for _ in self.iterate(predicate))
+
+    def _of(self, record: ValidRecord, predicate: str) -> Iterator[Values]:
+        for name, *values in record_facts(record, max_value_bytes=self._max_value_bytes):
+            if name == predicate:
+                yield tuple(values)

@@ -1,0 +1,169 @@
+"""Header lines (010): one set of rules for values being written and bytes being read.
+
+`parse_headers` accepts a block in one pass; only a block that fails is looked at
+line by line, to say exactly what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from lace.base.limits import MAX_EXTRA_HEADERS, MAX_LINE_BYTES
+from lace.base.text import is_nfc, normalize_nfc, shorten
+from lace.record.faults import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lace.errors import RecordError
+
+__all__ = [
+    "LINK_SUFFIX",
+    "RESERVED_NAMES",
+    "Header",
+    "check_extra_headers",
+    "check_line",
+    "parse_headers",
+    "sort_headers",
+]
+
+Header = tuple[str, str]
+
+LINK_SUFFIX: Final = "+Link"
+RESERVED_NAMES: Final = frozenset(
+    {
+        "Group",
+        "App",
+        "Name",
+        "TAI",
+        "Data-Length",
+        "Signed-By",
+        "Signature",
+        "Type",
+        "\N{THREE NETWORKED COMPUTERS}",
+    }
+)
+
+_NAME: Final = r"[^: \x00-\x1f\x7f]+"
+_VALUE: Final = r"[^ \x00-\x1f\x7f][^\x00-\x1f\x7f]*"
+_BLOCK: Final = re.compile(f"(?:{_NAME}: {_VALUE}\n)*")
+_LINES: Final = re.compile(f"({_NAME}): ({_VALUE})\n")
+_CONTROL_BYTE: Final = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+def parse_headers(block: bytes, offset: int) -> list[Header]:
+    """Return the headers of a block of LF-ended lines that starts at that offset.
+
+    Raises:
+        RecordError: at the first byte that breaks a rule.
+    """
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise fault(
+            "010-utf8", f"byte {block[error.start]:#04x} is not UTF-8", offset + error.start
+        ) from None
+    if _BLOCK.fullmatch(text) is None or not is_nfc(text):
+        raise _diagnose(block, offset)
+    if len(block) > MAX_LINE_BYTES:
+        _check_line_lengths(block, offset)
+    return _LINES.findall(text)
+
+
+def _check_line_lengths(block: bytes, offset: int) -> None:
+    at = 0
+    for line in block.split(b"\n"):
+        if len(line) > MAX_LINE_BYTES:
+            raise fault("010-line-length", f"a header line has {len(line)} bytes", offset + at)
+        at += len(line) + 1
+
+
+def _diagnose(block: bytes, offset: int) -> RecordError:
+    at = 0
+    for line in block.split(b"\n")[:-1]:
+        found = _line_fault(line, offset + at)
+        if found:
+            return found
+        at += len(line) + 1
+    return fault("010-header-form", "the last header line has no LF", offset + at)
+
+
+def _line_fault(line: bytes, offset: int) -> RecordError | None:
+    control = _CONTROL_BYTE.search(line)
+    if control:
+        return fault(
+            "010-control",
+            f"control byte {control[0][0]:#04x} in a header",
+            offset + control.start(),
+            "write lines with LF alone" if control[0] == b"\r" else None,
+        )
+    text = line.decode("utf-8")
+    shown = repr(shorten(text))
+    name, separator, value = text.partition(": ")
+    if not separator:
+        after = "no space after the colon of" if ":" in text else "no colon in"
+        return fault("010-header-form", f"{after} header line {shown}", offset)
+    if not name or ":" in name or " " in name:
+        what = "is empty" if not name else "holds a colon or a space"
+        return fault("010-header-form", f"the name of header line {shown} {what}", offset)
+    if not value or value.startswith(" "):
+        what = "is empty" if not value else "begins with a second space"
+        start = offset + len(name.encode()) + 2
+        return fault("010-header-form", f"the value of header {name!r} {what}", start)
+    if not is_nfc(text):
+        hint = f"its normal form has {len(normalize_nfc(text).encode())} bytes, not {len(line)}"
+        return fault("010-nfc", f"header line {shown} is not in NFC", offset, hint)
+    return None
+
+
+def check_extra_headers(headers: Sequence[Header], offset: int = 0) -> None:
+    """Refuse extra headers that are too many, reserved or out of order.
+
+    The lines themselves have passed `parse_headers` or `check_line`.
+    """
+    if not headers:
+        return
+    if len(headers) > MAX_EXTRA_HEADERS:
+        raise fault("010-extra-count", f"{len(headers)} extra headers", offset)
+    before = ""
+    for name, _value in headers:
+        if name < before:  # code point order is the order of UTF-8 bytes
+            raise fault("010-extra-order", f"extra header {name!r} stands after {before!r}", offset)
+        if name in RESERVED_NAMES:
+            raise fault("010-extra-reserved", f"extra header {name!r} has a reserved name", offset)
+        before = name
+
+
+def check_line(name: str, value: str) -> None:
+    """Refuse a header that cannot be written as a line.
+
+    Raises:
+        RecordError: naming the rule that the line would break.
+    """
+    try:
+        line = f"{name}: {value}".encode()
+    except UnicodeEncodeError:
+        raise fault("010-utf8", f"header {name!r} holds a surrogate", 0) from None
+    found = _line_fault(line, 0)
+    if b"\n" in line:
+        found = fault("010-control", f"header {name!r} holds LF", 0)
+    elif found is None and ":" in name:
+        found = fault("010-header-form", f"the name {name!r} holds a colon", 0)
+    if found:
+        raise found
+    _check_line_lengths(line, 0)
+
+
+def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
+    """Return extra headers sorted stably by name.
+
+    Raises:
+        RecordError: a header that no record may have.
+    """
+    made = [(str(name), str(value)) for name, value in headers]
+    for name, value in made:
+        check_line(name, value)
+    made.sort(key=lambda header: header[0])
+    check_extra_headers(made)
+    return tuple(made)

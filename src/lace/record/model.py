@@ -1,0 +1,213 @@
+"""Blob, Plex and Seal as frozen values, each with one constructor that refuses what is illegal.
+
+A value holds its complete bytes and its identifier. No clock and no randomness is
+read here: `Plex` asks the clock that the front door installs when no TAI is given,
+and a signing key brings its own randomness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+from lace.base.tai import Tai
+from lace.base.text import shorten
+from lace.errors import RecordError
+from lace.record import seal as seals
+from lace.record.headers import Header, check_line, sort_headers
+from lace.record.ids import RecordId, Signature, Verifier
+from lace.record.paths import Coordinate
+from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lace.record.seal import SigningKey
+
+__all__ = ["Blob", "Plex", "Record", "Seal"]
+
+Octets: TypeAlias = bytes  # the classes below have a field of the name `bytes`
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class _Identified:
+    """What every record value has; equal bytes are equal records."""
+
+    id: RecordId
+    bytes: Octets
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _identify(self, type_letter: str, payload: Octets) -> None:
+        identifier, raw = write_record(type_letter, payload)
+        self._set(id=identifier, bytes=raw)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identified) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class Blob(_Identified):
+    r"""Bytes and nothing else.
+
+    >>> Blob(b"hi").bytes[-16:]
+    b'ta-Length: 2\n\nhi'
+    """
+
+    data: Octets
+
+    type: ClassVar[Literal["B"]] = "B"
+
+    def __init__(self, data: Octets) -> None:
+        self._set(data=_as_bytes(data))
+        self._identify("B", blob_payload(self.data))
+
+    def __repr__(self) -> str:
+        return f"Blob({_show(self.data)})"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class Plex(_Identified):
+    """Data with a coordinate, a time and extra headers.
+
+    Without `tai` the clock of the front door is read; headers are sorted stably by name.
+
+    Raises:
+        RecordError: a path, header or TAI that no record may have.
+    """
+
+    coordinate: Coordinate
+    tai: Tai
+    headers: tuple[Header, ...]
+    blob: Blob
+
+    type: ClassVar[Literal["P"]] = "P"
+    clock: ClassVar[Callable[[], Tai] | None] = None
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        app: str,
+        name: str,
+        data: Octets,
+        tai: str | None = None,
+        headers: Iterable[Header] = (),
+    ) -> None:
+        coordinate = Coordinate(group, app, name)
+        for header, value in (("Group", group), ("App", app), ("Name", name)):
+            check_line(header, value)
+        if tai is None and Plex.clock is not None:
+            tai = Plex.clock()
+        if tai is None:
+            raise RecordError("a Plex needs a TAI: no clock is at hand", rule="010-tai")
+        self._set(coordinate=coordinate, tai=Tai(tai))
+        self._set(headers=sort_headers(headers), blob=Blob(data))
+        self._identify("P", plex_payload(group, app, name, self.tai, self.headers, self.blob.bytes))
+
+    def __repr__(self) -> str:
+        extra = f", headers={self.headers!r}" if self.headers else ""
+        return f"Plex({self.coordinate}, {self.tai!s}, {_show(self.data)}{extra})"
+
+    @property
+    def group(self) -> str:
+        """The group path."""
+        return self.coordinate.group
+
+    @property
+    def app(self) -> str:
+        """The app namespace."""
+        return self.coordinate.app
+
+    @property
+    def name(self) -> str:
+        """The app-local name."""
+        return self.coordinate.name
+
+    @property
+    def data(self) -> Octets:
+        """The data of the embedded Blob."""
+        return self.blob.data
+
+    def seal(self, key: SigningKey) -> Seal:
+        """Return this record signed with that key."""
+        return Seal(plex=self, signed_by=key.verifier, signature=key.sign(self.id.digest))
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class Seal(_Identified):
+    """A Plex with a signature over its digest; a signature that does not verify is refused.
+
+    Raises:
+        RecordError: the signature is not the verifier's over this Plex.
+    """
+
+    plex: Plex
+    signed_by: Verifier
+    signature: Signature
+
+    type: ClassVar[Literal["S"]] = "S"
+
+    def __init__(self, *, plex: Plex, signed_by: str, signature: str) -> None:
+        self._set(plex=plex, signed_by=Verifier(signed_by), signature=Signature(signature))
+        if not seals.verify(self.signed_by, plex.id.digest, self.signature):
+            raise RecordError(
+                f"the signature is not one by {signed_by} over {plex.id}", rule="009-signature"
+            )
+        self._identify("S", seal_payload(signed_by, signature, plex.bytes))
+
+    def __repr__(self) -> str:
+        return f"Seal({self.plex!r}, signed_by={self.signed_by!s})"
+
+    @property
+    def coordinate(self) -> Coordinate:
+        """The coordinate of the embedded Plex."""
+        return self.plex.coordinate
+
+    @property
+    def group(self) -> str:
+        """The group path of the embedded Plex."""
+        return self.plex.group
+
+    @property
+    def app(self) -> str:
+        """The app namespace of the embedded Plex."""
+        return self.plex.app
+
+    @property
+    def name(self) -> str:
+        """The app-local name of the embedded Plex."""
+        return self.plex.name
+
+    @property
+    def tai(self) -> Tai:
+        """The TAI of the embedded Plex."""
+        return self.plex.tai
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The extra headers of the embedded Plex."""
+        return self.plex.headers
+
+    @property
+    def data(self) -> Octets:
+        """The data of the embedded Blob."""
+        return self.plex.data
+
+
+Record = Blob | Plex | Seal
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise RecordError(f"data is bytes, not {type(data).__name__}", hint="encode text first")
+
+
+def _show(data: bytes) -> str:
+    return repr(data) if len(data) <= 40 else f"{shorten(repr(data[:24]))}, {len(data)} bytes"

@@ -1,0 +1,380 @@
+"""The incremental, self-delimiting reader: bytes in at any split, whole records out.
+
+It finds where a record ends by parsing its frame: markline and letter, LF-ended
+header lines, `Data-Length`, the nesting. It never searches for the next marker,
+because data may contain marker bytes. Whether headers, hashes and signatures are
+right is decided in `validate`. What the reader holds is bounded by `MAX_HEAD_BYTES`
+and `max_data_bytes`; larger data is read past and reported.
+
+A lost frame ends the reading, unless `recover` is asked for, as an import of a
+damaged file does: then the reader reports the fault and goes on at the next place
+that can begin a record of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lace.base.b64a import encode
+from lace.base.digest import digest
+from lace.base.limits import DEFAULT_SETTINGS, MAX_DATA_LENGTH, MAX_HEAD_BYTES
+from lace.errors import Place, RecordError
+from lace.record.writer import MARKER, MARKLINE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Fault", "RawRecord", "RecordReader", "read_records"]
+
+_MARKLINE: Final = re.compile(MARKER + rb"([BPS])\.[0-9A-Z_a-z~]{43}\.H3\n")
+_NEXT_MARKER: Final = b"\n" + MARKER
+_OPEN_MARKER: Final = bytes.fromhex("e28baf")
+_LENGTH: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]{0,18})\n\n")
+_LENGTH_BYTES: Final = len(b"Data-Length: \n\n") + 19
+_HEAD_LIMIT: Final = MAX_HEAD_BYTES + len(_NEXT_MARKER)
+_LOOK_BACK: Final = 2048
+_RECOVERY_BYTES: Final = 64 * 1024 * 1024
+"""How much a recovering reader may look at again, beyond as much as it has read."""
+
+
+class RawRecord(NamedTuple):
+    """A whole record as it was framed; nothing about it is validated.
+
+    `plex_at` and `blob_at` are where the embedded marklines start (0 for the record
+    itself, -1 where there is none), `data_at` where the data starts.
+    """
+
+    offset: int
+    data: bytes
+    plex_at: int
+    blob_at: int
+    data_at: int
+
+    @property
+    def type(self) -> str:
+        """The letter of the outer record."""
+        return chr(self.data[len(MARKER)])
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Bytes at an offset that are no record; `lost` tells whether the frame was lost."""
+
+    offset: int
+    error: RecordError
+    lost: bool
+
+
+class _Lost(Exception):
+    """The frame is lost at an offset from the record's start."""
+
+    def __init__(self, rule: str, message: str, at: int, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.rule, self.message, self.at, self.hint = rule, message, at, hint
+
+
+class RecordReader:
+    """Reads records from bytes that arrive in any pieces.
+
+    Args:
+        max_data_bytes: larger data is read past and reported as a fault.
+        source: what the bytes come from, for messages.
+        recover: go on behind bytes that are no record.
+        size: how many bytes will come in all, where that is known.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_data_bytes: int = DEFAULT_SETTINGS.max_data_bytes,
+        source: str | None = None,
+        recover: bool = False,
+        size: int | None = None,
+    ) -> None:
+        self._max_data_bytes = max_data_bytes
+        self._source = source
+        self._recover = recover
+        self._size = size
+        self._buffer = bytearray()
+        self._base = 0  # stream offset of the buffer's first byte
+        self._skip = 0  # bytes of an oversized record still to read past
+        self._searching = False  # the frame is lost; looking for a place to go on
+        self._previous: RawRecord | None = None
+        self._looked_again = 0  # bytes that recovery has gone back over
+        self.lost = False
+        self._start_record()
+
+    @property
+    def offset(self) -> int:
+        """Stream offset of the first byte that is not yet part of an outcome."""
+        return self._base
+
+    def feed(self, data: bytes) -> Iterator[RawRecord | Fault]:
+        """Take the next bytes; yields every record and fault that they complete."""
+        self._buffer += data
+        return self._outcomes(final=False)
+
+    def finish(self) -> Iterator[RawRecord | Fault]:
+        """Take the end of the stream; a record that it cuts is a fault."""
+        return self._outcomes(final=True)
+
+    def _outcomes(self, *, final: bool) -> Iterator[RawRecord | Fault]:
+        while not self.lost:
+            if self._skip:
+                self._read_past()
+            if self._searching:
+                self._search(final=final)
+                if self._searching:
+                    return
+            if not self._buffer and not (final and self._skip):
+                return
+            try:
+                outcome = self._skip == 0 and self._next_outcome()
+                if not outcome and final:
+                    raise self._cut()
+            except _Lost as reason:
+                outcome = self._lose(reason)
+                if outcome is None:
+                    continue
+            if not outcome:
+                return
+            yield outcome
+
+    def _next_outcome(self) -> RawRecord | Fault | None:
+        """Return the next record, or a fault that keeps the frame; None to ask for more."""
+        if self._data_at < 0 and not self._frame_head():
+            return None
+        length = self._end - self._data_at
+        if length > self._max_data_bytes:
+            return self._oversized(length)
+        if len(self._buffer) < self._end:
+            return None
+        record = RawRecord(
+            self._base,
+            bytes(self._buffer[: self._end]),
+            self._plex_at,
+            self._blob_at,
+            self._data_at,
+        )
+        self._drop(self._end)
+        if self._recover:
+            self._previous = record
+        return record
+
+    # -- framing -------------------------------------------------------------------
+
+    def _start_record(self) -> None:
+        self._plex_at = self._blob_at = self._data_at = self._end = -1
+        self._level_at = 0  # start of the innermost markline found so far
+        self._scanned = 0  # how far the search for the next markline has come
+
+    def _drop(self, count: int) -> None:
+        del self._buffer[:count]
+        self._base += count
+        self._start_record()
+
+    def _frame_head(self) -> bool:
+        """Find the marklines and the length; False while more bytes are needed."""
+        buffer = self._buffer
+        while self._blob_at < 0:
+            at = self._level_at
+            found = _MARKLINE.match(buffer, at)
+            if found is None:
+                self._check_markline(at)
+                return False
+            letter = found[1]
+            if at:
+                self._check_nesting(letter, at)
+            if letter == b"B":
+                self._blob_at = at
+                break
+            if letter == b"P":
+                self._plex_at = at
+            following = buffer.find(_NEXT_MARKER, max(self._scanned, at + MARKLINE_BYTES - 1))
+            if (len(buffer) if following < 0 else following) > _HEAD_LIMIT:
+                raise _Lost("010-head-size", "no embedded record within 1 MiB of headers", at)
+            if following < 0:
+                self._scanned = max(0, len(buffer) - len(_NEXT_MARKER) + 1)
+                return False
+            self._level_at = following + 1
+        return self._frame_length()
+
+    def _check_nesting(self, letter: bytes, at: int) -> None:
+        wanted = b"B" if 0 <= self._plex_at < at else b"P"
+        if letter != wanted:
+            outer = "Plex" if wanted == b"B" else "Seal"
+            raise _Lost(
+                "010-nesting",
+                f"a {outer} embeds a record of type {letter.decode()}, not {wanted.decode()}",
+                at,
+            )
+
+    def _check_markline(self, at: int) -> None:
+        """Raise unless the bytes at hand may still become a markline."""
+        head = bytes(self._buffer[at : at + MARKLINE_BYTES])
+        if head.startswith(_OPEN_MARKER):
+            raise _Lost(
+                "010-unsupported",
+                "a record in trailer-hash form",
+                at,
+                "write it in the form with the hash first",
+            )
+        shared = len(MARKER)
+        if not MARKER.startswith(head[:shared]) and not _OPEN_MARKER.startswith(head):
+            wrong = next(i for i, byte in enumerate(head) if byte != MARKER[i])
+            raise _Lost(
+                "010-markline",
+                f"found byte {head[wrong]:#04x} where a record's marker should be",
+                at + wrong,
+            )
+        if b"\n" in head or len(head) >= MARKLINE_BYTES:
+            line = head.split(b"\n")[0][shared:].decode("utf-8", "backslashreplace")
+            raise _Lost(
+                "010-markline",
+                f"{line!r} is no record hash",
+                at + shared,
+                "supported are B, P and S with 43 characters and .H3",
+            )
+
+    def _frame_length(self) -> bool:
+        start = self._blob_at + MARKLINE_BYTES
+        found = _LENGTH.match(self._buffer, start)
+        if found is None:
+            line = bytes(self._buffer[start : start + _LENGTH_BYTES])
+            end = line.find(b"\n")
+            if len(line) >= _LENGTH_BYTES or 0 <= end < len(line) - 1:
+                raise _length_fault(line, end, start)
+            return False
+        length = int(found[1])
+        if length > MAX_DATA_LENGTH:
+            raise _Lost(
+                "010-data-length", f"Data-Length {length} is above {MAX_DATA_LENGTH}", start
+            )
+        self._data_at = found.end()
+        self._end = self._data_at + length
+        if self._size is not None and self._base + self._end > self._size:
+            raise self._cut()
+        return True
+
+    def _cut(self) -> _Lost:
+        if self._skip:
+            return _Lost(
+                "010-cut", f"the bytes end {self._skip} before the oversized record's data does", 0
+            )
+        if self._data_at < 0:
+            return _Lost("010-cut", "the bytes end inside a record's headers", 0)
+        there = len(self._buffer) if self._size is None else self._size - self._base
+        return _Lost(
+            "010-cut", f"the bytes end {self._end - there} before the record's data does", 0
+        )
+
+    # -- records that are too large --------------------------------------------------
+
+    def _oversized(self, length: int) -> Fault:
+        reason = _Lost(
+            "010-size-limit",
+            f"Data-Length {length} is above the limit of {self._max_data_bytes}",
+            self._blob_at + MARKLINE_BYTES,
+            f"raise it with --set max_data_bytes={length}",
+        )
+        self._skip = self._end
+        self._previous = None
+        return self._fault(reason, lost=False)
+
+    def _read_past(self) -> None:
+        count = min(self._skip, len(self._buffer))
+        self._skip -= count
+        self._drop(count)
+
+    # -- recovery ----------------------------------------------------------------------
+
+    def _fault(self, reason: _Lost, *, lost: bool) -> Fault:
+        place = Place(source=self._source, offset=self._base + reason.at)
+        error = RecordError(reason.message, rule=reason.rule, place=place, hint=reason.hint)
+        return Fault(self._base, error, lost)
+
+    def _lose(self, reason: _Lost) -> Fault | None:
+        """Report a lost frame and prepare to go on, or end the reading."""
+        outcome: Fault | None = self._fault(reason, lost=True)
+        if not self._recover:
+            self.lost = True
+            return outcome
+        if self._skip:  # nothing is left to search in
+            self._skip = 0
+            return outcome
+        previous, self._previous = self._previous, None
+        if previous is not None and self._is_broken(previous):
+            # Its length was a lie, so what follows may begin inside it. The record is
+            # refused by validation; this fault is the same damage and not counted twice.
+            self._looked_again += len(previous.data)
+            self._buffer[:0] = previous.data
+            self._base -= len(previous.data)
+            outcome = None
+        self._searching = True
+        self._scanned = 1  # never again at the place that failed
+        return outcome
+
+    def _is_broken(self, record: RawRecord) -> bool:
+        if self._looked_again + len(record.data) > self._base + _RECOVERY_BYTES:
+            return False
+        claimed = record.data[len(MARKER) + 2 : MARKLINE_BYTES - 4].decode("ascii")
+        return encode(digest(memoryview(record.data)[MARKLINE_BYTES:])) != claimed
+
+    def _search(self, *, final: bool) -> None:
+        """Drop bytes up to the next place that can begin a record of its own."""
+        buffer, start = self._buffer, self._scanned
+        while True:
+            at = buffer.find(MARKER, start)
+            if at < 0 or (len(buffer) - at < MARKLINE_BYTES and not final):
+                break
+            found = _MARKLINE.match(buffer, at)
+            if found and not self._looks_embedded(found[1], at):
+                self._searching = False
+                self._drop(at)
+                return
+            start = at + 1
+        keep = min(len(buffer) if at < 0 else at, max(0, len(buffer) - len(MARKER) + 1))
+        drop = len(buffer) if final else max(0, keep - _LOOK_BACK)
+        self._drop(drop)
+        self._scanned = max(1, keep - drop)
+
+    def _looks_embedded(self, letter: bytes, at: int) -> bool:
+        """Tell whether the markline there stands behind header lines, as an inner one does.
+
+        An inner record is not admitted on its own, not even when what embeds it is broken.
+        """
+        if letter == b"S" or self._buffer[at - 1] != 0x0A:
+            return False
+        line = self._buffer.rfind(b"\n", max(0, at - _LOOK_BACK), at - 1) + 1
+        return b": " in self._buffer[line:at]
+
+
+def _length_fault(line: bytes, end: int, start: int) -> _Lost:
+    text = line[: end if end >= 0 else len(line)]
+    if _LENGTH.match(text + b"\n\n"):
+        return _Lost(
+            "010-empty-line", "no empty line between Data-Length and the data", start + end + 1
+        )
+    shown = text.decode("utf-8", "backslashreplace")
+    return _Lost(
+        "010-data-length", f"{shown!r} is not a Data-Length line", start, "write Data-Length: 42"
+    )
+
+
+def read_records(
+    chunks: Iterable[bytes],
+    *,
+    max_data_bytes: int = DEFAULT_SETTINGS.max_data_bytes,
+    source: str | None = None,
+    recover: bool = False,
+    size: int | None = None,
+) -> Iterator[RawRecord | Fault]:
+    """Yield every record and fault of a stream that comes in pieces."""
+    reader = RecordReader(max_data_bytes=max_data_bytes, source=source, recover=recover, size=size)
+    for chunk in chunks:
+        yield from reader.feed(chunk)
+        if reader.lost:
+            return
+    yield from reader.finish()

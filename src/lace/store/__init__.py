@@ -1,0 +1,3 @@
+"""Where records are kept: the store's surface, its two forms, keys and intake."""
+
+__all__: list[str] = []

@@ -1,0 +1,95 @@
+"""Intake: a stream of record bytes into a store.
+
+Read, validate, store, a batch at a time. A bad record is reported and never stops
+the good ones; a batch is stored whole or not at all, so a crash leaves only whole
+records and the same import run again completes the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lace.errors import RecordError
+from lace.record.reader import read_records
+from lace.record.validate import ValidRecord, embedded_records
+from lace.store.validation import make_batches, validate_batches
+
+if TYPE_CHECKING:
+    from lace.base.limits import Settings
+    from lace.record.seal import RandomBytes
+    from lace.store.interface import RecordStore
+
+__all__ = ["Intake", "Report", "import_stream"]
+
+
+@dataclass(slots=True)
+class Intake:
+    """Counts of an import so far."""
+
+    stored: int = 0
+    known: int = 0
+    rejected: int = 0
+    bytes_read: int = 0
+
+
+Report = Callable[[Intake, Sequence[RecordError]], None]
+"""Called after each batch with the counts so far and the batch's errors."""
+
+
+def import_stream(
+    store: RecordStore,
+    chunks: Iterable[bytes],
+    *,
+    settings: Settings,
+    random_bytes: RandomBytes,
+    workers: int,
+    source: str | None = None,
+    size: int | None = None,
+    admit_embedded: bool = False,
+    report: Report | None = None,
+) -> Intake:
+    """Store every valid record of a stream; returns the counts.
+
+    Args:
+        store: where the records go.
+        chunks: the stream's bytes, in pieces of any size.
+        settings: limits and batch sizes.
+        random_bytes: randomness for the signature checks.
+        workers: validation processes to use when there is more than one batch.
+        source: what the bytes come from, for messages.
+        size: how many bytes will come, where that is known.
+        admit_embedded: store embedded records in their own right as well.
+        report: called after each batch.
+    """
+    counts = Intake()
+    outcomes = read_records(
+        chunks, max_data_bytes=settings.max_data_bytes, source=source, recover=True, size=size
+    )
+    batches = make_batches(
+        outcomes,
+        max_records=settings.import_batch_records,
+        max_bytes=settings.import_batch_bytes,
+        source=source,
+    )
+    for verdicts in validate_batches(batches, random_bytes, workers):
+        errors, records = verdicts.errors(), verdicts.valid()
+        if admit_embedded:
+            records = _with_embedded(records)
+        admission = store.admit(records)
+        counts.stored += len(admission.stored)
+        counts.known += admission.known
+        counts.rejected += len(errors)
+        counts.bytes_read = max(counts.bytes_read, verdicts.batch.end)
+        if report:
+            report(counts, errors)
+    return counts
+
+
+def _with_embedded(records: Iterable[ValidRecord]) -> list[ValidRecord]:
+    made: list[ValidRecord] = []
+    for record in records:
+        made.append(record)
+        made += embedded_records(record)
+    return made

@@ -1,0 +1,97 @@
+"""One writer at a time, across processes: a lock that names its holder and is fair.
+
+A writer first passes the turnstile, then takes the lock, then leaves the turnstile.
+Whoever waits for the lock holds the turnstile, so a process that writes batch after
+batch lets a waiting one in between. The kernel releases both when a process dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from lace.store.interface import StoreBusyError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["WriteLock"]
+
+_PAUSE_SECONDS: Final = 0.01
+_HOLDER_BYTES: Final = 4096
+
+
+class WriteLock:
+    """The write lock of a lace, in two files of its folder."""
+
+    def __init__(self, folder: Path, purpose: str) -> None:
+        self._lock = folder / "write.lock"
+        self._turnstile = folder / "write.turnstile"
+        self._purpose = purpose
+
+    @contextmanager
+    def held(self, wait_seconds: float) -> Iterator[None]:
+        """Hold the lock inside the `with` block.
+
+        Raises:
+            StoreBusyError: another process kept it for longer than wait_seconds.
+            StoreUnavailableError: the lock files cannot be written.
+        """
+        deadline = time.monotonic() + wait_seconds
+        descriptor = self._open(self._lock)
+        try:
+            turnstile = self._open(self._turnstile)
+            try:
+                self._acquire(turnstile, deadline, wait_seconds)
+                self._acquire(descriptor, deadline, wait_seconds)
+            finally:
+                os.close(turnstile)
+            self._write_holder(descriptor)
+            yield
+            with suppress(OSError):  # the next holder writes over it
+                os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: Path) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{path} cannot be opened for writing: {error.strerror}",
+                hint="check the folder's permissions and that its disk is writable",
+            ) from error
+
+    def _acquire(self, descriptor: int, deadline: float, wait_seconds: float) -> None:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise self._busy(wait_seconds) from None
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    def _write_holder(self, descriptor: int) -> None:
+        holder = {"pid": os.getpid(), "purpose": self._purpose, "since": int(time.time())}
+        text = json.dumps(holder).encode()[:_HOLDER_BYTES]
+        with suppress(OSError):  # a full disk must not keep anyone from freeing space
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, text, 0)
+
+    def _busy(self, wait_seconds: float) -> StoreBusyError:
+        holder = "another process"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = json.loads(self._lock.read_bytes()[:_HOLDER_BYTES])
+            seconds = max(0, int(time.time()) - int(found["since"]))
+            holder = f"process {int(found['pid'])} ({found['purpose']}, for {seconds} s)"
+        return StoreBusyError(
+            f"the lace {self._lock.parent} is being written by {holder}; waited {wait_seconds:g} s",
+            hint="try again later, or wait longer with --set wait_seconds=N",
+        )

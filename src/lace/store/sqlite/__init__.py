@@ -1,0 +1,3 @@
+"""The store on disk: one folder with an SQLite database in WAL mode."""
+
+__all__: list[str] = []

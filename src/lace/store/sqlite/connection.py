@@ -1,0 +1,125 @@
+"""Connections to the store's database, their settings, and what SQLite's errors mean.
+
+The SQLite is the one that the `apsw` wheel carries, so that its version is known.
+Commits reach the disk before they are acknowledged (`synchronous=FULL`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from lace.errors import StoreError
+from lace.store.interface import (
+    NoStoreError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["APPLICATION_ID", "connect", "not_a_lace", "translated"]
+
+APPLICATION_ID: Final = 0x4C616365
+"""`Lace` in the database header: a database without it is somebody else's."""
+
+_CHECKPOINT_PAGES: Final = 16_384
+
+
+def connect(
+    path: Path, *, read_only: bool, cache_bytes: int, wait_seconds: float, create: bool = False
+) -> apsw.Connection:
+    """Open the database of a store.
+
+    Raises:
+        StoreError: what stands in the way, in words.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    if create:
+        flags |= apsw.SQLITE_OPEN_CREATE
+    with translated(path):
+        connection = _open(path, flags, read_only=read_only)
+        connection.set_busy_timeout(int(wait_seconds * 1000))
+        connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        return connection
+
+
+def _open(path: Path, flags: int, *, read_only: bool) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=flags)
+    try:
+        connection.pragma("application_id")
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        connection.close()
+        if not read_only or path.with_name(path.name + "-wal").exists():
+            raise
+        # A folder on a read-only disk cannot hold the shared-memory file of WAL mode;
+        # with no log to read, the database itself is the whole state.
+        uri = path.resolve().as_uri() + "?immutable=1"
+        return apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+    return connection
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into Lace's inside the `with` block."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: apsw.Error, path: Path) -> StoreError:
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusyError(
+                f"{path} is locked by another program", hint="close that program and try again"
+            )
+        case apsw.FullError():
+            free = _free_bytes(path)
+            return StoreUnavailableError(
+                f"no space is left for {path} ({free})",
+                hint="nothing was lost; free space on that disk and run the command again",
+            )
+        case apsw.CorruptError():
+            return StoreDamagedError(
+                f"{path} is damaged: {error}", hint="run `lace verify`, then restore from a copy"
+            )
+        case apsw.NotADBError():
+            return StoreDamagedError(f"{path} is not a lace database, or its header is damaged")
+        case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
+            return StoreUnavailableError(
+                f"{path} cannot be opened for this: {error}",
+                hint="check that the folder exists and its permissions",
+            )
+        case apsw.IOError():
+            return StoreUnavailableError(
+                f"reading or writing {path} failed: {error} ({_free_bytes(path)})",
+                hint="nothing acknowledged was lost; check the disk and run the command again",
+            )
+        case apsw.NoMemError():
+            return StoreUnavailableError(f"not enough memory for {path}")
+        case _:
+            return StoreError(f"{path}: {error}")
+
+
+def _free_bytes(path: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(path.parent).free:,} bytes free"
+    except OSError:
+        return "its disk does not answer"
+
+
+def not_a_lace(path: Path) -> NoStoreError:
+    """Return the error for a folder or database that is not a lace."""
+    return NoStoreError(f"{path} is not a lace", hint="name another folder with --lace DIR")

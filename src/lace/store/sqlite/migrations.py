@@ -1,0 +1,70 @@
+"""Versions of the store: making one, bringing an old one up to date, refusing a newer one."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from lace.store.interface import StoreVersionError
+from lace.store.sqlite.connection import APPLICATION_ID, not_a_lace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import apsw
+
+__all__ = ["MIGRATIONS", "Migration", "check_version", "is_new", "migrate"]
+
+Migration = str
+"""The SQL that brings a store from one version to the next."""
+
+
+def _initial() -> Migration:
+    return files("lace.store.sqlite").joinpath("schema.sql").read_text("utf-8")
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_initial(),)
+"""Entry N leads from version N to N+1; a store of the newest version has them all."""
+
+
+def is_new(connection: apsw.Connection) -> bool:
+    """Tell whether the database holds nothing yet."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    return bool(connection.pragma("user_version") == 0 and tables == 0)
+
+
+def check_version(
+    connection: apsw.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
+) -> int:
+    """Return the version of a store that this program can read.
+
+    Raises:
+        StoreVersionError: a newer program wrote it.
+        NoStoreError: it is another program's database.
+    """
+    version = int(connection.pragma("user_version"))
+    if connection.pragma("application_id") != APPLICATION_ID or version < 1:
+        raise not_a_lace(path)
+    if version > len(migrations):
+        raise StoreVersionError(
+            f"{path} has store version {version}; this Lace knows versions up to {len(migrations)}",
+            hint="use the newer Lace that wrote it",
+        )
+    return version
+
+
+def migrate(
+    connection: apsw.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
+) -> tuple[int, int]:
+    """Bring a new or older store to the newest version; returns the versions before and after.
+
+    Each step is a transaction of its own: a crash leaves a version, never a mixture.
+    """
+    before = 0 if is_new(connection) else check_version(connection, path, migrations)
+    for version in range(before, len(migrations)):
+        with connection:
+            connection.execute(migrations[version])
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", version + 1)
+    return before, len(migrations)

@@ -1,0 +1,203 @@
+"""A consistent view of the SQLite store: one read transaction.
+
+Bytes are checked against their digest whenever they are read, so that damage on the
+disk is an error and never a wrong answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base import b64a
+from lace.errors import RecordError
+from lace.facts.source import RecordFacts, Values
+from lace.record.ids import IdError, RecordId, record_id
+from lace.record.validate import ValidRecord, trust_stored
+from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals, matches, tip_order
+from lace.store.sqlite.connection import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import apsw
+
+    from lace.record.paths import Address
+
+__all__ = ["SqliteSnapshot", "id_from_key", "key_of_id"]
+
+_COLUMNS: Final = "store_record_id, id, length(bytes), group_path, app, name, tai, signed_by"
+_ORDER: Final = {
+    Order.COORDINATE: ("group_path", "app", "name", "tai", "id"),
+    Order.TAI: ("tai", "id"),
+    Order.STORED: ("store_record_id",),
+    Order.ID: ("id",),
+}
+_LAST_CHARACTER: Final = "\U0010ffff"
+
+_Row = tuple[int, bytes, int, str | None, str | None, str | None, str | None, str | None]
+
+
+def key_of_id(identifier: str) -> bytes | None:
+    """Return the database key of an identifier; None if no stored record can have it."""
+    try:
+        found = RecordId(identifier)
+    except IdError:
+        return None
+    return found[0].encode("ascii") + b64a.decode(found[2:45])
+
+
+def id_from_key(key: bytes) -> RecordId:
+    """Return the identifier of a database key."""
+    return record_id(chr(key[0]), key[1:])
+
+
+class SqliteSnapshot:
+    """One state of the store, as a read transaction of its own connection."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._facts = RecordFacts(self.records, self.load)
+
+    def totals(self) -> Totals:
+        """Return the counts of this state."""
+        rows = self.select("SELECT name, value FROM counter", ())
+        values = {str(name): int(str(value)) for name, value in rows}
+        return Totals(values["records"], values["record_bytes"], values["high_water"])
+
+    def has(self, identifier: str) -> bool:
+        """Tell whether the record is stored here in its own right."""
+        return any(self.select("SELECT 1 FROM record WHERE id = ?", (key_of_id(identifier),)))
+
+    def describe(self, identifier: str) -> StoredRecord | None:
+        """Return what is known of a record."""
+        sql = f"SELECT {_COLUMNS} FROM record WHERE id = ?"
+        for row in self.select(sql, (key_of_id(identifier),)):
+            return _describe(row)
+        return None
+
+    def read(self, identifier: str) -> bytes | None:
+        """Return a record's bytes, checked against its digest."""
+        record = self.load(identifier)
+        return record.bytes if record else None
+
+    def load(self, identifier: str) -> ValidRecord | None:
+        """Return a record with its parts."""
+        for number, key, raw in self.select(
+            "SELECT store_record_id, id, bytes FROM record WHERE id = ?", (key_of_id(identifier),)
+        ):
+            return _load(number, key, raw)
+        return None
+
+    def records(self, *, order: Order = Order.STORED, after: int = 0) -> Iterator[ValidRecord]:
+        """Yield every record with a StoreRecordId above `after`."""
+        for number, key, raw in self.raw_records(order=order, after=after):
+            yield _load(number, key, raw)
+
+    def raw_records(
+        self, *, order: Order = Order.STORED, after: int = 0
+    ) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield StoreRecordId, key and unchecked bytes; `verify` looks at what is there."""
+        sql = (
+            "SELECT store_record_id, id, bytes FROM record WHERE store_record_id > ? "
+            f"ORDER BY {', '.join(_ORDER[order])}"
+        )
+        for number, key, raw in self.select(sql, (after,)):
+            yield number, key, raw
+
+    def find(self, address: Address) -> list[StoredRecord]:
+        """Return the records that an address names, the tip first."""
+        if address.coordinate is None:
+            found = self.describe(address.hash) if address.hash else None
+            return [found] if found else []
+        place = address.coordinate
+        sql = f"SELECT {_COLUMNS} FROM record WHERE group_path = ? AND app = ? AND name = ?"
+        rows = self.select(sql, (place.group, place.app, place.name))
+        found_all = [stored for stored in map(_describe, rows) if matches(stored, address)]
+        return sorted(found_all, key=tip_order, reverse=True)
+
+    def listing(
+        self,
+        prefix: str = "",
+        *,
+        order: Order = Order.COORDINATE,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[StoredRecord]:
+        """Yield the records whose coordinate text starts with prefix, Blobs last."""
+        direction = "DESC" if reverse else "ASC"
+        by = ", ".join(f"{column} {direction}" for column in _ORDER[order])
+        where, values = _prefix_condition(prefix)
+        if order in (Order.COORDINATE, Order.TAI):
+            conditions = [f"{where} AND group_path IS NOT NULL AND tai IS NOT NULL"]
+            if not prefix:
+                conditions.append("group_path IS NULL AND tai IS NULL")
+        else:
+            conditions = [where]
+        left = -1 if limit is None else limit
+        for condition in conditions:
+            sql = f"SELECT {_COLUMNS} FROM record WHERE {condition} ORDER BY {by} LIMIT ?"
+            used = values if condition.startswith(where) else ()
+            for row in self.select(sql, (*used, left)):
+                yield _describe(row)
+                left -= 1 if limit is not None else 0
+
+    def iterate(self, predicate: str) -> Iterator[Values]:
+        """Yield all tuples of a record predicate."""
+        return self._facts.iterate(predicate)
+
+    def query(self, predicate: str, *leading: str) -> Iterator[Values]:
+        """Yield the tuples whose first values are the given ones."""
+        return self._facts.query(predicate, *leading)
+
+    def count(self, predicate: str) -> int:
+        """Return how many tuples the predicate has."""
+        return self.totals().records if predicate == "Have" else self._facts.count(predicate)
+
+    def select(self, sql: str, values: tuple[apsw.SQLiteValue, ...]) -> Iterator[Any]:
+        """Yield the rows of a query in this state; what they hold, SQLite alone knows."""
+        with translated(self._path):
+            yield from self._connection.execute(sql, values)
+
+
+def _prefix_condition(prefix: str) -> tuple[str, tuple[str, ...]]:
+    """Return SQL that an index narrows and that then compares the coordinate's whole text."""
+    if not prefix:
+        return "TRUE", ()
+    exact = "substr('//' || group_path || '//' || app || '//' || name, 1, length(?)) = ?"
+    if not prefix.startswith("//"):
+        return exact, (prefix, prefix)
+    columns = ("group_path", "app", "name")
+    parts = prefix[2:].split("//")[: len(columns)]
+    terms = [f"{column} = ?" for column in columns[: len(parts) - 1]]
+    # A single slash at the end may be the first half of the separator that follows.
+    last = parts[-1].removesuffix("/")
+    terms += [f"{columns[len(parts) - 1]} >= ? AND {columns[len(parts) - 1]} < ?", exact]
+    bounds = (*parts[:-1], last, last + _LAST_CHARACTER)
+    return " AND ".join(terms), (*bounds, prefix, prefix)
+
+
+def _describe(row: tuple[Any, ...]) -> StoredRecord:
+    number, key, size, group, app, name, tai, signed_by = row
+    return StoredRecord(
+        store_record_id=number,
+        id=id_from_key(key),
+        size=size,
+        group=group,
+        app=app,
+        name=name,
+        tai=tai,
+        signed_by=signed_by,
+    )
+
+
+def _load(number: int, key: bytes, raw: bytes) -> ValidRecord:
+    identifier = id_from_key(key)
+    try:
+        return trust_stored(raw, identifier)
+    except RecordError as error:
+        raise StoreDamagedError(
+            f"record {identifier} (StoreRecordId {number}) is damaged: {error}",
+            hint="run `lace verify` for all of the damage",
+        ) from error

@@ -1,0 +1,300 @@
+"""The SQLite store: admission, removal, snapshots and the log of operations.
+
+One folder holds the database, the keys, `lace.toml` and the lock files. Many
+processes may read while one writes; a writer that must wait for another does so for
+`wait_seconds` and then says who holds the lace.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lace.base import b64a
+from lace.base.limits import DEFAULT_SETTINGS, Settings
+from lace.errors import StoreError
+from lace.record.validate import ValidRecord
+from lace.store.interface import (
+    Admission,
+    NoStoreError,
+    StoreUnavailableError,
+)
+from lace.store.lock import WriteLock
+from lace.store.sqlite.connection import connect, translated
+from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
+from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import apsw
+
+    from lace.record.ids import RecordId
+
+__all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
+
+DATABASE_NAME: Final = "store.sqlite3"
+_OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile"})
+
+_INSERT: Final = (
+    "INSERT OR IGNORE INTO record "
+    "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One thing that was done to a lace, and what came of it."""
+
+    started: str
+    finished: str
+    command: str
+    exit_code: int
+    result: Mapping[str, object]
+    operation_id: int | None = None
+
+
+def is_lace(folder: Path) -> bool:
+    """Tell whether a folder holds a lace, by its database alone."""
+    return (folder / DATABASE_NAME).is_file()
+
+
+class SqliteStore:
+    """A lace on disk.
+
+    Args:
+        folder: the lace's folder.
+        create: make it when it is not there.
+        read_only: never write, not even to bring an older store up to date.
+        settings: cache size, waiting time and what else the store heeds.
+        purpose: what this process is doing, for whoever waits for it.
+        migrations: the versions of the store, for tests.
+
+    Raises:
+        NoStoreError: no lace is there, or the folder is something else.
+        StoreVersionError: a newer program wrote it.
+        StoreUnavailableError: the disk or its permissions stand in the way.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        settings: Settings = DEFAULT_SETTINGS,
+        purpose: str = "lace",
+        migrations: Sequence[Migration] = MIGRATIONS,
+    ) -> None:
+        self.folder = folder
+        self.path = folder / DATABASE_NAME
+        self.read_only = read_only
+        self._settings = settings
+        self._lock = WriteLock(folder, purpose)
+        self._migrations = migrations
+        self._idle: list[apsw.Connection] = []  # for snapshots
+        self._writer: apsw.Connection | None = None
+        self._prepare_folder(create=create and not read_only)
+        self._prepare_database()
+
+    def _prepare_folder(self, *, create: bool) -> None:
+        if self.path.is_file() and self.path.stat().st_size > 0:
+            return
+        if not create:
+            raise NoStoreError(f"there is no lace at {self.folder}", hint="make one: `lace init`")
+        if self.folder.exists():
+            foreign = _foreign_names(self.folder)
+            if foreign:
+                raise NoStoreError(
+                    f"{self.folder} is a folder of something else: it holds {foreign[0]!r}",
+                    hint="name an empty or a new folder with --lace DIR",
+                )
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.folder} cannot be made: {error.strerror}", hint="check its parent folder"
+            ) from error
+
+    def _prepare_database(self) -> None:
+        if not self.read_only:
+            with self._connection_for_writing(create=True) as connection:
+                if connection.pragma("user_version") != len(self._migrations):
+                    with self._lock.held(self._settings.wait_seconds), translated(self.path):
+                        migrate(connection, self.path, self._migrations)
+        with translated(self.path):
+            self._idle.append(self._connect(read_only=True))
+            check_version(self._idle[0], self.path, self._migrations)
+
+    def _connect(self, *, read_only: bool, create: bool = False) -> apsw.Connection:
+        return connect(
+            self.path,
+            read_only=read_only,
+            create=create,
+            cache_bytes=self._settings.store_cache_bytes,
+            wait_seconds=self._settings.wait_seconds,
+        )
+
+    @contextmanager
+    def _connection_for_writing(self, *, create: bool = False) -> Iterator[apsw.Connection]:
+        if self.read_only:
+            raise StoreUnavailableError(f"{self.folder} was opened for reading only")
+        if self._writer is None:
+            self._writer = self._connect(read_only=False, create=create)
+        yield self._writer
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """Hold the write lock and a transaction; any failure undoes all of it."""
+        with (
+            self._connection_for_writing() as connection,
+            self._lock.held(self._settings.wait_seconds),
+            translated(self.path),
+        ):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def admit(self, records: Sequence[ValidRecord]) -> Admission:
+        """Store every record that is not there yet: all of them, or on any failure none."""
+        for record in records:
+            if not isinstance(record, ValidRecord):
+                raise TypeError("a store admits ValidRecords only")
+        if not records:
+            return Admission((), 0)
+        with self._transaction() as connection:
+            before = _counter(connection, "high_water")
+            connection.executemany(_INSERT, _rows(records, before + 1))
+            numbers = connection.execute(
+                "SELECT store_record_id FROM record WHERE store_record_id > ?", (before,)
+            )
+            stored = tuple(number for (number,) in numbers)
+            if stored:
+                size = sum(len(records[number - before - 1].bytes) for number in stored)
+                _add(connection, high_water=stored[-1] - before, records=len(stored), size=size)
+        return Admission(stored, len(records) - len(stored))
+
+    def remove(self, identifiers: Iterable[RecordId]) -> int:
+        """Take records out; returns how many were there."""
+        keys = [key_of_id(identifier) for identifier in identifiers]
+        removed = size = 0
+        with self._transaction() as connection:
+            for key in keys:
+                for (length,) in connection.execute(
+                    "DELETE FROM record WHERE id = ? RETURNING length(bytes)", (key,)
+                ):
+                    removed += 1
+                    size += int(length)
+            if removed:
+                _add(connection, high_water=0, records=-removed, size=-size)
+        return removed
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteSnapshot]:
+        """Open a consistent view that no writer changes or blocks."""
+        # A snapshot inside another needs a connection of its own.
+        connection = self._idle.pop() if self._idle else self._connect(read_only=True)
+        try:
+            with translated(self.path):
+                connection.execute("BEGIN")
+                connection.execute("SELECT value FROM counter LIMIT 1").fetchall()
+            yield SqliteSnapshot(connection, self.path)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._idle.append(connection)
+
+    def append_operation(self, operation: Operation) -> None:
+        """Add an operation to the log and forget the oldest ones above the limit."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO operation (started, finished, command, exit_code, result) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    operation.started,
+                    operation.finished,
+                    operation.command,
+                    operation.exit_code,
+                    json.dumps(operation.result, ensure_ascii=False, sort_keys=True),
+                ),
+            )
+            connection.execute(
+                "DELETE FROM operation WHERE operation_id <= "
+                "(SELECT max(operation_id) FROM operation) - ?",
+                (self._settings.log_max_operations,),
+            )
+
+    def operations(self, limit: int | None = None) -> list[Operation]:
+        """Return the newest operations, the oldest of them first."""
+        sql = (
+            "SELECT operation_id, started, finished, command, exit_code, result "
+            "FROM operation ORDER BY operation_id DESC LIMIT ?"
+        )
+        made: list[Operation] = []
+        with self.snapshot() as snapshot:
+            for number, started, finished, command, exit_code, result in snapshot.select(
+                sql, (-1 if limit is None else limit,)
+            ):
+                made.append(
+                    Operation(
+                        operation_id=number,
+                        started=started,
+                        finished=finished,
+                        command=command,
+                        exit_code=exit_code,
+                        result=json.loads(result),
+                    )
+                )
+        return made[::-1]
+
+    def close(self) -> None:
+        """Close every connection."""
+        connections = [*self._idle, *([self._writer] if self._writer else [])]
+        self._idle, self._writer = [], None
+        for connection in connections:
+            with translated(self.path):
+                connection.close()
+
+
+def _foreign_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return [folder.name]
+    ours = {DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm"} | _OWN_NAMES
+    return sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
+
+
+def _rows(records: Sequence[ValidRecord], first: int) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
+    decode = b64a.decode
+    for number, record in enumerate(records, first):
+        identifier = record.hash_text
+        yield (
+            number,
+            identifier[0].encode("ascii") + decode(identifier[2:45]),
+            record.group,
+            record.app,
+            record.name,
+            record.tai,
+            record.signed_by,
+            record.bytes,
+        )
+
+
+def _counter(connection: apsw.Connection, name: str) -> int:
+    value = connection.execute("SELECT value FROM counter WHERE name = ?", (name,)).get
+    if not isinstance(value, int):
+        raise StoreError(f"the store has no counter {name!r}", hint="run `lace verify`")
+    return value
+
+
+def _add(connection: apsw.Connection, *, high_water: int, records: int, size: int) -> None:
+    changes = ((high_water, "high_water"), (records, "records"), (size, "record_bytes"))
+    connection.executemany("UPDATE counter SET value = value + ? WHERE name = ?", changes)

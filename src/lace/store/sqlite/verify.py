@@ -1,0 +1,150 @@
+"""Verification: everything a store holds, looked at again, signatures included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from lace.errors import RecordError
+from lace.record.validate import ValidRecord, frame_record
+from lace.store.sqlite.snapshot import SqliteSnapshot, id_from_key
+from lace.store.validation import Batch, validate_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lace.base.limits import Settings
+    from lace.record.reader import RawRecord
+    from lace.record.seal import RandomBytes
+    from lace.store.interface import Totals
+
+__all__ = ["Damage", "Verification", "verify_store"]
+
+_COLUMNS: Final = "store_record_id, id, group_path, app, name, tai, signed_by, bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that is not as it should be; `record` is empty for the store as a whole."""
+
+    record: str
+    store_record_id: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a verification has seen so far; `damage` holds the first findings, up to a limit."""
+
+    records: int = 0
+    record_bytes: int = 0
+    damaged: int = 0
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row as it is in the database; its identifier may be nonsense."""
+
+    store_record_id: int
+    identifier: str
+    columns: tuple[object, ...]
+
+
+def verify_store(
+    snapshot: SqliteSnapshot,
+    *,
+    settings: Settings,
+    random_bytes: RandomBytes,
+    workers: int,
+    report: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """Check the database, every record's bytes and signature, its columns, and the counts."""
+    verifier = _Verifier(settings)
+    for (problem,) in snapshot.select("PRAGMA integrity_check(100)", ()):
+        if problem != "ok":
+            verifier.note(Damage("", None, f"database: {problem}"))
+    for verdicts in validate_batches(verifier.batches(snapshot), random_bytes, workers):
+        rows = verifier.rows.pop(id(verdicts.batch))
+        for row, outcome in zip(rows, verdicts.outcomes, strict=True):
+            verifier.compare(row, outcome)
+        if report:
+            report(verifier.seen)
+    verifier.check_totals(snapshot.totals())
+    return verifier.seen
+
+
+class _Verifier:
+    def __init__(self, settings: Settings) -> None:
+        self.seen = Verification()
+        self.rows: dict[int, list[_Row]] = {}
+        self._settings = settings
+        self._highest = 0
+
+    def note(self, damage: Damage) -> None:
+        self.seen.damaged += 1
+        if len(self.seen.damage) < self._settings.import_max_reports:
+            self.seen.damage.append(damage)
+
+    def batches(self, snapshot: SqliteSnapshot) -> Iterator[Batch]:
+        """Yield the stored records in batches; what cannot be framed is noted at once."""
+        records: list[RawRecord] = []
+        rows: list[_Row] = []
+        size = 0
+        sql = f"SELECT {_COLUMNS} FROM record ORDER BY store_record_id"
+        for number, key, *columns, raw in snapshot.select(sql, ()):
+            row = _Row(number, _identifier(key), tuple(columns))
+            self._highest = number
+            self.seen.records += 1
+            self.seen.record_bytes += len(raw)
+            try:
+                records.append(frame_record(raw, len(raw)))
+            except RecordError as error:
+                self.note(Damage(row.identifier, number, str(error)))
+                continue
+            rows.append(row)
+            size += len(raw)
+            full = len(records) >= self._settings.import_batch_records
+            if full or size >= self._settings.import_batch_bytes:
+                yield self._batch(records, rows)
+                records, rows, size = [], [], 0
+        if records:
+            yield self._batch(records, rows)
+
+    def _batch(self, records: list[RawRecord], rows: list[_Row]) -> Batch:
+        batch = Batch(records, [], 0)
+        self.rows[id(batch)] = rows
+        return batch
+
+    def compare(self, row: _Row, outcome: ValidRecord | RecordError) -> None:
+        """Note a record that is not valid, or whose row says something else than its bytes."""
+        if isinstance(outcome, RecordError):
+            self.note(Damage(row.identifier, row.store_record_id, str(outcome)))
+            return
+        if outcome.hash_text != row.identifier:
+            reason = f"its bytes are those of {outcome.hash_text}"
+            self.note(Damage(row.identifier, row.store_record_id, reason))
+        actual = (outcome.group, outcome.app, outcome.name, outcome.tai, outcome.signed_by)
+        if actual != row.columns:
+            reason = "its columns differ from its bytes"
+            self.note(Damage(row.identifier, row.store_record_id, reason))
+
+    def check_totals(self, totals: Totals) -> None:
+        """Note counts that are not what the rows add up to."""
+        seen = self.seen
+        for name, counted, kept in (
+            ("records", seen.records, totals.records),
+            ("record bytes", seen.record_bytes, totals.record_bytes),
+        ):
+            if counted != kept:
+                self.note(Damage("", None, f"the store counts {kept} {name}, but has {counted}"))
+        if self._highest > totals.high_water:
+            reason = f"StoreRecordId {self._highest} is above the high water {totals.high_water}"
+            self.note(Damage("", None, reason))
+
+
+def _identifier(key: bytes) -> str:
+    try:
+        return id_from_key(key)
+    except RecordError:
+        return f"(key {key.hex()})"

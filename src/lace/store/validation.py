@@ -1,0 +1,270 @@
+"""Validation of many records, in this process and in others beside it.
+
+Frames go out in batches; verdicts come back in the same order. A batch is one
+signature check, so it should be large. Processes start when there is more than one
+batch, and end with their pipe: a killed parent leaves none behind, and a killed
+worker costs nothing but its speed.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import cycle
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from lace.errors import Place, RecordError
+from lace.record.reader import Fault, RawRecord
+from lace.record.validate import ValidRecord, restore_valid, validate_many
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lace.record.seal import RandomBytes
+
+__all__ = ["Batch", "Verdicts", "helpful_workers", "make_batches", "serve", "validate_batches"]
+
+_AHEAD: Final = 2
+"""Batches that a process has in hand or in its pipe; more would only take memory."""
+_MOST_WORKERS: Final = 3
+"""One process stores, and three can validate as fast as it stores."""
+_LENGTH: Final = struct.Struct("<Q")
+_WORKER: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from lace.store.validation import serve; serve()"
+)
+
+_Result = list[tuple[object, ...] | list[object]]
+"""For each record its verdict as a tuple, or its error as a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Frames to validate together, and the faults that were met among them.
+
+    `end` is the offset behind the last of them, `source` what they come from.
+    """
+
+    records: list[RawRecord]
+    faults: list[Fault]
+    end: int
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What became of a batch: for each of its records the valid one or the error."""
+
+    batch: Batch
+    outcomes: list[ValidRecord | RecordError]
+
+    def valid(self) -> list[ValidRecord]:
+        """Return the records that are valid."""
+        return [outcome for outcome in self.outcomes if isinstance(outcome, ValidRecord)]
+
+    def errors(self) -> list[RecordError]:
+        """Return why the others are not, and the reader's faults, by offset."""
+        found = [outcome for outcome in self.outcomes if isinstance(outcome, RecordError)]
+        found += [fault.error for fault in self.batch.faults]
+        return sorted(found, key=lambda error: (error.place and error.place.offset) or 0)
+
+
+def make_batches(
+    outcomes: Iterable[RawRecord | Fault],
+    *,
+    max_records: int,
+    max_bytes: int,
+    source: str | None = None,
+) -> Iterator[Batch]:
+    """Group what a reader yields into batches of at most so many records and bytes."""
+    records: list[RawRecord] = []
+    faults: list[Fault] = []
+    size = end = 0
+    for outcome in outcomes:
+        if isinstance(outcome, Fault):
+            faults.append(outcome)
+            end = outcome.offset
+        else:
+            records.append(outcome)
+            length = len(outcome.data)
+            size += length
+            end = outcome.offset + length
+        if len(records) + len(faults) >= max_records or size >= max_bytes:
+            yield Batch(records, faults, end, source)
+            records, faults, size = [], [], 0
+    if records or faults:
+        yield Batch(records, faults, end, source)
+
+
+def helpful_workers(processors: int) -> int:
+    """Return how many validation processes help on a machine with so many processors."""
+    return max(0, min(processors - 1, _MOST_WORKERS))
+
+
+def validate_batches(
+    batches: Iterable[Batch], random_bytes: RandomBytes, workers: int
+) -> Iterator[Verdicts]:
+    """Yield the verdicts of each batch, in order.
+
+    The first batch is validated here while the second is awaited: a small import
+    starts no process at all.
+    """
+    stream = iter(batches)
+    first = next(stream, None)
+    second = next(stream, None)
+    if first is None:
+        return
+    if second is None or workers == 0:
+        yield _judge_here(first, random_bytes)
+        for batch in (*([second] if second else []), *stream):
+            yield _judge_here(batch, random_bytes)
+        return
+    yield from _judge_beside(_chain(first, second, stream), random_bytes, workers)
+
+
+def _chain(first: Batch, second: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
+    yield first
+    yield second
+    yield from rest
+
+
+def _judge_beside(
+    batches: Iterator[Batch], random_bytes: RandomBytes, count: int
+) -> Iterator[Verdicts]:
+    workers = [_Worker() for _ in range(count)]
+    waiting: deque[tuple[Batch, _Worker]] = deque()
+    try:
+        for batch, worker in zip(batches, cycle(workers), strict=False):
+            worker.send(batch)
+            waiting.append((batch, worker))
+            if len(waiting) >= count * _AHEAD:
+                yield _collect(*waiting.popleft(), random_bytes)
+        while waiting:
+            yield _collect(*waiting.popleft(), random_bytes)
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _collect(batch: Batch, worker: _Worker, random_bytes: RandomBytes) -> Verdicts:
+    result = worker.receive()
+    if result is None:
+        return _judge_here(batch, random_bytes)
+    return Verdicts(
+        batch,
+        [
+            restore_valid(raw.data, verdict)
+            if isinstance(verdict, tuple)
+            else _restore_error(verdict, batch.source)
+            for raw, verdict in zip(batch.records, result, strict=True)
+        ],
+    )
+
+
+def _restore_error(parts: list[Any], source: str | None) -> RecordError:
+    message, rule, offset, hint = parts
+    return RecordError(message, rule=rule, place=Place(source, offset=offset), hint=hint)
+
+
+def _judge_here(batch: Batch, random_bytes: RandomBytes) -> Verdicts:
+    return Verdicts(batch, validate_many(batch.records, random_bytes, batch.source))
+
+
+class _Worker:
+    """A validation process and the pipes to it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,  # an interrupt at the terminal is for the parent to handle
+        )
+
+    def send(self, batch: Batch) -> None:
+        """Hand over a batch; a process that has died is noticed when it does not answer."""
+        records = batch.records
+        message = marshal.dumps(
+            (
+                [raw.offset for raw in records],
+                [raw.data for raw in records],
+                [raw.plex_at for raw in records],
+                [raw.blob_at for raw in records],
+                [raw.data_at for raw in records],
+            )
+        )
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                _write_message(self._process.stdin, message)
+
+    def receive(self) -> _Result | None:
+        """Return the next result; None when the process has died."""
+        if self._process.stdout is None:
+            return None
+        message = _read_message(self._process.stdout)
+        return None if message is None else marshal.loads(message)  # noqa: S302 - our own process
+
+    def close(self) -> None:
+        """End the process."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _write_message(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(message)))
+    pipe.write(message)
+    pipe.flush()
+
+
+def _read_message(pipe: IO[bytes]) -> bytes | None:
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    message = pipe.read(length)
+    return message if len(message) == length else None
+
+
+def serve() -> None:
+    """Be a validation process: batches on standard input, results on standard output."""
+    pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
+    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def receive() -> None:
+        # Always reading, so that the parent never waits to send while this process does too.
+        message: bytes | None = b""
+        while message is not None:
+            message = _read_message(pipe_in)
+            inbox.put(message)
+
+    threading.Thread(target=receive, daemon=True).start()
+    with suppress(BrokenPipeError):
+        while (message := inbox.get()) is not None:
+            _write_message(pipe_out, marshal.dumps(_serve_batch(message)))
+
+
+def _serve_batch(message: bytes) -> _Result:
+    columns = marshal.loads(message)  # noqa: S302 - from the process that started this one
+    records = [RawRecord(*row) for row in zip(*columns, strict=True)]
+    result: _Result = []
+    for outcome in validate_many(records, os.urandom):
+        if isinstance(outcome, ValidRecord):
+            result.append(outcome.verdict())
+        else:
+            offset = outcome.place.offset if outcome.place else None
+            result.append([outcome.message, outcome.rule, offset, outcome.hint])
+    return result

@@ -1,0 +1,150 @@
+"""The repository keeps its own rules: layers, exports, cited ids, and a clone that stands alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "lace"
+MODULES = sorted(SOURCE.rglob("*.py"))
+MOST_LINES = 600
+
+# Spelled in two pieces, so that this file does not name them itself.
+REGISTRIES = tuple(
+    name + ending
+    for name, ending in (
+        ("pypi", ".org"),
+        ("pythonhosted", ".org"),
+        ("npmjs", ".org"),
+        ("npmjs", ".com"),
+        ("crates", ".io"),
+        ("anaconda", ".org"),
+        ("maven.apache", ".org"),
+        ("repo1.maven", ".org"),
+    )
+)
+HOMES = re.compile(r"(?<![\w.~$}-])/(?:home|Users|root|work)/[A-Za-z0-9_]")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def repository_files() -> list[Path]:
+    """Every file that belongs to the repository: tracked, or new and not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    names = done.stdout.decode().split("\0")
+    return [ROOT / name for name in sorted(set(names)) if name and (ROOT / name).is_file()]
+
+
+def register_ids() -> set[str]:
+    pages = (ROOT / "docs" / "reference" / "requirements").glob("*.md")
+    return {
+        match[1]
+        for page in pages
+        for match in re.finditer(r"^- `(\d{3}-\d{2,3})` ", page.read_text("utf-8"), re.MULTILINE)
+    }
+
+
+def test_import_contract() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [program, "--no-logo", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_module_has_docstring_exports_and_a_fair_size(path: Path) -> None:
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "no module docstring"
+    exported = any(
+        isinstance(target, ast.Name) and target.id == "__all__"
+        for node in tree.body
+        for target in (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+    )
+    assert exported, "no __all__"
+    assert len(text.splitlines()) <= MOST_LINES, f"over {MOST_LINES} lines: split it"
+
+
+def test_register_numbers_follow_one_another() -> None:
+    ids = sorted(register_ids())
+    assert ids
+    for document in {name.split("-")[0] for name in ids}:
+        numbers = [int(name.split("-")[1]) for name in ids if name.startswith(document)]
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+def test_cited_requirements_exist() -> None:
+    known = register_ids()
+    unknown: list[str] = []
+    for path in [*MODULES, *sorted((ROOT / "tests").rglob("*.py"))]:
+        if path == Path(__file__):
+            continue
+        text = path.read_text("utf-8")
+        cited = set(re.findall(r"\[(0[2-6]0-\d{2,3})\]", text))
+        for marker in re.findall(r"mark\.requirement\(([^)]*)\)", text):
+            cited.update(re.findall(r"[\"']([^\"']+)[\"']", marker))
+        unknown += [f"{name_of(path)}: {name}" for name in sorted(cited - known)]
+    assert not unknown
+
+
+def test_no_registry_host_and_no_path_of_this_machine() -> None:
+    own = [re.escape(str(path)) for path in (ROOT, Path.home()) if len(path.parts) > 2]
+    paths = re.compile("|".join([HOMES.pattern, *(rf"(?<![\w.]){path}(?![\w-])" for path in own)]))
+    found: list[str] = []
+    for file in repository_files():
+        text = file.read_bytes().decode("utf-8", "replace")
+        found += [f"{name_of(file)}: {host}" for host in REGISTRIES if host in text]
+        found += [f"{name_of(file)}: {match[0]}" for match in paths.finditer(text)]
+    assert not found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.lock")), ids=name_of)
+def test_lock_holds_only_versions_and_hashes(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert "://" not in text
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r"[a-z0-9][a-z0-9._-]*==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?| *#.*|",
+            line,
+        ), line
+
+
+def test_locks_agree() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "lock", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_lace_stays_light() -> None:
+    heavy = ("pyspark", "numpy", "rich", "click")
+    code = f"import sys, lace; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
