@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING, Final, Self
 from lace.base.limits import Settings, Source, resolve_settings
 from lace.base.tai import Tai
 from lace.errors import RecordError, SettingError, StoreError, UsageError
-from lace.record import seal
 from lace.record.model import Plex, Record
 from lace.record.paths import parse_address
+from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, parse_record, validate_many
 from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lace.record.ids import RecordId
     from lace.record.reader import RawRecord
-    from lace.store.interface import StoredRecord
+    from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
 
 SETTINGS_FILE: Final = "lace.toml"
 _CHUNK_BYTES: Final = 1 << 20
-_ADD_BATCH: Final = 8000
 
 
 def now() -> Tai:
@@ -58,21 +57,7 @@ def now() -> Tai:
 
 
 Plex.clock = staticmethod(now)
-
-
-class SigningKey(seal.SigningKey):
-    """A signing key with this machine's randomness.
-
-    >>> SigningKey.generate().verifier[:2]
-    'V.'
-    """
-
-    __slots__ = ()
-
-    @classmethod
-    def generate(cls) -> Self:
-        """Return a new key."""
-        return cls(os.urandom(32), os.urandom)
+SigningKey.random_source = staticmethod(os.urandom)
 
 
 def processors() -> int:
@@ -172,6 +157,10 @@ class Lace:
 
     def add_all(self, records: Iterable[Record | bytes]) -> list[RecordId]:
         """Store records and return their identifiers, in order; all of them or none."""
+        return self.admit(records)[0]
+
+    def admit(self, records: Iterable[Record | bytes]) -> tuple[list[RecordId], Admission]:
+        """Store records as `add_all` does; also tells which of them are new here."""
         frames = [self._frame(record) for record in records]
         outcomes = validate_many(frames, os.urandom)
         valid: list[ValidRecord] = []
@@ -179,8 +168,8 @@ class Lace:
             if isinstance(outcome, RecordError):
                 raise outcome
             valid.append(outcome)
-        self.store.admit(valid)
-        return [record.id for record in valid]
+        admission = self.store.admit(valid)
+        return [record.id for record in valid], admission
 
     def _frame(self, record: Record | bytes) -> RawRecord:
         raw = record if isinstance(record, bytes) else record.bytes

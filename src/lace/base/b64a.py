@@ -12,7 +12,15 @@ from typing import Final
 
 from lace.errors import RecordError
 
-__all__ = ["ALPHABET", "B64AError", "decode", "encode", "final_characters"]
+__all__ = [
+    "ALPHABET",
+    "B64AError",
+    "decode",
+    "decode_ascii",
+    "encode",
+    "encode_ascii",
+    "final_characters",
+]
 
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 
@@ -29,14 +37,18 @@ class B64AError(RecordError):
     """A text that is not the Base64-Ascend form of any byte string."""
 
 
+def encode_ascii(data: bytes) -> bytes:
+    """Return the Base64-Ascend text of data as ASCII bytes."""
+    return binascii.b2a_base64(data, newline=False).translate(_FROM_STANDARD, b"=")
+
+
 def encode(data: bytes) -> str:
     """Return the Base64-Ascend text of data.
 
     >>> encode(bytes.fromhex("ff00"))
     '~l0'
     """
-    standard = binascii.b2a_base64(data, newline=False)
-    return standard.translate(_FROM_STANDARD, b"=").decode("ascii")
+    return encode_ascii(data).decode("ascii")
 
 
 def decode(text: str) -> bytes:
@@ -48,12 +60,16 @@ def decode(text: str) -> bytes:
     >>> decode("~l0").hex()
     'ff00'
     """
-    raw = text.encode("ascii") if text.isascii() else b"\xff"
-    if raw.translate(None, _CHARACTERS):
-        position = next(i for i, character in enumerate(text) if character not in ALPHABET)
+    return decode_ascii(text.encode("utf-8", "surrogatepass"))
+
+
+def decode_ascii(text: bytes) -> bytes:
+    """Return the bytes whose Base64-Ascend form is that ASCII text; refuses as `decode`."""
+    if text.translate(None, _CHARACTERS):
+        position = next(i for i, byte in enumerate(text) if byte not in _CHARACTERS)
+        shown = text[position:].decode("utf-8", "replace")[0]
         raise B64AError(
-            f"character {text[position]!r} at position {position} is not in the "
-            "Base64-Ascend alphabet",
+            f"character {shown!r} at position {position} is not in the Base64-Ascend alphabet",
             rule="006-alphabet",
         )
     remainder = len(text) % 4
@@ -62,11 +78,11 @@ def decode(text: str) -> bytes:
             f"no byte string has a Base64-Ascend text of {len(text)} characters", rule="006-length"
         )
     fill = _FILL_BITS[remainder]
-    if fill and ALPHABET.index(text[-1]) % (1 << fill):
+    if fill and _CHARACTERS.index(text[-1]) % (1 << fill):
         raise B64AError(
-            f"the last character {text[-1]!r} has non-zero fill bits", rule="006-fill-bits"
+            f"the last character {chr(text[-1])!r} has non-zero fill bits", rule="006-fill-bits"
         )
-    return binascii.a2b_base64(raw.translate(_TO_STANDARD) + _PADDING[remainder])
+    return binascii.a2b_base64(text.translate(_TO_STANDARD) + _PADDING[remainder])
 
 
 def final_characters(length: int) -> str:

@@ -42,7 +42,10 @@ MAX_HEAD_BYTES: Final = MIB
 MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
 
-_SIZE: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,3}))?\s?(B|[KMG]i?B)?", re.IGNORECASE)
+# ASCII, because ignoring case alone would let the Kelvin sign pass for a K.
+_SIZE: Final = re.compile(
+    r"([0-9]{1,18})(?:\.([0-9]{1,3}))?\s?(B|[KMG]i?B)?", re.IGNORECASE | re.ASCII
+)
 _UNITS: Final = {
     "b": 1,
     "kb": 1000,
@@ -87,10 +90,10 @@ class Settings:
         10, "how long a writer waits for another process", 0, 86_400, "seconds"
     )
     import_batch_records: int = _setting(
-        8000, "records validated and stored in one transaction", 1, 100_000
+        24_000, "records stored in one transaction of an import", 1, 100_000
     )
     import_batch_bytes: int = _setting(
-        8 * MIB, "record bytes that close a batch early", 1, 64 * MIB, "bytes"
+        32 * MIB, "record bytes that end a transaction early", 1, 64 * MIB, "bytes"
     )
     import_workers: int = _setting(
         0, "validation processes of a large import (0: as many as help)", 0, 64
@@ -98,7 +101,7 @@ class Settings:
     import_max_reports: int = _setting(
         100, "rejected records reported one by one, the rest counted", 0, 1_000_000
     )
-    store_cache_bytes: int = _setting(96 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
+    store_cache_bytes: int = _setting(64 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
     log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
 
     def __post_init__(self) -> None:

@@ -53,4 +53,4 @@ def shorten(text: str, limit: int = 60) -> str:
     if len(text) <= limit:
         return text
     keep = (limit - 1) // 2
-    return f"{text[:keep]}…{text[-keep:]}"
+    return f"{text[:keep]}…{text[len(text) - keep :]}"

@@ -1,7 +1,7 @@
 """Header lines (010): one set of rules for values being written and bytes being read.
 
 `parse_headers` accepts a block in one pass; only a block that fails is looked at
-line by line, to say exactly what is wrong and where.
+line by line, to say exactly what is wrong with the first bad line, and where.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from lace.errors import RecordError
 
 __all__ = [
+    "HEADER_LINES",
     "LINK_SUFFIX",
     "RESERVED_NAMES",
     "Header",
     "check_extra_headers",
     "check_line",
+    "header_bytes",
     "parse_headers",
     "sort_headers",
+    "split_lines",
 ]
 
 Header = tuple[str, str]
@@ -47,7 +50,9 @@ RESERVED_NAMES: Final = frozenset(
 
 _NAME: Final = r"[^: \x00-\x1f\x7f]+"
 _VALUE: Final = r"[^ \x00-\x1f\x7f][^\x00-\x1f\x7f]*"
-_BLOCK: Final = re.compile(f"(?:{_NAME}: {_VALUE}\n)*")
+HEADER_LINES: Final = f"(?:{_NAME}: {_VALUE}\n)*"
+"""A pattern for any number of header lines, apart from NFC and their lengths."""
+_BLOCK: Final = re.compile(HEADER_LINES)
 _LINES: Final = re.compile(f"({_NAME}): ({_VALUE})\n")
 _CONTROL_BYTE: Final = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -56,27 +61,26 @@ def parse_headers(block: bytes, offset: int) -> list[Header]:
     """Return the headers of a block of LF-ended lines that starts at that offset.
 
     Raises:
-        RecordError: at the first byte that breaks a rule.
+        RecordError: in the first line that breaks a rule.
     """
     try:
         text = block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise fault(
-            "010-utf8", f"byte {block[error.start]:#04x} is not UTF-8", offset + error.start
-        ) from None
-    if _BLOCK.fullmatch(text) is None or not is_nfc(text):
+    except UnicodeDecodeError:
+        raise _diagnose(block, offset) from None
+    if _BLOCK.fullmatch(text) is None or not is_nfc(text) or _has_long_line(block):
         raise _diagnose(block, offset)
-    if len(block) > MAX_LINE_BYTES:
-        _check_line_lengths(block, offset)
+    return split_lines(text)
+
+
+def split_lines(text: str) -> list[Header]:
+    """Return the headers of a text that `HEADER_LINES` matches."""
     return _LINES.findall(text)
 
 
-def _check_line_lengths(block: bytes, offset: int) -> None:
-    at = 0
-    for line in block.split(b"\n"):
-        if len(line) > MAX_LINE_BYTES:
-            raise fault("010-line-length", f"a header line has {len(line)} bytes", offset + at)
-        at += len(line) + 1
+def _has_long_line(block: bytes) -> bool:
+    if len(block) <= MAX_LINE_BYTES:
+        return False
+    return any(len(line) > MAX_LINE_BYTES for line in block.split(b"\n"))
 
 
 def _diagnose(block: bytes, offset: int) -> RecordError:
@@ -98,7 +102,11 @@ def _line_fault(line: bytes, offset: int) -> RecordError | None:
             offset + control.start(),
             "write lines with LF alone" if control[0] == b"\r" else None,
         )
-    text = line.decode("utf-8")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = error.start
+        return fault("010-utf8", f"byte {line[at]:#04x} is not UTF-8", offset + at)
     shown = repr(shorten(text))
     name, separator, value = text.partition(": ")
     if not separator:
@@ -114,24 +122,32 @@ def _line_fault(line: bytes, offset: int) -> RecordError | None:
     if not is_nfc(text):
         hint = f"its normal form has {len(normalize_nfc(text).encode())} bytes, not {len(line)}"
         return fault("010-nfc", f"header line {shown} is not in NFC", offset, hint)
+    if len(line) > MAX_LINE_BYTES:
+        return fault("010-line-length", f"a header line has {len(line)} bytes", offset)
     return None
 
 
-def check_extra_headers(headers: Sequence[Header], offset: int = 0) -> None:
-    """Refuse extra headers that are too many, reserved or out of order.
+def header_bytes(headers: Sequence[Header]) -> int:
+    """Return how many bytes the lines of the headers take."""
+    return sum(len(name.encode()) + len(value.encode()) + 3 for name, value in headers)
+
+
+def check_extra_headers(headers: Sequence[Header], end: int = 0) -> None:
+    """Refuse extra headers, the last ending at that offset: too many, reserved or unordered.
 
     The lines themselves have passed `parse_headers` or `check_line`.
     """
-    if not headers:
-        return
     if len(headers) > MAX_EXTRA_HEADERS:
-        raise fault("010-extra-count", f"{len(headers)} extra headers", offset)
+        at = end - header_bytes(headers[MAX_EXTRA_HEADERS:])
+        raise fault("010-extra-count", f"{len(headers)} extra headers", at)
     before = ""
-    for name, _value in headers:
+    for position, (name, _value) in enumerate(headers):
         if name < before:  # code point order is the order of UTF-8 bytes
-            raise fault("010-extra-order", f"extra header {name!r} stands after {before!r}", offset)
+            at = end - header_bytes(headers[position:])
+            raise fault("010-extra-order", f"extra header {name!r} stands after {before!r}", at)
         if name in RESERVED_NAMES:
-            raise fault("010-extra-reserved", f"extra header {name!r} has a reserved name", offset)
+            at = end - header_bytes(headers[position:])
+            raise fault("010-extra-reserved", f"extra header {name!r} has a reserved name", at)
         before = name
 
 
@@ -152,7 +168,6 @@ def check_line(name: str, value: str) -> None:
         found = fault("010-header-form", f"the name {name!r} holds a colon", 0)
     if found:
         raise found
-    _check_line_lengths(line, 0)
 
 
 def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
@@ -165,5 +180,5 @@ def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
     for name, value in made:
         check_line(name, value)
     made.sort(key=lambda header: header[0])
-    check_extra_headers(made)
+    check_extra_headers(made, header_bytes(made))
     return tuple(made)

@@ -135,7 +135,9 @@ class Signature(str):
 def record_id(type_letter: str, digest: bytes) -> RecordId:
     """Return the identifier of a record of that type whose payload has that digest."""
     if type_letter not in RECORD_TYPES or len(digest) != 32:
-        raise IdError(f"no record has type {type_letter!r} and a {len(digest)}-byte digest")
+        raise IdError(
+            f"no record has type {type_letter!r} and a {len(digest)}-byte digest", rule="020-01"
+        )
     return trusted_record_id(f"{type_letter}.{b64a.encode(digest)}.H3")
 
 

@@ -206,7 +206,9 @@ Record = Blob | Plex | Seal
 def _as_bytes(data: object) -> bytes:
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise RecordError(f"data is bytes, not {type(data).__name__}", hint="encode text first")
+    raise RecordError(
+        f"data is bytes, not {type(data).__name__}", rule="010-data", hint="encode text first"
+    )
 
 
 def _show(data: bytes) -> str:

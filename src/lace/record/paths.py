@@ -17,6 +17,7 @@ from lace.record.ids import IdError, RecordId, Verifier
 
 __all__ = [
     "PATH",
+    "PATH_LINE",
     "Address",
     "AddressError",
     "Coordinate",
@@ -29,6 +30,10 @@ __all__ = [
 _SEGMENT: Final = r"(?!\.{1,2}(?:/|\Z))[^/|{}#\x00-\x1f\x7f]+"
 PATH: Final = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 """A legal path, apart from NFC, which is checked on whole headers."""
+
+_LINE_SEGMENT: Final = r"(?!\.{1,2}(?:/|\n))[^/|{}#\x00-\x1f\x7f]+"
+PATH_LINE: Final = f"(?! ){_LINE_SEGMENT}(?:/{_LINE_SEGMENT})*"
+"""The same as part of a pattern for header lines, where LF ends it and no space begins it."""
 
 _NARROWING: Final = "/|/"
 
@@ -112,7 +117,11 @@ def parse_address(text: str) -> Address:
         path, narrowed, rest = text.partition(_NARROWING)
         parts = path[2:].split("//")
         if len(parts) != 3:
-            raise AddressError(f"{text!r} is not a coordinate", hint="write //group//app//name")
+            raise AddressError(
+                f"{text!r} is not a coordinate",
+                rule="010-address",
+                hint="write //group//app//name",
+            )
         coordinate = Coordinate(*parts)
         return _parse_narrowing(coordinate, rest) if narrowed else Address(coordinate=coordinate)
     except (IdError, PathError, TaiError) as error:
@@ -151,6 +160,7 @@ def _parse_narrowing(coordinate: Coordinate, rest: str) -> Address:
             )
     raise AddressError(
         f"{rest!r} does not narrow a coordinate",
+        rule="010-address",
         hint="write plex[/tai[/hash]] or seal[/verifier[/tai[/hash]]] behind /|/",
     )
 

@@ -33,7 +33,10 @@ _NEXT_MARKER: Final = b"\n" + MARKER
 _OPEN_MARKER: Final = bytes.fromhex("e28baf")
 _LENGTH: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]{0,18})\n\n")
 _LENGTH_BYTES: Final = len(b"Data-Length: \n\n") + 19
-_HEAD_LIMIT: Final = MAX_HEAD_BYTES + len(_NEXT_MARKER)
+_BLOB_HEAD: Final = re.compile(
+    MARKER + rb"B\.[0-9A-Z_a-z~]{43}\.H3\n(?:Data-Length: [0-9]{1,19}\n)?\Z"
+)
+_BLOB_HEAD_BYTES: Final = MARKLINE_BYTES + _LENGTH_BYTES
 _LOOK_BACK: Final = 2048
 _RECOVERY_BYTES: Final = 64 * 1024 * 1024
 """How much a recovering reader may look at again, beyond as much as it has read."""
@@ -103,6 +106,7 @@ class RecordReader:
         self._searching = False  # the frame is lost; looking for a place to go on
         self._previous: RawRecord | None = None
         self._looked_again = 0  # bytes that recovery has gone back over
+        self._clear_from = self._clear_to = 0  # between these stream offsets starts no markline
         self.lost = False
         self._start_record()
 
@@ -113,7 +117,8 @@ class RecordReader:
 
     def feed(self, data: bytes) -> Iterator[RawRecord | Fault]:
         """Take the next bytes; yields every record and fault that they complete."""
-        self._buffer += data
+        if not self.lost:
+            self._buffer += data
         return self._outcomes(final=False)
 
     def finish(self) -> Iterator[RawRecord | Fault]:
@@ -161,6 +166,8 @@ class RecordReader:
         self._drop(self._end)
         if self._recover:
             self._previous = record
+            if _hides_record(record):
+                self._go_back()
         return record
 
     # -- framing -------------------------------------------------------------------
@@ -168,7 +175,7 @@ class RecordReader:
     def _start_record(self) -> None:
         self._plex_at = self._blob_at = self._data_at = self._end = -1
         self._level_at = 0  # start of the innermost markline found so far
-        self._scanned = 0  # how far the search for the next markline has come
+        self._scanned = 0  # how far the search for a place to go on has come
 
     def _drop(self, count: int) -> None:
         del self._buffer[:count]
@@ -192,14 +199,25 @@ class RecordReader:
                 break
             if letter == b"P":
                 self._plex_at = at
-            following = buffer.find(_NEXT_MARKER, max(self._scanned, at + MARKLINE_BYTES - 1))
-            if (len(buffer) if following < 0 else following) > _HEAD_LIMIT:
-                raise _Lost("010-head-size", "no embedded record within 1 MiB of headers", at)
-            if following < 0:
-                self._scanned = max(0, len(buffer) - len(_NEXT_MARKER) + 1)
+            following = self._find_marker(at + MARKLINE_BYTES - 1)
+            if following < 0 and len(buffer) < MAX_HEAD_BYTES + len(_NEXT_MARKER):
                 return False
+            if not 0 <= following <= MAX_HEAD_BYTES:
+                raise _Lost("010-head-size", "no embedded record within 1 MiB of headers", at)
             self._level_at = following + 1
         return self._frame_length()
+
+    def _find_marker(self, start: int) -> int:
+        """Return where the next LF with a marker behind it stands, or -1.
+
+        What was searched in vain is remembered, also for records that start inside it.
+        """
+        begin = self._base + start
+        known = self._clear_to - self._base if self._clear_from <= begin else 0
+        found = self._buffer.find(_NEXT_MARKER, max(start, known))
+        end = found if found >= 0 else max(start, len(self._buffer) - len(_NEXT_MARKER) + 1)
+        self._clear_from, self._clear_to = begin, self._base + end
+        return found
 
     def _check_nesting(self, letter: bytes, at: int) -> None:
         wanted = b"B" if 0 <= self._plex_at < at else b"P"
@@ -297,24 +315,35 @@ class RecordReader:
 
     def _lose(self, reason: _Lost) -> Fault | None:
         """Report a lost frame and prepare to go on, or end the reading."""
-        outcome: Fault | None = self._fault(reason, lost=True)
+        outcome = self._fault(reason, lost=True)
         if not self._recover:
             self.lost = True
             return outcome
         if self._skip:  # nothing is left to search in
             self._skip = 0
             return outcome
-        previous, self._previous = self._previous, None
-        if previous is not None and self._is_broken(previous):
-            # Its length was a lie, so what follows may begin inside it. The record is
-            # refused by validation; this fault is the same damage and not counted twice.
-            self._looked_again += len(previous.data)
-            self._buffer[:0] = previous.data
-            self._base -= len(previous.data)
-            outcome = None
+        if self._go_back():
+            return None
         self._searching = True
         self._scanned = 1  # never again at the place that failed
         return outcome
+
+    def _go_back(self) -> bool:
+        """Search inside the record before this place if it is broken; tell whether it is.
+
+        What follows it, or what it hides, may begin inside it. It has been yielded and
+        validation refuses it, so the fault behind it is the same damage, not another.
+        """
+        previous, self._previous = self._previous, None
+        if previous is None or not self._is_broken(previous):
+            return False
+        self._looked_again += len(previous.data)
+        self._buffer[:0] = previous.data
+        self._base -= len(previous.data)
+        self._start_record()
+        self._searching = True
+        self._scanned = 1
+        return True
 
     def _is_broken(self, record: RawRecord) -> bool:
         if self._looked_again + len(record.data) > self._base + _RECOVERY_BYTES:
@@ -345,10 +374,19 @@ class RecordReader:
 
         An inner record is not admitted on its own, not even when what embeds it is broken.
         """
-        if letter == b"S" or self._buffer[at - 1] != 0x0A:
+        buffer = self._buffer
+        if letter == b"S" or buffer[at - 1] != 0x0A:
             return False
-        line = self._buffer.rfind(b"\n", max(0, at - _LOOK_BACK), at - 1) + 1
-        return b": " in self._buffer[line:at]
+        if _BLOB_HEAD.search(buffer, max(0, at - _BLOB_HEAD_BYTES), at):
+            return False  # a Blob embeds nothing
+        start = max(0, at - _LOOK_BACK)
+        return b": " in buffer[max(start, buffer.rfind(b"\n", start, at - 1) + 1) : at]
+
+
+def _hides_record(record: RawRecord) -> bool:
+    """Tell whether a marker stands inside a header line, as when headers were cut there."""
+    inner = 1 if record.plex_at > 0 else 0
+    return record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner
 
 
 def _length_fault(line: bytes, end: int, start: int) -> _Lost:

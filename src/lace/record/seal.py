@@ -8,7 +8,7 @@ comes with the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from lace.base import b64a
 from lace.base.digest import derive, derive_blocks
@@ -44,6 +44,16 @@ class SigningKey:
     """
 
     __slots__ = ("_material", "_random_bytes", "_scalar", "verifier")
+
+    random_source: ClassVar[RandomBytes | None] = None
+    """Where `generate` gets its randomness; the front door installs this machine's."""
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        """Return a new key."""
+        if cls.random_source is None:
+            raise RecordError("a new key needs randomness: none is at hand", rule="009-secret")
+        return cls(cls.random_source(32), cls.random_source)
 
     def __init__(self, material: bytes, random_bytes: RandomBytes) -> None:
         if len(material) != 32:

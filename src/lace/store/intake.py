@@ -7,19 +7,25 @@ records and the same import run again completes the set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lace.errors import RecordError
 from lace.record.reader import read_records
 from lace.record.validate import ValidRecord, embedded_records
-from lace.store.validation import make_batches, validate_batches
+from lace.store.validation import (
+    SIGNATURE_BATCH,
+    SIGNATURE_BATCH_BYTES,
+    make_batches,
+    validate_batches,
+)
 
 if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.record.seal import RandomBytes
     from lace.store.interface import RecordStore
+    from lace.store.validation import Verdicts
 
 __all__ = ["Intake", "Report", "import_stream"]
 
@@ -69,22 +75,41 @@ def import_stream(
     )
     batches = make_batches(
         outcomes,
-        max_records=settings.import_batch_records,
-        max_bytes=settings.import_batch_bytes,
+        max_records=min(SIGNATURE_BATCH, settings.import_batch_records),
+        max_bytes=min(SIGNATURE_BATCH_BYTES, settings.import_batch_bytes),
         source=source,
     )
-    for verdicts in validate_batches(batches, random_bytes, workers):
-        errors, records = verdicts.errors(), verdicts.valid()
-        if admit_embedded:
-            records = _with_embedded(records)
-        admission = store.admit(records)
+    validated = validate_batches(batches, random_bytes, workers)
+    for records, errors, end in _transactions(validated, settings):
+        admission = store.admit(_with_embedded(records) if admit_embedded else records)
         counts.stored += len(admission.stored)
         counts.known += admission.known
         counts.rejected += len(errors)
-        counts.bytes_read = max(counts.bytes_read, verdicts.batch.end)
+        counts.bytes_read = max(counts.bytes_read, end)
+        records.clear()  # not kept while the next are read: they may be large
         if report:
             report(counts, errors)
     return counts
+
+
+def _transactions(
+    validated: Iterable[Verdicts], settings: Settings
+) -> Iterator[tuple[list[ValidRecord], list[RecordError], int]]:
+    """Group validated batches: a large transaction touches each page of an index once."""
+    records: list[ValidRecord] = []
+    errors: list[RecordError] = []
+    size = end = 0
+    for verdicts in validated:
+        records += verdicts.valid()
+        errors += verdicts.errors()
+        size += sum(len(raw.data) for raw in verdicts.batch.records)
+        end = verdicts.batch.end
+        full = len(records) + len(errors) >= settings.import_batch_records
+        if full or size >= settings.import_batch_bytes:
+            yield records, errors, end
+            records, errors, size = [], [], 0
+    if records or errors:
+        yield records, errors, end
 
 
 def _with_embedded(records: Iterable[ValidRecord]) -> list[ValidRecord]:

@@ -46,7 +46,10 @@ class KeyRing:
 
     def add(self, key: SigningKey) -> bool:
         """Keep a key; the first one becomes the default. False when it is there already."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self._folder} cannot be made: {error.strerror}") from None
         path = self._path(key.verifier)
         if path.exists():
             self.load(key.verifier)
@@ -123,7 +126,9 @@ class KeyRing:
 
     def _read_private(self, path: Path) -> str:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # Without waiting: a pipe of that name would keep its reader for ever.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(path, flags)
         except OSError as error:
             raise SigningKeyError(f"{path} cannot be read: {error.strerror}") from None
         with os.fdopen(descriptor, "rb") as file:
@@ -171,6 +176,8 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 def parse_verifier(text: str) -> Verifier:
     """Return a verifier that a person typed; anything else is wrong usage."""
+    if text.startswith("&"):  # a secret in the wrong place: not to be repeated
+        raise UsageError("this is a signing secret, not a verifier", rule="009-verifier")
     try:
         return Verifier(text)
     except LaceError as error:

@@ -44,19 +44,22 @@ def connect(
     if create:
         flags |= apsw.SQLITE_OPEN_CREATE
     with translated(path):
-        connection = _open(path, flags, read_only=read_only)
-        connection.set_busy_timeout(int(wait_seconds * 1000))
-        connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
-        connection.execute("PRAGMA trusted_schema = OFF")
-        if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        connection = _open(path, flags, read_only=read_only, wait_seconds=wait_seconds)
+        try:
+            connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            if not read_only:
+                _prepare_for_writing(connection, path)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
-def _open(path: Path, flags: int, *, read_only: bool) -> apsw.Connection:
+def _open(path: Path, flags: int, *, read_only: bool, wait_seconds: float) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=flags)
+    # Before the first read: a process that opens or closes the database locks it for a moment.
+    connection.set_busy_timeout(int(wait_seconds * 1000))
     try:
         connection.pragma("application_id")
     except (apsw.CantOpenError, apsw.ReadOnlyError):
@@ -70,6 +73,19 @@ def _open(path: Path, flags: int, *, read_only: bool) -> apsw.Connection:
     return connection
 
 
+def _prepare_for_writing(connection: apsw.Connection, path: Path) -> None:
+    used = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if used and connection.pragma("application_id") != APPLICATION_ID:
+        raise not_a_lace(path)  # before anything is changed in another program's database
+    if connection.execute("PRAGMA journal_mode = WAL").get != "wal":
+        raise StoreUnavailableError(
+            f"{path} cannot be put into WAL mode ({_free_bytes(path)})",
+            hint="a lace needs a local disk that can lock files and share memory",
+        )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into Lace's inside the `with` block."""
@@ -77,6 +93,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise _translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamagedError(f"{path} is damaged: it holds text that is not UTF-8") from error
 
 
 def _translate(error: apsw.Error, path: Path) -> StoreError:
@@ -94,6 +112,10 @@ def _translate(error: apsw.Error, path: Path) -> StoreError:
         case apsw.CorruptError():
             return StoreDamagedError(
                 f"{path} is damaged: {error}", hint="run `lace verify`, then restore from a copy"
+            )
+        case apsw.ConstraintError():
+            return StoreDamagedError(
+                f"{path} contradicts itself: {error}", hint="run `lace verify` for the damage"
             )
         case apsw.NotADBError():
             return StoreDamagedError(f"{path} is not a lace database, or its header is damaged")

@@ -12,8 +12,10 @@ CREATE TABLE record (
 ) STRICT;
 
 CREATE UNIQUE INDEX record_by_id ON record (id);
-CREATE INDEX record_by_coordinate ON record (group_path, app, name, tai, id);
-CREATE INDEX record_by_tai ON record (tai, id);
+CREATE INDEX record_by_coordinate ON record (group_path, app, name, tai)
+    WHERE group_path IS NOT NULL;
+CREATE INDEX record_by_tai ON record (tai) WHERE tai IS NOT NULL;
+CREATE INDEX record_without_coordinate ON record (id) WHERE group_path IS NULL;
 
 CREATE TABLE counter (
     name TEXT PRIMARY KEY,

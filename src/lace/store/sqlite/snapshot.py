@@ -34,6 +34,7 @@ _ORDER: Final = {
     Order.ID: ("id",),
 }
 _LAST_CHARACTER: Final = "\U0010ffff"
+_PAST_ALL_TEXT: Final = b""  # SQLite sorts every BLOB behind every TEXT
 
 _Row = tuple[int, bytes, int, str | None, str | None, str | None, str | None, str | None]
 
@@ -49,7 +50,7 @@ def key_of_id(identifier: str) -> bytes | None:
 
 def id_from_key(key: bytes) -> RecordId:
     """Return the identifier of a database key."""
-    return record_id(chr(key[0]), key[1:])
+    return record_id(key[:1].decode("latin-1"), key[1:])
 
 
 class SqliteSnapshot:
@@ -64,7 +65,10 @@ class SqliteSnapshot:
         """Return the counts of this state."""
         rows = self.select("SELECT name, value FROM counter", ())
         values = {str(name): int(str(value)) for name, value in rows}
-        return Totals(values["records"], values["record_bytes"], values["high_water"])
+        try:
+            return Totals(values["records"], values["record_bytes"], values["high_water"])
+        except KeyError as error:
+            raise StoreDamagedError(f"{self._path} has lost its counter {error}") from None
 
     def has(self, identifier: str) -> bool:
         """Tell whether the record is stored here in its own right."""
@@ -99,12 +103,12 @@ class SqliteSnapshot:
         self, *, order: Order = Order.STORED, after: int = 0
     ) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield StoreRecordId, key and unchecked bytes; `verify` looks at what is there."""
+        first, *others = _ORDER[order]
+        by = ", ".join([f"{first} NULLS LAST", *others])  # Blobs have no coordinate and no TAI
         sql = (
-            "SELECT store_record_id, id, bytes FROM record WHERE store_record_id > ? "
-            f"ORDER BY {', '.join(_ORDER[order])}"
+            f"SELECT store_record_id, id, bytes FROM record WHERE store_record_id > ? ORDER BY {by}"
         )
-        for number, key, raw in self.select(sql, (after,)):
-            yield number, key, raw
+        yield from self.select(sql, (after,))
 
     def find(self, address: Address) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
@@ -157,11 +161,14 @@ class SqliteSnapshot:
 
     def select(self, sql: str, values: tuple[apsw.SQLiteValue, ...]) -> Iterator[Any]:
         """Yield the rows of a query in this state; what they hold, SQLite alone knows."""
-        with translated(self._path):
-            yield from self._connection.execute(sql, values)
+        try:
+            with translated(self._path):
+                yield from self._connection.execute(sql, values)
+        except UnicodeEncodeError:
+            return  # a lone surrogate in a value: no stored text holds one
 
 
-def _prefix_condition(prefix: str) -> tuple[str, tuple[str, ...]]:
+def _prefix_condition(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
     """Return SQL that an index narrows and that then compares the coordinate's whole text."""
     if not prefix:
         return "TRUE", ()
@@ -174,15 +181,24 @@ def _prefix_condition(prefix: str) -> tuple[str, tuple[str, ...]]:
     # A single slash at the end may be the first half of the separator that follows.
     last = parts[-1].removesuffix("/")
     terms += [f"{columns[len(parts) - 1]} >= ? AND {columns[len(parts) - 1]} < ?", exact]
-    bounds = (*parts[:-1], last, last + _LAST_CHARACTER)
+    bounds = (*parts[:-1], last, _above(last))
     return " AND ".join(terms), (*bounds, prefix, prefix)
+
+
+def _above(prefix: str) -> str | bytes:
+    """Return the least value above every text that starts with prefix."""
+    head = prefix.rstrip(_LAST_CHARACTER)
+    if not head:
+        return _PAST_ALL_TEXT
+    following = ord(head[-1]) + 1
+    return head[:-1] + chr(0xE000 if following == 0xD800 else following)  # past the surrogates
 
 
 def _describe(row: tuple[Any, ...]) -> StoredRecord:
     number, key, size, group, app, name, tai, signed_by = row
     return StoredRecord(
         store_record_id=number,
-        id=id_from_key(key),
+        id=_stored_id(number, key),
         size=size,
         group=group,
         app=app,
@@ -192,8 +208,18 @@ def _describe(row: tuple[Any, ...]) -> StoredRecord:
     )
 
 
+def _stored_id(number: int, key: bytes) -> RecordId:
+    try:
+        return id_from_key(key)
+    except RecordError as error:
+        raise StoreDamagedError(
+            f"the key of StoreRecordId {number} is damaged: {error}",
+            hint="run `lace verify` for all of the damage",
+        ) from error
+
+
 def _load(number: int, key: bytes, raw: bytes) -> ValidRecord:
-    identifier = id_from_key(key)
+    identifier = _stored_id(number, key)
     try:
         return trust_stored(raw, identifier)
     except RecordError as error:

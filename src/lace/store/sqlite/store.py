@@ -8,17 +8,20 @@ processes may read while one writes; a writer that must wait for another does so
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lace.base import b64a
+import apsw
+
 from lace.base.limits import DEFAULT_SETTINGS, Settings
 from lace.errors import StoreError
 from lace.record.validate import ValidRecord
+from lace.record.writer import MARKER
 from lace.store.interface import (
     Admission,
     NoStoreError,
+    StoreDamagedError,
     StoreUnavailableError,
 )
 from lace.store.lock import WriteLock
@@ -30,19 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import apsw
-
     from lace.record.ids import RecordId
 
-__all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
+__all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "record_rows"]
 
 DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile"})
 
-_INSERT: Final = (
-    "INSERT OR IGNORE INTO record "
+_TYPE_AT: Final = len(MARKER)
+INSERT: Final = (
+    "INSERT INTO record "
     "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
 )
 
 
@@ -98,8 +100,18 @@ class SqliteStore:
         self._migrations = migrations
         self._idle: list[apsw.Connection] = []  # for snapshots
         self._writer: apsw.Connection | None = None
-        self._prepare_folder(create=create and not read_only)
-        self._prepare_database()
+        try:
+            self._prepare_folder(create=create and not read_only)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{folder} cannot be used: {error.strerror}", hint="check it and its parent folder"
+            ) from error
+        try:
+            self._prepare_database()
+        except BaseException:
+            with suppress(StoreError):
+                self.close()
+            raise
 
     def _prepare_folder(self, *, create: bool) -> None:
         if self.path.is_file() and self.path.stat().st_size > 0:
@@ -113,22 +125,19 @@ class SqliteStore:
                     f"{self.folder} is a folder of something else: it holds {foreign[0]!r}",
                     hint="name an empty or a new folder with --lace DIR",
                 )
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(
-                f"{self.folder} cannot be made: {error.strerror}", hint="check its parent folder"
-            ) from error
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _prepare_database(self) -> None:
         if not self.read_only:
             with self._connection_for_writing(create=True) as connection:
-                if connection.pragma("user_version") != len(self._migrations):
+                with translated(self.path):
+                    version = connection.pragma("user_version")
+                if version != len(self._migrations):
                     with self._lock.held(self._settings.wait_seconds), translated(self.path):
                         migrate(connection, self.path, self._migrations)
         with translated(self.path):
             self._idle.append(self._connect(read_only=True))
-            check_version(self._idle[0], self.path, self._migrations)
+            self.version = check_version(self._idle[0], self.path, self._migrations)
 
     def _connect(self, *, read_only: bool, create: bool = False) -> apsw.Connection:
         return connect(
@@ -173,7 +182,7 @@ class SqliteStore:
             return Admission((), 0)
         with self._transaction() as connection:
             before = _counter(connection, "high_water")
-            connection.executemany(_INSERT, _rows(records, before + 1))
+            connection.executemany(INSERT, record_rows(records, before + 1))
             numbers = connection.execute(
                 "SELECT store_record_id FROM record WHERE store_record_id > ?", (before,)
             )
@@ -211,7 +220,10 @@ class SqliteStore:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._idle.append(connection)
+            if connection.txn_state() == apsw.SQLITE_TXN_NONE:
+                self._idle.append(connection)
+            else:  # an iterator that nobody finished still holds this state
+                connection.close()
 
     def append_operation(self, operation: Operation) -> None:
         """Add an operation to the log and forget the oldest ones above the limit."""
@@ -268,17 +280,18 @@ class SqliteStore:
 def _foreign_names(folder: Path) -> list[str]:
     if not folder.is_dir():
         return [folder.name]
-    ours = {DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm"} | _OWN_NAMES
+    ours = {DATABASE_NAME + end for end in ("", "-wal", "-shm", "-journal")} | _OWN_NAMES
     return sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
 
 
-def _rows(records: Sequence[ValidRecord], first: int) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
-    decode = b64a.decode
+def record_rows(
+    records: Sequence[ValidRecord], first: int
+) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
+    """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
     for number, record in enumerate(records, first):
-        identifier = record.hash_text
         yield (
             number,
-            identifier[0].encode("ascii") + decode(identifier[2:45]),
+            record.bytes[_TYPE_AT : _TYPE_AT + 1] + record.digest,
             record.group,
             record.app,
             record.name,
@@ -291,7 +304,7 @@ def _rows(records: Sequence[ValidRecord], first: int) -> Iterator[tuple[apsw.SQL
 def _counter(connection: apsw.Connection, name: str) -> int:
     value = connection.execute("SELECT value FROM counter WHERE name = ?", (name,)).get
     if not isinstance(value, int):
-        raise StoreError(f"the store has no counter {name!r}", hint="run `lace verify`")
+        raise StoreDamagedError(f"the store has no counter {name!r}", hint="run `lace verify`")
     return value
 
 

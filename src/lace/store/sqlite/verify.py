@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record
+from lace.store.interface import StoreDamagedError
 from lace.store.sqlite.snapshot import SqliteSnapshot, id_from_key
-from lace.store.validation import Batch, validate_batches
+from lace.store.validation import (
+    SIGNATURE_BATCH,
+    SIGNATURE_BATCH_BYTES,
+    Batch,
+    validate_batches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,11 +22,13 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.record.reader import RawRecord
     from lace.record.seal import RandomBytes
-    from lace.store.interface import Totals
 
 __all__ = ["Damage", "Verification", "verify_store"]
 
 _COLUMNS: Final = "store_record_id, id, group_path, app, name, tai, signed_by, bytes"
+_NUMBERED: Final = (
+    "SELECT store_record_id, id FROM record INDEXED BY record_by_id WHERE store_record_id > ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +69,14 @@ def verify_store(
 ) -> Verification:
     """Check the database, every record's bytes and signature, its columns, and the counts."""
     verifier = _Verifier(settings)
-    for (problem,) in snapshot.select("PRAGMA integrity_check(100)", ()):
-        if problem != "ok":
-            verifier.note(Damage("", None, f"database: {problem}"))
+    verifier.check_database(snapshot)
     for verdicts in validate_batches(verifier.batches(snapshot), random_bytes, workers):
         rows = verifier.rows.pop(id(verdicts.batch))
         for row, outcome in zip(rows, verdicts.outcomes, strict=True):
             verifier.compare(row, outcome)
         if report:
             report(verifier.seen)
-    verifier.check_totals(snapshot.totals())
+    verifier.check_totals(snapshot)
     return verifier.seen
 
 
@@ -91,8 +97,7 @@ class _Verifier:
         records: list[RawRecord] = []
         rows: list[_Row] = []
         size = 0
-        sql = f"SELECT {_COLUMNS} FROM record ORDER BY store_record_id"
-        for number, key, *columns, raw in snapshot.select(sql, ()):
+        for number, key, *columns, raw in self._readable_rows(snapshot):
             row = _Row(number, _identifier(key), tuple(columns))
             self._highest = number
             self.seen.records += 1
@@ -104,12 +109,34 @@ class _Verifier:
                 continue
             rows.append(row)
             size += len(raw)
-            full = len(records) >= self._settings.import_batch_records
-            if full or size >= self._settings.import_batch_bytes:
+            if len(records) >= SIGNATURE_BATCH or size >= SIGNATURE_BATCH_BYTES:
                 yield self._batch(records, rows)
                 records, rows, size = [], [], 0
         if records:
             yield self._batch(records, rows)
+
+    def _readable_rows(self, snapshot: SqliteSnapshot) -> Iterator[Any]:
+        """Yield the rows; behind a place that cannot be read, one by one, noting which cannot."""
+        after = 0
+        try:
+            for row in snapshot.select(f"SELECT {_COLUMNS} FROM record ORDER BY 1", ()):
+                yield row
+                after = row[0]
+        except StoreDamagedError:
+            pass
+        else:
+            return
+        try:
+            left = sorted(snapshot.select(_NUMBERED, (after,)))
+        except StoreDamagedError as error:
+            self.note(Damage("", None, str(error)))
+            return
+        for number, key in left:
+            sql = f"SELECT {_COLUMNS} FROM record WHERE store_record_id = ?"
+            try:
+                yield from list(snapshot.select(sql, (number,)))
+            except StoreDamagedError as error:
+                self.note(Damage(_identifier(key), number, str(error)))
 
     def _batch(self, records: list[RawRecord], rows: list[_Row]) -> Batch:
         batch = Batch(records, [], 0)
@@ -129,9 +156,23 @@ class _Verifier:
             reason = "its columns differ from its bytes"
             self.note(Damage(row.identifier, row.store_record_id, reason))
 
-    def check_totals(self, totals: Totals) -> None:
+    def check_database(self, snapshot: SqliteSnapshot) -> None:
+        """Note what SQLite finds wrong with its own pages and indexes."""
+        try:
+            for (problem,) in snapshot.select("PRAGMA integrity_check(100)", ()):
+                if problem != "ok":
+                    self.note(Damage("", None, f"database: {problem}"))
+        except StoreDamagedError as error:
+            self.note(Damage("", None, str(error)))
+
+    def check_totals(self, snapshot: SqliteSnapshot) -> None:
         """Note counts that are not what the rows add up to."""
         seen = self.seen
+        try:
+            totals = snapshot.totals()
+        except StoreDamagedError as error:
+            self.note(Damage("", None, str(error)))
+            return
         for name, counted, kept in (
             ("records", seen.records, totals.records),
             ("record bytes", seen.record_bytes, totals.record_bytes),

@@ -1,0 +1,54 @@
+"""The table of results, on the terminal and in RESULTS.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Row", "Section", "write_results"]
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+_INTRODUCTION = """\
+# Benchmark results
+
+The latest table, as `{command}` wrote it on {date}.
+
+Machine: {machine}.
+
+Processor time counts the process and its children. Machines are noisy: the ratios,
+taken in one run, say more than the seconds.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure; without a target it is there for information."""
+
+    name: str
+    measured: str
+    target: str = ""
+    met: bool | None = None
+
+    def cells(self) -> tuple[str, str, str, str]:
+        verdict = {None: "", True: "yes", False: "**no**"}[self.met]
+        return self.name, self.measured, self.target, verdict
+
+
+@dataclass(frozen=True)
+class Section:
+    """A benchmark's title and figures."""
+
+    title: str
+    rows: list[Row]
+
+    def markdown(self) -> str:
+        lines = [f"## {self.title}", "", "| figure | measured | target | met |"]
+        lines.append("| --- | --- | --- | --- |")
+        lines += [f"| {' | '.join(row.cells())} |" for row in self.rows]
+        return "\n".join(lines) + "\n"
+
+
+def write_results(sections: list[Section], *, command: str, date: str, machine: str) -> None:
+    """Write RESULTS.md anew."""
+    head = _INTRODUCTION.format(command=command, date=date, machine=machine)
+    RESULTS.write_text("\n".join([head, *(section.markdown() for section in sections)]), "utf-8")

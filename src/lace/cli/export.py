@@ -1,0 +1,118 @@
+"""`lace export`: record bytes, one after another."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.files import refuse_terminal, written
+from lace.cli.output import plural
+from lace.cli.progress import Progress
+from lace.cli.records import find_records
+from lace.errors import UsageError
+from lace.store.interface import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from lace.cli.output import Output
+    from lace.cli.session import Session
+    from lace.record.validate import ValidRecord
+    from lace.store.interface import Snapshot
+
+__all__ = ["command"]
+
+
+class _Target:
+    """Where record bytes go, and the listing that `--json` adds."""
+
+    def __init__(self, output: Output, file: IO[bytes] | None) -> None:
+        self._output = output
+        self._file = file
+        self.records = 0
+        self.bytes = 0
+
+    def write(self, record: ValidRecord) -> None:
+        """Write one record."""
+        if self._file is not None:
+            self._file.write(record.bytes)
+        else:
+            self._output.write(record.bytes)
+        if self._output.json:
+            self._output.json_line(
+                {"id": record.hash_text, "offset": self.bytes, "bytes": len(record.bytes)}
+            )
+        self.records += 1
+        self.bytes += len(record.bytes)
+
+
+def _chosen(snapshot: Snapshot, texts: tuple[str, ...]) -> Iterator[ValidRecord]:
+    for stored in find_records(snapshot, texts):
+        record = snapshot.load(stored.id)
+        if record is not None:
+            yield record
+
+
+def _check_usage(
+    output: Output, records: tuple[str, ...], everything: bool, target: str | None
+) -> None:
+    if not records and not everything:
+        raise UsageError("nothing to export", hint="name RECORDs, or give --all")
+    if records and everything:
+        raise UsageError("RECORD and --all exclude each other", hint="give one of them")
+    if output.json and not target:
+        raise UsageError(
+            "--json lists what is exported, and the bytes need a place",
+            hint="name a file with -o FILE",
+        )
+    if not target:
+        refuse_terminal(output, "record bytes")
+
+
+@lace_command(
+    "export",
+    piped="The bytes of the records, one after another; nothing with -o.",
+    json_keys={
+        "id": "the record's hash; one line a record; wants -o",
+        "offset": "where it begins in the file",
+        "bytes": "how many bytes it has",
+    },
+    examples=[
+        ("lace export --all -o backup.records", "write every record to a file"),
+        ("lace export //u//notes//today | lace --lace other import -", "copy one to another lace"),
+    ],
+)
+@click.argument("records", metavar="[RECORD]…", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every record, in the order of storing.")
+@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
+@click.pass_obj
+def command(
+    session: Session, records: tuple[str, ...], everything: bool, target: str | None
+) -> int:
+    """Write the bytes of records.
+
+    Of the RECORDs named, in that order, or of all. RECORD is a hash, ////hash or a
+    coordinate, which means its newest version. When one is not there, nothing is written and
+    the exit code is 1. `lace import` reads the result.
+    """
+    output = session.output
+    _check_usage(output, records, everything, target)
+    opened: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
+    with session.reading("export") as lace, lace.snapshot() as snapshot:
+        total = snapshot.totals().records if everything else len(records)
+        chosen = snapshot.records(order=Order.STORED) if everything else _chosen(snapshot, records)
+        first = next(chosen, None)  # a record that is not there shows before a file is touched
+        with opened as file, Progress(session, "export", total, "records") as progress:
+            goal = _Target(output, file)
+            while first is not None:
+                goal.write(first)
+                progress.update(goal.records)
+                first = next(chosen, None)
+    if target:
+        size = plural(goal.bytes, "byte")
+        output.note(f"wrote {plural(goal.records, 'record')}, {size}, to {target}")
+    return 0

@@ -1,0 +1,129 @@
+"""What an exception means to whoever called the command: an exit code, a line, a JSON object."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lace.errors import LaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "INTERRUPTED",
+    "PIPE_CLOSED",
+    "TERMINATED",
+    "Failure",
+    "Terminated",
+    "describe_failure",
+    "without_secrets",
+]
+
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+TERMINATED: Final = 143
+
+_SECRET: Final = re.compile(r"&\.[0-9A-Z_a-z~]+(\.H3)?")
+_MISSING: Final = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG})
+
+
+class Terminated(BaseException):
+    """The process was asked to end (SIGTERM)."""
+
+
+def without_secrets(text: str) -> str:
+    """Return text without any signing secret that was typed in a wrong place.
+
+    >>> without_secrets("got &.abc.H3")
+    'got (a secret)'
+    """
+    return _SECRET.sub("(a secret)", text)
+
+
+class Failure:
+    """An error as the command line tells it; `internal` marks one that nobody foresaw."""
+
+    def __init__(
+        self,
+        exit_code: int,
+        message: str,
+        *,
+        rule: str | None = None,
+        place: str | None = None,
+        hint: str | None = None,
+        internal: bool = False,
+    ) -> None:
+        self.exit_code = exit_code
+        self.message = without_secrets(message)
+        self.rule = rule
+        self.place = without_secrets(place) if place else place
+        self.hint = without_secrets(hint) if hint else hint
+        self.internal = internal
+
+    def line(self) -> str:
+        """Return the line for a person: place, what is wrong, the rule, what to do."""
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        if self.rule:
+            text = f"{text} [{self.rule}]"
+        return f"lace: {text}; {self.hint}" if self.hint else f"lace: {text}"
+
+    def as_json(self) -> Mapping[str, object]:
+        """Return the object that `--json` adds."""
+        return {
+            "error": {
+                "message": self.message,
+                "rule": self.rule,
+                "place": self.place,
+                "hint": self.hint,
+                "exit_code": self.exit_code,
+            }
+        }
+
+
+def describe_failure(error: BaseException) -> Failure:
+    """Return what to tell of any exception that ends a command."""
+    match error:
+        case LaceError():
+            place = str(error.place) if error.place else None
+            return Failure(
+                error.exit_code, error.message, rule=error.rule, place=place, hint=error.hint
+            )
+        case click.UsageError():
+            return _usage(error)
+        case click.ClickException():
+            return Failure(2, error.format_message())
+        case KeyboardInterrupt() | click.Abort():
+            return Failure(INTERRUPTED, "interrupted")
+        case Terminated():
+            return Failure(TERMINATED, "terminated")
+        case BrokenPipeError():
+            return Failure(PIPE_CLOSED, "the reader of the output has gone")
+        case MemoryError():
+            return Failure(3, "not enough memory", hint="close other programs, or lower a limit")
+        case OSError() if error.errno is not None:
+            return _operating_system(error)
+    return Failure(
+        1,
+        f"internal error: {type(error).__name__}: {error}",
+        hint="run again with --debug and report it",
+        internal=True,
+    )
+
+
+def _usage(error: click.UsageError) -> Failure:
+    command = error.ctx.command_path if error.ctx else "lace"
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:] if message[1:2].islower() else message
+    return Failure(2, message, hint=f"see `{command} --help`")
+
+
+def _operating_system(error: OSError) -> Failure:
+    what = error.strerror or str(error)
+    place = str(error.filename) if error.filename is not None else None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return Failure(3, what, place=place, hint="free some space and run the command again")
+    return Failure(2 if error.errno in _MISSING else 3, what, place=place)

@@ -1,0 +1,72 @@
+"""Files that commands write: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from lace.cli.output import Output, OutputError
+from lace.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["refuse_terminal", "written"]
+
+
+@contextmanager
+def written(name: str) -> Iterator[IO[bytes]]:
+    """Open a file to be written; it appears, or replaces another, when all went well.
+
+    Raises:
+        UsageError: there is no such folder, or a folder has the file's name.
+        OutputError: the disk or its permissions stand in the way.
+    """
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder", hint="name a file with -o FILE")
+    if path.exists() and not path.is_file():
+        with _told(name), path.open("wb") as file:  # a device or a pipe
+            yield file
+        return
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", hint="make it first")
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with _told(name):
+        try:
+            with scratch.open("xb") as file:
+                if target.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"{name} cannot be written: {error.strerror}", hint="nothing half-written is left"
+        ) from error
+
+
+def refuse_terminal(output: Output, what: str) -> None:
+    """Refuse to write bytes that are not text to a terminal."""
+    if output.terminal:
+        raise UsageError(
+            f"{what} are not for a terminal",
+            hint="write them to a file with -o FILE, or pipe them",
+        )

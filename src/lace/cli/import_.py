@@ -1,0 +1,212 @@
+"""`lace import`: records from files into a lace. A bad record never stops the good ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.failures import Terminated
+from lace.cli.interrupts import Interrupts
+from lace.cli.output import plural
+from lace.cli.progress import Progress
+from lace.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.errors import RecordError
+    from lace.store.intake import Intake
+
+__all__ = ["command"]
+
+_STANDARD_INPUT: Final = "-"
+_LOGGED_NAMES: Final = 10
+
+
+@dataclass(slots=True)
+class _FileResult:
+    """What became of one file."""
+
+    name: str
+    stored: int = 0
+    known: int = 0
+    rejected: int = 0
+    errors: list[dict[str, object]] = field(default_factory=list)
+
+
+class _Import:
+    """An import of several files: its counts, its reports, its progress."""
+
+    def __init__(self, session: Session, lace: Lace, admit_embedded: bool) -> None:
+        self._session = session
+        self._lace = lace
+        self._admit_embedded = admit_embedded
+        self._interrupts = Interrupts()
+        self._reports_left = lace.settings.import_max_reports
+        self.unreported = 0
+        self.results: list[_FileResult] = []
+
+    def total(self, name: str) -> int:
+        """Return one of the counts, over all files."""
+        return sum(getattr(result, name) for result in self.results)
+
+    def run(self, names: Sequence[str]) -> None:
+        """Import every file, one after another."""
+        sizes = [_size(name) for name in names]
+        total = sum(size or 0 for size in sizes) if None not in sizes else None
+        before = 0
+        with (
+            self._interrupts.kept(),
+            Progress(self._session, "import", total, "bytes") as progress,
+        ):
+            for name, size in zip(names, sizes, strict=True):
+                self._run_file(name, size, before, progress)
+                before += size or 0
+            self._interrupts.check()
+
+    def _run_file(self, name: str, size: int | None, before: int, progress: Progress) -> None:
+        result = _FileResult("standard input" if name == _STANDARD_INPUT else name)
+        self.results.append(result)
+
+        def report(counts: Intake, errors: Sequence[RecordError]) -> None:
+            result.stored, result.known = counts.stored, counts.known
+            result.rejected = counts.rejected
+            for error in errors:
+                self._reject(result, error)
+            progress.update(before + counts.bytes_read, f"{self.total('stored'):,} stored")
+            self._interrupts.check()
+
+        self._feed(name, size, report)
+
+    def _feed(
+        self, name: str, size: int | None, report: Callable[[Intake, Sequence[RecordError]], None]
+    ) -> None:
+        options = {"admit_embedded": self._admit_embedded, "report": report}
+        if name == _STANDARD_INPUT:
+            if sys.stdin.isatty():
+                self._session.output.note("reading records from the terminal; end with Ctrl-D")
+            source = self._interrupts.reader(sys.stdin.buffer, "standard input")
+            self._lace.import_file(source, **options)  # type: ignore[arg-type]
+        elif size is None:  # a pipe, which may keep its reader waiting
+            with self._interrupts.waiting():
+                pipe = Path(name).open("rb")  # noqa: SIM115 - closed below
+            with pipe:
+                self._lace.import_file(self._interrupts.reader(pipe, name), **options)  # type: ignore[arg-type]
+        else:
+            self._lace.import_file(name, **options)  # type: ignore[arg-type]
+
+    def _reject(self, result: _FileResult, error: RecordError) -> None:
+        if self._reports_left == 0:
+            self.unreported += 1
+            return
+        self._reports_left -= 1
+        offset = error.place.offset if error.place else None
+        result.errors.append({"offset": offset, "reason": error.message, "rule": error.rule})
+        self._session.output.complain(str(error))
+
+
+def _size(name: str) -> int | None:
+    """Return a file's size; None for what has none beforehand."""
+    if name == _STANDARD_INPUT:
+        return None
+    path = Path(name)
+    return path.stat().st_size if path.is_file() else None
+
+
+def _why_unreadable(name: str) -> str | None:
+    path = Path(name)
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.is_file():
+            with path.open("rb"):
+                return None
+        path.stat()
+    except OSError as error:
+        return error.strerror
+    return None if os.access(path, os.R_OK) else "permission denied"
+
+
+def _check_files(session: Session, names: Sequence[str]) -> None:
+    if names.count(_STANDARD_INPUT) > 1 or (_STANDARD_INPUT in names and sys.stdin is None):
+        raise UsageError("standard input can be read once, if it is open", hint="name files")
+    faults = [(name, _why_unreadable(name)) for name in names if name != _STANDARD_INPUT]
+    bad = [(name, why) for name, why in faults if why is not None]
+    if not bad:
+        return
+    for name, why in bad[:-1]:
+        session.output.complain(f"lace: {name} cannot be read: {why}")
+    name, why = bad[-1]
+    raise UsageError(f"{name} cannot be read: {why}", hint="nothing was imported")
+
+
+@lace_command(
+    "import",
+    piped="Three lines of a name and a number: stored, known (they were here already), rejected.",
+    json_keys={
+        "stored": "how many records are new here",
+        "known": "how many were here already",
+        "rejected": "how many were not valid",
+        "files": "a list of {file, stored, known, rejected, errors}; errors is a list of "
+        "{offset, reason, rule}, the first import_max_reports of them",
+    },
+    examples=[
+        ("lace import backup.records", "store every record of a file"),
+        ("curl https://example.org/all.records | lace import -", "read from a pipe"),
+    ],
+)
+@click.argument("files", metavar="FILE…|-", nargs=-1, required=True)
+@click.option(
+    "--admit-embedded",
+    is_flag=True,
+    help="Also store the records that others embed, each in its own right.",
+)
+@click.pass_obj
+def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> int:
+    """Store the records of files.
+
+    Files hold records one after another. Each is validated, and stored if it is new. A bad
+    record is told on standard error with its byte offset, the reason and the rule it breaks,
+    and never stops the good ones; the exit code is then 1. Records are stored in whole
+    batches: an import that was interrupted leaves no half record, and run again it completes
+    the set.
+    """
+    _check_files(session, files)
+    with session.changing("import") as change:
+        work = _Import(session, change.lace, admit_embedded)
+        try:
+            work.run(files)
+        except (StoreError, KeyboardInterrupt, Terminated):
+            stored = plural(work.total("stored"), "record")
+            session.output.note(f"{stored} stored before this stay; run it again to complete it")
+            raise
+        finally:
+            counts = {name: work.total(name) for name in ("stored", "known", "rejected")}
+            change.result.update(counts)
+            change.result["files"] = [Path(name).name for name in files[:_LOGGED_NAMES]]
+            if work.unreported:
+                session.output.complain(f"and {work.unreported:,} more")
+        change.exit_code = 1 if counts["rejected"] else 0
+    if session.output.json:
+        listed = [
+            {
+                "file": result.name,
+                "stored": result.stored,
+                "known": result.known,
+                "rejected": result.rejected,
+                "errors": result.errors,
+            }
+            for result in work.results
+        ]
+        session.output.json_document({**counts, "files": listed})
+    else:
+        session.output.counts(counts)
+    return change.exit_code

@@ -1,0 +1,262 @@
+"""`lace list`: a table of records. A table is only a view; the facts stay authoritative.
+
+A column is one of the store's own (id, coordinate, tai, stored, size, signed-by) or a
+field: a header of the record by its exact name. Only fields that the store does not
+keep beside the record make the listing read record bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from itertools import chain, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.output import Column, plural, size_text
+from lace.cli.times import time_text
+from lace.store.interface import Order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lace.cli.session import Session
+    from lace.record.validate import ValidRecord
+    from lace.store.interface import Snapshot, StoredRecord
+
+__all__ = ["command"]
+
+_TERMINAL_ROWS: Final = 1000
+_SHORT_ID: Final = 10
+_HEADER: Final = "header:"
+
+Value = str | int | list[str] | None
+
+_COLUMNS: Final[dict[str, Callable[[StoredRecord], Value]]] = {
+    "id": lambda stored: stored.id,
+    "coordinate": lambda stored: stored.coordinate or None,
+    "tai": lambda stored: stored.tai,
+    "stored": lambda stored: stored.store_record_id,
+    "size": lambda stored: stored.size,
+    "signed-by": lambda stored: stored.signed_by,
+}
+_KEPT_FIELDS: Final[dict[str, Callable[[StoredRecord], Value]]] = {
+    "Type": lambda stored: stored.id.type,
+    "Group": lambda stored: stored.group,
+    "App": lambda stored: stored.app,
+    "Name": lambda stored: stored.name,
+    "TAI": lambda stored: stored.tai,
+    "Signed-By": lambda stored: stored.signed_by,
+}
+_READ_FIELDS: Final[dict[str, Callable[[ValidRecord], Value]]] = {
+    "Data-Length": lambda record: record.data_length,
+    "Signature": lambda record: record.signature,
+}
+_KNOWN: Final = (*_COLUMNS, *_KEPT_FIELDS, *_READ_FIELDS)
+_DEFAULT: Final = ("id", "coordinate", "tai", "size", "signed-by")
+_ORDERS: Final = {
+    "coordinate": Order.COORDINATE,
+    "tai": Order.TAI,
+    "TAI": Order.TAI,
+    "stored": Order.STORED,
+    "id": Order.ID,
+}
+_NUMBERS: Final = frozenset({"stored", "size", "Data-Length"})
+
+
+class _Row:
+    """A record in a listing; its bytes are read when a field needs them."""
+
+    def __init__(self, snapshot: Snapshot, stored: StoredRecord) -> None:
+        self._snapshot = snapshot
+        self._record: ValidRecord | None = None
+        self.stored = stored
+
+    def value(self, name: str) -> Value:
+        """Return the value of a column or field; a list for an extra header."""
+        for known in (_COLUMNS, _KEPT_FIELDS):
+            if name in known:
+                return known[name](self.stored)
+        if name not in _READ_FIELDS and self.stored.group is None:
+            return None  # a Blob has no headers
+        if self._record is None:
+            self._record = self._snapshot.load(self.stored.id)
+        if self._record is None:
+            return None
+        if name in _READ_FIELDS:
+            return _READ_FIELDS[name](self._record)
+        wanted = name.removeprefix(_HEADER)
+        return [value for header, value in self._record.headers if header == wanted] or None
+
+
+def _find(
+    snapshot: Snapshot, prefix: str, *, sort: str, reverse: bool, limit: int | None
+) -> Iterator[_Row]:
+    if sort in _ORDERS:
+        found = snapshot.listing(prefix, order=_ORDERS[sort], reverse=reverse, limit=limit)
+        return (_Row(snapshot, stored) for stored in found)
+    rows = (_Row(snapshot, stored) for stored in snapshot.listing(prefix, order=Order.ID))
+    return _sort(rows, sort, reverse, limit)
+
+
+def _sort(rows: Iterable[_Row], name: str, reverse: bool, limit: int | None) -> Iterator[_Row]:
+    """Yield rows by a value, then by identifier; those without the value come last."""
+    absent: list[_Row] = []
+
+    def present() -> Iterator[tuple[object, str, _Row]]:
+        for row in rows:
+            value = row.value(name)
+            if value is not None:
+                yield value, row.stored.id, row
+            elif limit is None or len(absent) < limit:
+                absent.append(row)
+
+    order = itemgetter(0, 1)
+    if limit is None:
+        found = sorted(present(), key=order, reverse=reverse)
+    else:
+        pick = heapq.nlargest if reverse else heapq.nsmallest
+        found = pick(limit, present(), key=order)
+    return islice(chain((row for _value, _id, row in found), absent), limit)
+
+
+def _short(text: object) -> str:
+    return f"{str(text)[:_SHORT_ID]}…" if text else ""
+
+
+def _cell(name: str, value: Value) -> str:
+    """Return a value for a person."""
+    match name, value:
+        case _, None:
+            return ""
+        case (("id" | "signed-by"), _):
+            return _short(value)
+        case "tai", str():
+            return f"{value} {time_text(value)}"
+        case "size", int():
+            return size_text(value)
+        case _, list():
+            return ", ".join(value)
+    return str(value)
+
+
+def _column(name: str) -> Column:
+    heading = "TAI, UTC" if name == "tai" else name.removeprefix(_HEADER)
+    style = {"id": "cyan", "coordinate": "bold"}.get(name, "")
+    narrow = name in ("id", "signed-by", "size")
+    return Column(heading, "right" if name in _NUMBERS else "left", style, no_wrap=narrow)
+
+
+def _piped(value: Value) -> object:
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+def _split_names(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return _DEFAULT
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise click.UsageError("--fields has an empty name", click.get_current_context())
+    return names
+
+
+def _json_key(name: str, is_default: bool) -> str:
+    return name.replace("-", "_") if is_default else name
+
+
+def _warn_of_typos(session: Session, names: Iterable[str], met: set[str]) -> None:
+    for name in dict.fromkeys(names):
+        if name in _KNOWN or name in met:
+            continue
+        near = difflib.get_close_matches(name, _KNOWN, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        session.output.warn(f"no record listed has the field {name}{hint}")
+
+
+@lace_command(
+    "list",
+    piped="One line a record, tab-separated, without a heading: id, coordinate, TAI, size in "
+    "bytes and signed-by, or the --fields. Repeated headers are joined by ', '; a missing "
+    "value is empty; characters that could trick a terminal are written as \\u{…}.",
+    json_keys={
+        "id, coordinate, tai, size, signed_by": "one line a record; null where it has none",
+        "NAME": "with --fields instead: each by the name given; an extra header is a list",
+    },
+    examples=[
+        ("lace list", "everything, by coordinate"),
+        ("lace list //u//notes// --sort tai --reverse --limit 20", "the newest notes"),
+        ("lace list --fields id,Name,Data-Length --sort size", "chosen columns, by size"),
+    ],
+)
+@click.argument("prefix", metavar="[PREFIX]", required=False, default="")
+@click.option(
+    "--fields",
+    metavar="NAME,…",
+    help="Columns: id, coordinate, tai, stored (StoreRecordId), size, signed-by, or fields: "
+    "Type, Data-Length, Group, App, Name, TAI, Signed-By, Signature, any header's name "
+    "(header:NAME for one that is called like a column).",
+)
+@click.option(
+    "--sort",
+    metavar="NAME",
+    default="coordinate",
+    help="coordinate (default), tai, stored, id, size, signed-by, or any field. "
+    "Records without it come last.",
+)
+@click.option("--reverse", is_flag=True, help="The largest first.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), help="At most N rows.")
+@click.pass_obj
+def command(
+    session: Session, prefix: str, fields: str | None, sort: str, reverse: bool, limit: int | None
+) -> int:
+    """Show a table of records.
+
+    Those whose coordinate starts with PREFIX, or all of them. PREFIX is the beginning of a
+    coordinate's text, such as //u//notes//; a leading // may be left out. On a terminal at
+    most 1000 rows are shown unless --limit says how many.
+    """
+    output = session.output
+    names = _split_names(fields)
+    if prefix and not prefix.startswith("/"):
+        prefix = f"//{prefix}"
+    most = _TERMINAL_ROWS if limit is None and output.table_wanted else limit
+    met: set[str] = set()
+
+    def rows() -> Iterator[list[Value]]:
+        wanted = most + 1 if most is not None and limit is None else most
+        for row in _find(snapshot, prefix, sort=sort, reverse=reverse, limit=wanted):
+            values = [row.value(name) for name in names]
+            met.update(n for n, v in zip(names, values, strict=True) if v is not None)
+            if sort not in _KNOWN and sort not in met and row.value(sort) is not None:
+                met.add(sort)
+            yield values
+
+    with session.reading("list") as lace, lace.snapshot() as snapshot:
+        listed = 0
+        if output.table_wanted:
+            found = list(rows())
+            listed = len(found)
+            shown = ([*map(_cell, names, values)] for values in found[:most])
+            output.table([_column(name) for name in names], shown)
+            if most is not None and listed > most:
+                left = snapshot.totals().records if not prefix else None
+                of = f" of {left:,}" if left else ""
+                output.note(f"these are the first {most:,}{of}; --limit N shows more")
+            elif not listed:
+                output.note("no records" + (f" start with {prefix}" if prefix else " yet"))
+            else:
+                output.note(plural(listed, "record"))
+        else:
+            keys = [_json_key(name, fields is None) for name in names]
+            for values in rows():
+                listed += 1
+                if output.json:
+                    output.json_line(dict(zip(keys, values, strict=True)))
+                else:
+                    output.row(map(_piped, values))
+        if listed:
+            _warn_of_typos(session, (*names, sort), met)
+    return 0

@@ -1,0 +1,95 @@
+"""`lace log`: what was done to a lace, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.output import Column
+from lace.cli.times import time_text
+
+if TYPE_CHECKING:
+    from lace.cli.session import Session
+    from lace.store.sqlite.store import Operation
+
+__all__ = ["command", "operation_json", "operation_text"]
+
+
+def operation_json(operation: Operation) -> dict[str, object]:
+    """Return an operation as JSON."""
+    return {
+        "operation": operation.operation_id,
+        "started": operation.started,
+        "finished": operation.finished,
+        "command": operation.command,
+        "exit_code": operation.exit_code,
+        "result": dict(operation.result),
+    }
+
+
+def operation_text(operation: Operation) -> str:
+    """Return an operation on one line, for a person."""
+    failed = f" (exit {operation.exit_code})" if operation.exit_code else ""
+    return f"{time_text(operation.finished)}  {operation.command}{failed}"
+
+
+def _result_text(operation: Operation) -> str:
+    parts = []
+    for name, value in operation.result.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        parts.append(f"{name} {text}")
+    return ", ".join(parts)
+
+
+@lace_command(
+    "log",
+    piped="One line an operation, tab-separated, the oldest first: number, started and finished "
+    "(TAI), command, exit code, result (JSON).",
+    json_keys={
+        "operation": "its number; one line an operation, the oldest first",
+        "started": "when it began (TAI)",
+        "finished": "when it ended (TAI)",
+        "command": "what was run",
+        "exit_code": "how it ended",
+        "result": "counts and identifiers",
+    },
+    examples=[
+        ("lace log", "everything the log holds"),
+        ("lace log --limit 1 --json", "the last thing that was done"),
+    ],
+)
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only the newest N.")
+@click.pass_obj
+def command(session: Session, limit: int | None) -> int:
+    """Show what was done to a lace.
+
+    Its operations with their results. Commands that change a lace, and `verify`, leave an
+    entry; the setting log_max_operations says how many are kept.
+    """
+    output = session.output
+    with session.reading("log") as lace:
+        operations = lace.operations(limit)
+    if output.table_wanted:
+        columns = (
+            Column("#", "right"),
+            Column("finished (UTC)"),
+            Column("command", style="bold"),
+            Column("exit", "right"),
+            Column("result"),
+        )
+        rows = [
+            (o.operation_id, time_text(o.finished), o.command, o.exit_code, _result_text(o))
+            for o in operations
+        ]
+        output.table(columns, rows)
+        return 0
+    for o in operations:
+        if output.json:
+            output.json_line(operation_json(o))
+        else:
+            result = json.dumps(dict(o.result), ensure_ascii=False)
+            output.row((o.operation_id, o.started, o.finished, o.command, o.exit_code, result))
+    return 0

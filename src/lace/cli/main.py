@@ -1,0 +1,162 @@
+"""The entry point: a command line in, an exit code out.
+
+Exit codes: 0 done; 1 no, or refused; 2 wrong usage, no lace, a missing file; 3 the
+environment lacks something; 4 a peer failed; 5 busy; 6 damaged; 130 interrupted,
+141 the reader of the output has gone, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lace.cli.command import LazyGroup
+from lace.cli.failures import PIPE_CLOSED, Terminated, describe_failure, without_secrets
+from lace.cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FrameType
+
+__all__ = ["COMMANDS", "cli", "invoke", "main", "run"]
+
+COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "init": "lace.cli.init",
+        "status": "lace.cli.status",
+        "key": "lace.cli.key",
+        "put": "lace.cli.put",
+        "get": "lace.cli.get",
+        "list": "lace.cli.list",
+        "facts": "lace.cli.facts",
+        "import": "lace.cli.import_",
+        "export": "lace.cli.export",
+        "remove": "lace.cli.remove",
+        "verify": "lace.cli.verify",
+        "config": "lace.cli.config",
+        "log": "lace.cli.log",
+        "doctor": "lace.cli.doctor",
+        "demo": "lace.cli.demo",
+    }
+)
+"""Every command with its module, in the order of the help."""
+
+_COMPLETION_VARIABLE: Final = "_LACE_COMPLETE"
+
+
+class _Root(LazyGroup):
+    modules = COMMANDS
+
+
+@click.group(
+    "lace",
+    cls=_Root,
+    invoke_without_command=True,
+    examples=[
+        ("lace demo", "see Lace at work, in a temporary folder"),
+        ("lace init && lace key new", "make a lace in this folder, and a key to sign with"),
+        ("lace put note.txt --group u --app notes --name today --sign", "store a signed note"),
+        ("lace list", "show what is stored"),
+        ("lace get //u//notes//today --body", "read it back"),
+        ('eval "$(_LACE_COMPLETE=bash_source lace)"', "complete names in bash (or zsh_, fish_)"),
+    ],
+)
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Keep content-addressed records, signed or not, and ask questions of them.
+
+    A lace is a folder of records. A RECORD argument is a hash (`B.…`, `P.…` or `S.…`),
+    `////hash`, or a coordinate `//group//app//name`, which means its newest version.
+
+    Data goes to standard output, everything else to standard error: tables on a
+    terminal, lines for scripts when piped, JSON with --json.
+
+    Exit codes: 0 done; 1 no, or refused; 2 wrong usage, no lace or a missing file; 3 the
+    environment lacks something; 5 the lace is busy; 6 the lace is damaged; 130
+    interrupted, 141 pipe closed, 143 terminated.
+    """
+    if ctx.invoked_subcommand is None:
+        session = ctx.ensure_object(Session) if ctx.obj is None else ctx.obj
+        session.output.line(ctx.get_help())
+    return 0
+
+
+def invoke(arguments: Sequence[str], session: Session) -> int:
+    """Run a command line in this process; errors are the caller's."""
+    try:
+        with cli.make_context("lace", list(arguments), obj=session) as ctx:
+            outcome = cli.invoke(ctx)
+    except click.exceptions.Exit as done:
+        outcome = done.exit_code
+    session.output.flush()
+    return outcome if isinstance(outcome, int) else 0
+
+
+def run(arguments: Sequence[str], session: Session) -> int:
+    """Run a command line and tell of its failure, if any; returns the exit code."""
+    try:
+        return invoke(arguments, session)
+    except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - all are told
+        return _tell(error, session, "--json" in arguments)
+
+
+def _tell(error: BaseException, session: Session, json_wanted: bool) -> int:
+    failure = describe_failure(error)
+    if failure.exit_code == PIPE_CLOSED:
+        _abandon_output()
+        return failure.exit_code
+    try:
+        session.output.flush()  # what was written before stays before
+    except OSError:
+        _abandon_output()
+    with suppress(OSError):
+        if session.debug:
+            for part in traceback.format_exception(error):
+                for line in without_secrets(part).rstrip("\n").split("\n"):
+                    session.output.complain(line)
+        session.output.complain(failure.line())
+        if (session.output.json or json_wanted) and sys.stderr is not None:
+            sys.stderr.write(json.dumps(failure.as_json()) + "\n")
+    return failure.exit_code
+
+
+def _abandon_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter ends in silence."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _complete(instruction: str) -> int:
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {}, "lace", _COMPLETION_VARIABLE, instruction)
+
+
+def main() -> None:
+    """Run the command line of this process, and end it."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    signal.signal(signal.SIGTERM, _terminate)
+    instruction = os.environ.get(_COMPLETION_VARIABLE)
+    if instruction:
+        sys.exit(_complete(instruction))
+    try:
+        code = run(sys.argv[1:], Session(os.environ))
+    except (KeyboardInterrupt, Terminated) as error:  # a second signal, while telling of a first
+        code = describe_failure(error).exit_code
+    sys.exit(code)

@@ -1,0 +1,185 @@
+"""What a command writes: data to standard output, everything else to standard error.
+
+On a terminal data is a table, elsewhere lines that a script can cut; `--json` gives
+JSON in both places. Every text that came from outside passes `safe_text` on its way
+to a person, and cells are plain text, so nothing in a record is markup. JSON carries
+true values, escaped to ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Final, Literal
+
+from lace.base.text import safe_text
+from lace.errors import LaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
+_PIPE_WIDTH: Final = 100
+
+
+class OutputError(LaceError):
+    """Standard output cannot take what the command has to say."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its heading and how its cells stand."""
+
+    heading: str
+    align: Literal["left", "right"] = "left"
+    style: str = ""
+    no_wrap: bool = False
+
+
+def size_text(count: int) -> str:
+    """Return a byte count for people.
+
+    >>> size_text(1536)
+    '1.5 KiB'
+    """
+    value, unit = float(count), "bytes"
+    for larger in _UNITS:
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 record`, `2,000 records`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+class Output:
+    """Where one command writes.
+
+    Args:
+        stream: takes the data instead of standard output.
+        terminal: write as for a terminal, or not; by default as standard output is.
+    """
+
+    def __init__(self, stream: IO[bytes] | None = None, terminal: bool | None = None) -> None:
+        self._stream = stream
+        self._terminal = terminal
+        self.json = False
+        self.quiet = False
+        self.color = True
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a person reads the data."""
+        if self._terminal is not None:
+            return self._terminal
+        return self._stream is None and sys.stdout is not None and sys.stdout.isatty()
+
+    @property
+    def table_wanted(self) -> bool:
+        """Whether data is shown as a table."""
+        return self.terminal and not self.json
+
+    def write(self, data: bytes) -> None:
+        """Write data as it is."""
+        if self._stream is not None:
+            self._stream.write(data)
+            return
+        if sys.stdout is None:
+            raise OutputError("standard output is closed", hint="write to a file or a pipe")
+        sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        """Send on what was written, so that a failure shows while it can be told."""
+        if self._stream is None and sys.stdout is not None:
+            sys.stdout.flush()
+
+    def line(self, text: str) -> None:
+        """Write one line, as it is but for what is unsafe on a terminal."""
+        shown = safe_text(text) if self.terminal else text
+        self.write(shown.encode("utf-8", "backslashreplace") + b"\n")
+
+    def row(self, values: Iterable[object]) -> None:
+        """Write tab-separated values; no value can hold a tab or a line's end."""
+        cells = ("" if value is None else safe_text(str(value)) for value in values)
+        self.write("\t".join(cells).encode("utf-8", "backslashreplace") + b"\n")
+
+    def json_line(self, value: object) -> None:
+        """Write one JSON value on a line of its own."""
+        self.write(json.dumps(value).encode("ascii") + b"\n")
+
+    def json_document(self, value: object) -> None:
+        """Write one JSON document; spread over lines on a terminal."""
+        text = json.dumps(value, indent=2 if self.terminal else None)
+        self.write(text.encode("ascii") + b"\n")
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Sequence[object]],
+        *,
+        heading: bool = True,
+    ) -> None:
+        """Write a table for a person."""
+        import io  # a piped command loads nothing of this
+
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_header=heading, pad_edge=False, show_edge=False)
+        for column in columns:
+            table.add_column(
+                Text(column.heading),
+                justify=column.align,
+                style=column.style,
+                overflow="fold",
+                no_wrap=column.no_wrap,
+            )
+        for row in rows:
+            table.add_row(*(Text("" if cell is None else safe_text(str(cell))) for cell in row))
+        page = io.StringIO()
+        real = self._stream is None and sys.stdout is not None and sys.stdout.isatty()
+        console = Console(
+            file=page,
+            force_terminal=real,
+            color_system="auto" if real and self.color else None,
+            width=None if real else _PIPE_WIDTH,
+            legacy_windows=False,
+        )
+        console.print(table)
+        # Cells are padded to the width of their column: nothing shows at the end of a line.
+        lines = [line.rstrip(" ") for line in page.getvalue().split("\n")]
+        self.write("\n".join(lines).encode("utf-8", "backslashreplace"))
+
+    def counts(self, values: Mapping[str, int]) -> None:
+        """Write counts: a small table, or lines of a name and a number."""
+        if self.table_wanted:
+            columns = (Column("", style="bold"), Column("", "right"))
+            self.table(columns, [(k, f"{v:,}") for k, v in values.items()], heading=False)
+            return
+        for name, value in values.items():
+            self.line(f"{name} {value}")
+
+    def note(self, text: str) -> None:
+        """Tell a person something in passing, unless they want quiet."""
+        if not self.quiet:
+            self.complain(text)
+
+    def warn(self, text: str) -> None:
+        """Tell a person of something that may be wrong."""
+        self.complain(f"lace: warning: {text}")
+
+    def complain(self, text: str) -> None:
+        """Write one line to standard error."""
+        if sys.stderr is not None:
+            sys.stderr.write(safe_text(text) + "\n")
+            sys.stderr.flush()

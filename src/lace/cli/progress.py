@@ -1,0 +1,98 @@
+"""Progress bars: on a terminal, on standard error, and only after a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from lace.cli.session import Session
+
+__all__ = ["Progress"]
+
+_AFTER_SECONDS: Final = 1.0
+
+
+class Progress:
+    """A bar with rate and time left; nothing at all where nobody would see it.
+
+    Args:
+        session: the run, which may want quiet.
+        title: what is going on.
+        total: how much there is to do, where that is known.
+        unit: what is counted.
+        hidden: show nothing: data that goes to the same terminal is progress enough.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        title: str,
+        total: int | None,
+        unit: Literal["bytes", "records"],
+        *,
+        hidden: bool = False,
+    ) -> None:
+        is_seen = sys.stderr is not None and sys.stderr.isatty()
+        self._enabled = is_seen and not session.output.quiet and not hidden
+        self._color = session.output.color
+        self._title, self._total, self._unit = title, total, unit
+        self._started = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, note: str = "") -> None:
+        """Tell how much is done."""
+        if not self._enabled:
+            return
+        if self._bar is None:
+            if time.monotonic() - self._started < _AFTER_SECONDS:
+                return
+            self._bar, self._task = self._start()
+        self._bar.update(self._task, completed=done, note=note)
+
+    def _start(self) -> tuple[Any, Any]:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+
+        class Rate(progress.ProgressColumn):
+            """Records a second."""
+
+            def render(self, task: progress.Task) -> Text:
+                return Text(f"{task.speed:,.0f} records/s" if task.speed else "")
+
+        is_bytes = self._unit == "bytes"
+        console = Console(stderr=True, color_system="auto" if self._color else None)
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            *(
+                [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+                if is_bytes
+                else [Rate()]
+            ),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        task = bar.add_task(self._title, total=self._total, note="")
+        bar.start()
+        return bar, task

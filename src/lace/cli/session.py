@@ -1,0 +1,177 @@
+"""One run of a command: its options, where its lace is, its settings, and the log entry it leaves.
+
+Settings come from the defaults, the `lace.toml` of the lace, `LACE_…` variables and
+`--set`, the later over the earlier.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file
+from lace.base.limits import Settings, Source, describe_settings, resolve_settings
+from lace.cli.failures import Terminated, describe_failure
+from lace.cli.output import Output
+from lace.cli.prompt import DeclinedError
+from lace.errors import LaceError
+from lace.store.interface import NoStoreError, StoreBusyError
+from lace.store.sqlite.store import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lace.api import Lace
+
+__all__ = ["FOLDER_NAME", "Change", "Session"]
+
+FOLDER_NAME: Final = ".lace"
+FOLDER_VARIABLE: Final = "LACE_DIR"
+_PREFIX: Final = "LACE_"
+
+
+@dataclass(slots=True)
+class Change:
+    """A lace that a command changes, and what the log will say of it.
+
+    `result` holds counts and identifiers: never data, never a secret.
+    """
+
+    lace: Lace
+    result: dict[str, object] = field(default_factory=dict)
+    exit_code: int = 0
+
+
+class Session:
+    """The state of one run.
+
+    Args:
+        environ: the environment's variables.
+        output: where the command writes.
+    """
+
+    def __init__(self, environ: Mapping[str, str], output: Output | None = None) -> None:
+        self.environ = environ
+        self.output = output or Output()
+        self.output.color = not environ.get("NO_COLOR")
+        self.lace_option: str | None = None
+        self.set_options: dict[str, int] = {}
+        self.debug = False
+        self._warned = False
+
+    @property
+    def named_folder(self) -> Path | None:
+        """The folder that `--lace` or the environment names."""
+        named = self.lace_option or self.environ.get(FOLDER_VARIABLE)
+        return Path(named) if named else None
+
+    def find_folder(self) -> Path | None:
+        """Return the folder of the lace: the named one, or the nearest one upward."""
+        if self.named_folder:
+            return self.named_folder
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / FOLDER_NAME).is_dir():
+                return folder / FOLDER_NAME
+        return None
+
+    def folder(self) -> Path:
+        """Return the folder of the lace.
+
+        Raises:
+            NoStoreError: none is named and there is none here.
+        """
+        found = self.find_folder()
+        if found is None:
+            raise NoStoreError(
+                "there is no lace here, nor in any folder above",
+                hint="make one with `lace init`, or name one with --lace DIR",
+            )
+        return found
+
+    def settings(self, folder: Path | None) -> tuple[Settings, dict[str, str]]:
+        """Return the settings for a lace, and where each comes from."""
+        sources = [read_settings_file(folder / SETTINGS_FILE)] if folder else []
+        return resolve_settings([*sources, *self._own_sources()])
+
+    def _own_sources(self) -> list[Source]:
+        known = {f"{_PREFIX}{name.upper()}": name for name, _meaning, _unit in describe_settings()}
+        found: list[Source] = []
+        for variable in sorted(self.environ):
+            if not variable.startswith(_PREFIX) or variable == FOLDER_VARIABLE:
+                continue
+            if variable in known:
+                values = {known[variable]: self.environ[variable]}
+                found.append(Source(f"environment {variable}", values))
+            elif not self._warned:
+                self._warn_unknown(variable, [*known, FOLDER_VARIABLE])
+        self._warned = True
+        return [*found, Source("--set", self.set_options)]
+
+    def _warn_unknown(self, variable: str, known: list[str]) -> None:
+        import difflib  # only on the way to a warning
+
+        near = difflib.get_close_matches(variable, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`lace config show` lists all settings"
+        self.output.warn(f"the environment variable {variable} is no setting; {hint}")
+
+    def open(
+        self, command: str, *, folder: Path | None = None, create: bool = False, write: bool = True
+    ) -> Lace:
+        """Open the lace, with the settings of this run."""
+        place = folder or self.folder()
+        self.settings(place)  # here a wrong value is told with where it comes from
+        given: dict[str, object] = {}
+        for source in self._own_sources():
+            given.update(source.values)
+        return open_lace(
+            place, create=create, read_only=not write, settings=given, purpose=f"lace {command}"
+        )
+
+    def reading(self, command: str) -> Lace:
+        """Open the lace for a command that only reads it."""
+        return self.open(command, write=False)
+
+    @contextmanager
+    def changing(
+        self, command: str, *, folder: Path | None = None, create: bool = False
+    ) -> Iterator[Change]:
+        """Open the lace for a command that changes it; the log gets an entry in any case."""
+        started = now()
+        with self.open(command, folder=folder, create=create) as lace:
+            change = Change(lace)
+            try:
+                yield change
+            except (Exception, KeyboardInterrupt, Terminated) as error:
+                self._log_failure(change, command, started, error)
+                raise
+            self.log(change, command, started)
+
+    def _log_failure(
+        self, change: Change, command: str, started: str, error: BaseException
+    ) -> None:
+        if isinstance(error, (StoreBusyError, DeclinedError)):
+            return  # the log would have to wait for the same writer; or nothing was tried
+        change.exit_code = describe_failure(error).exit_code
+        if change.exit_code == 2:
+            return  # nothing was tried yet
+        change.result["error"] = type(error).__name__
+        if isinstance(error, LaceError) and error.rule:
+            change.result["rule"] = error.rule
+        self.log(change, command, started)
+
+    def log(self, change: Change, command: str, started: str) -> None:
+        """Add an entry to the log; a failure to do so never hides what the command did."""
+        operation = Operation(
+            started=started,
+            finished=now(),
+            command=command,
+            exit_code=change.exit_code,
+            result=change.result,
+        )
+        try:
+            change.lace.log(operation)
+        except LaceError as error:
+            self.output.warn(f"the log of the lace has no entry for this: {error}")
