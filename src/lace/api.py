@@ -182,7 +182,7 @@ class Lace:
     def get(self, address: str) -> Record | None:
         """Return the record of a hash, or the tip of a coordinate, or None."""
         with self.store.snapshot() as snapshot:
-            found = snapshot.find(parse_address(address))
+            found = snapshot.find(parse_address(address), limit=1)
             raw = snapshot.read(found[0].id) if found else None
         return parse_record(raw, max_data_bytes=len(raw)) if raw is not None else None
 

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lace.cli.output import Output, OutputError
-from lace.errors import UsageError
+from lace.errors import LaceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["refuse_terminal", "written"]
+__all__ = ["TerminalError", "refuse_terminal", "written"]
+
+
+class TerminalError(LaceError):
+    """Bytes that a terminal could not show, and might obey."""
 
 
 @contextmanager
@@ -66,7 +70,7 @@ def _told(name: str) -> Iterator[None]:
 def refuse_terminal(output: Output, what: str) -> None:
     """Refuse to write bytes that are not text to a terminal."""
     if output.terminal:
-        raise UsageError(
+        raise TerminalError(
             f"{what} are not for a terminal",
             hint="write them to a file with -o FILE, or pipe them",
         )

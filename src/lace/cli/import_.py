@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +21,12 @@ from lace.cli.progress import Progress
 from lace.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lace.api import Lace
     from lace.cli.session import Session
     from lace.errors import RecordError
-    from lace.store.intake import Intake
+    from lace.store.intake import Intake, Report
 
 __all__ = ["command"]
 
@@ -64,6 +67,7 @@ class _Import:
         total = sum(size or 0 for size in sizes) if None not in sizes else None
         before = 0
         with (
+            _collector_paused(),
             self._interrupts.kept(),
             Progress(self._session, "import", total, "bytes") as progress,
         ):
@@ -86,22 +90,19 @@ class _Import:
 
         self._feed(name, size, report)
 
-    def _feed(
-        self, name: str, size: int | None, report: Callable[[Intake, Sequence[RecordError]], None]
-    ) -> None:
-        options = {"admit_embedded": self._admit_embedded, "report": report}
+    def _feed(self, name: str, size: int | None, report: Report) -> None:
+        feed = partial(self._lace.import_file, admit_embedded=self._admit_embedded, report=report)
         if name == _STANDARD_INPUT:
             if sys.stdin.isatty():
                 self._session.output.note("reading records from the terminal; end with Ctrl-D")
-            source = self._interrupts.reader(sys.stdin.buffer, "standard input")
-            self._lace.import_file(source, **options)  # type: ignore[arg-type]
+            feed(self._interrupts.reader(sys.stdin.buffer, "standard input"))
         elif size is None:  # a pipe, which may keep its reader waiting
             with self._interrupts.waiting():
                 pipe = Path(name).open("rb")  # noqa: SIM115 - closed below
             with pipe:
-                self._lace.import_file(self._interrupts.reader(pipe, name), **options)  # type: ignore[arg-type]
+                feed(self._interrupts.reader(pipe, name))
         else:
-            self._lace.import_file(name, **options)  # type: ignore[arg-type]
+            feed(name)
 
     def _reject(self, result: _FileResult, error: RecordError) -> None:
         if self._reports_left == 0:
@@ -111,6 +112,16 @@ class _Import:
         offset = error.place.offset if error.place else None
         result.errors.append({"offset": offset, "reason": error.message, "rule": error.rule})
         self._session.output.complain(str(error))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep Python from looking for cycles among hundreds of thousands of values without any."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _size(name: str) -> int | None:

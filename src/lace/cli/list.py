@@ -21,7 +21,7 @@ from lace.cli.times import time_text
 from lace.store.interface import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lace.cli.session import Session
     from lace.record.validate import ValidRecord
@@ -135,7 +135,7 @@ def _cell(name: str, value: Value) -> str:
         case (("id" | "signed-by"), _):
             return _short(value)
         case "tai", str():
-            return f"{value} {time_text(value)}"
+            return time_text(value)
         case "size", int():
             return size_text(value)
         case _, list():
@@ -144,7 +144,7 @@ def _cell(name: str, value: Value) -> str:
 
 
 def _column(name: str) -> Column:
-    heading = "TAI, UTC" if name == "tai" else name.removeprefix(_HEADER)
+    heading = "time, UTC" if name == "tai" else name.removeprefix(_HEADER)
     style = {"id": "cyan", "coordinate": "bold"}.get(name, "")
     narrow = name in ("id", "signed-by", "size")
     return Column(heading, "right" if name in _NUMBERS else "left", style, no_wrap=narrow)
@@ -218,45 +218,61 @@ def command(
     coordinate's text, such as //u//notes//; a leading // may be left out. On a terminal at
     most 1000 rows are shown unless --limit says how many.
     """
-    output = session.output
     names = _split_names(fields)
     if prefix and not prefix.startswith("/"):
         prefix = f"//{prefix}"
-    most = _TERMINAL_ROWS if limit is None and output.table_wanted else limit
-    met: set[str] = set()
+    met: set[str] = set()  # the names for which some record had a value
 
-    def rows() -> Iterator[list[Value]]:
-        wanted = most + 1 if most is not None and limit is None else most
-        for row in _find(snapshot, prefix, sort=sort, reverse=reverse, limit=wanted):
+    def rows(snapshot: Snapshot, most: int | None) -> Iterator[list[Value]]:
+        for row in _find(snapshot, prefix, sort=sort, reverse=reverse, limit=most):
             values = [row.value(name) for name in names]
-            met.update(n for n, v in zip(names, values, strict=True) if v is not None)
+            met.update(name for name, v in zip(names, values, strict=True) if v is not None)
             if sort not in _KNOWN and sort not in met and row.value(sort) is not None:
                 met.add(sort)
             yield values
 
     with session.reading("list") as lace, lace.snapshot() as snapshot:
-        listed = 0
-        if output.table_wanted:
-            found = list(rows())
+        if session.output.table_wanted:
+            # One row more than is shown, to know whether there are more.
+            most = _TERMINAL_ROWS + 1 if limit is None else limit
+            found = list(rows(snapshot, most))
+            total = snapshot.totals().records if not prefix else None
+            _show_table(session, names, found, is_cut=limit is None, total=total)
             listed = len(found)
-            shown = ([*map(_cell, names, values)] for values in found[:most])
-            output.table([_column(name) for name in names], shown)
-            if most is not None and listed > most:
-                left = snapshot.totals().records if not prefix else None
-                of = f" of {left:,}" if left else ""
-                output.note(f"these are the first {most:,}{of}; --limit N shows more")
-            elif not listed:
-                output.note("no records" + (f" start with {prefix}" if prefix else " yet"))
-            else:
-                output.note(plural(listed, "record"))
         else:
             keys = [_json_key(name, fields is None) for name in names]
-            for values in rows():
-                listed += 1
-                if output.json:
-                    output.json_line(dict(zip(keys, values, strict=True)))
-                else:
-                    output.row(map(_piped, values))
-        if listed:
-            _warn_of_typos(session, (*names, sort), met)
+            listed = _show_lines(session, keys, rows(snapshot, limit))
+    if listed:
+        _warn_of_typos(session, (*names, sort), met)
+    elif session.output.table_wanted:
+        session.output.note(f"no records start with {prefix}" if prefix else "no records yet")
     return 0
+
+
+def _show_table(
+    session: Session,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Value]],
+    *,
+    is_cut: bool,
+    total: int | None,
+) -> None:
+    shown = rows[:_TERMINAL_ROWS] if is_cut else rows
+    cells = ([*map(_cell, names, values)] for values in shown)
+    session.output.table([_column(name) for name in names], cells)
+    if len(shown) < len(rows):
+        of = f" of {total:,}" if total else ""
+        session.output.note(f"these are the first {len(shown):,}{of}; --limit N shows more")
+    elif rows:
+        session.output.note(plural(len(rows), "record"))
+
+
+def _show_lines(session: Session, keys: Sequence[str], rows: Iterable[list[Value]]) -> int:
+    listed = 0
+    for values in rows:
+        listed += 1
+        if session.output.json:
+            session.output.json_line(dict(zip(keys, values, strict=True)))
+        else:
+            session.output.row(map(_piped, values))
+    return listed

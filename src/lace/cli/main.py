@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import LazyGroup
-from lace.cli.failures import PIPE_CLOSED, Terminated, describe_failure, without_secrets
+from lace.cli.failures import (
+    INTERRUPTED,
+    PIPE_CLOSED,
+    Terminated,
+    describe_failure,
+    without_secrets,
+)
 from lace.cli.session import Session
 
 if TYPE_CHECKING:
@@ -110,8 +116,9 @@ def run(arguments: Sequence[str], session: Session) -> int:
 
 def _tell(error: BaseException, session: Session, json_wanted: bool) -> int:
     failure = describe_failure(error)
+    if failure.exit_code >= INTERRUPTED:
+        _abandon_output()  # whoever reads it may be gone, or not be reading
     if failure.exit_code == PIPE_CLOSED:
-        _abandon_output()
         return failure.exit_code
     try:
         session.output.flush()  # what was written before stays before

@@ -1,4 +1,4 @@
-"""RECORD arguments, and how a record's parts are shown."""
+"""RECORD arguments: a hash, `////hash` or a coordinate."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from lace.store.interface import Snapshot, StoredRecord
 
-__all__ = ["RECORD_HELP", "NotFoundError", "find_records"]
-
-RECORD_HELP = "A RECORD is a hash, ////hash or a coordinate //group//app//name: its newest version."
+__all__ = ["NotFoundError", "find_records"]
 
 
 class NotFoundError(LaceError):
@@ -33,7 +31,7 @@ def find_records(snapshot: Snapshot, texts: Sequence[str]) -> list[StoredRecord]
     found: dict[str, StoredRecord] = {}
     missing: list[str] = []
     for text, address in zip(texts, addresses, strict=True):
-        records = snapshot.find(address)
+        records = snapshot.find(address, limit=1)
         if records:
             found[records[0].id] = records[0]
         else:

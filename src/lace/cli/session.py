@@ -113,7 +113,8 @@ class Session:
     def _warn_unknown(self, variable: str, known: list[str]) -> None:
         import difflib  # only on the way to a warning
 
-        near = difflib.get_close_matches(variable, known, n=1)
+        begun = [name for name in known if name.startswith(variable)]
+        near = begun or difflib.get_close_matches(variable, known, n=1)
         hint = f"did you mean {near[0]}?" if near else "`lace config show` lists all settings"
         self.output.warn(f"the environment variable {variable} is no setting; {hint}")
 

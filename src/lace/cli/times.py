@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from lace.base.tai import Tai, TaiError
 
 __all__ = ["time_text"]
@@ -13,8 +15,6 @@ def time_text(tai: str) -> str:
     >>> time_text("1640995237:000000000")
     '2022-01-01 00:00:00'
     """
-    from datetime import UTC, datetime, timedelta  # not on the way of a piped listing
-
     try:
         nanoseconds = Tai(tai).unix_nanoseconds
     except TaiError:

@@ -33,8 +33,6 @@ __all__ = [
     "StoreVersionError",
     "StoredRecord",
     "Totals",
-    "matches",
-    "tip_order",
 ]
 
 
@@ -136,8 +134,8 @@ class Snapshot(FactSource, Protocol):
         """Yield every record with a StoreRecordId above `after`."""
         ...
 
-    def find(self, address: Address) -> list[StoredRecord]:
-        """Return the records that an address names, the tip first."""
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
+        """Return the records that an address names, the tip first, at most so many."""
         ...
 
     def listing(
@@ -170,21 +168,3 @@ class RecordStore(Protocol):
     def close(self) -> None:
         """Release what the store holds open."""
         ...
-
-
-def matches(stored: StoredRecord, address: Address) -> bool:
-    """Tell whether a record is one that the address names."""
-    wanted = address.coordinate
-    if wanted is not None and stored.coordinate != str(wanted):
-        return False
-    return (
-        (address.hash is None or address.hash == stored.id)
-        and (address.type is None or address.type == stored.id.type)
-        and (address.tai is None or address.tai == stored.tai)
-        and (address.signed_by is None or address.signed_by == stored.signed_by)
-    )
-
-
-def tip_order(stored: StoredRecord) -> tuple[str, str]:
-    """Return the key by which the tip of a coordinate is the largest: TAI, then hash text."""
-    return (stored.tai or "", str(stored.id))

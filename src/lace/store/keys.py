@@ -131,12 +131,13 @@ class KeyRing:
             descriptor = os.open(path, flags)
         except OSError as error:
             raise SigningKeyError(f"{path} cannot be read: {error.strerror}") from None
-        with os.fdopen(descriptor, "rb") as file:
-            _check_private(path, os.fstat(file.fileno()))
-            try:
-                return file.read(_MAX_FILE_BYTES).decode("ascii")
-            except UnicodeDecodeError:
-                raise SigningKeyError(f"{path} does not hold a signing secret") from None
+        try:
+            _check_private(path, os.fstat(descriptor))
+            return os.read(descriptor, _MAX_FILE_BYTES).decode("ascii")
+        except UnicodeDecodeError:
+            raise SigningKeyError(f"{path} does not hold a signing secret") from None
+        finally:
+            os.close(descriptor)
 
     def _write(self, path: Path, text: str) -> None:
         """Write a file whole or not at all, readable by its owner only."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lace.facts.source import RecordFacts, Values
 from lace.record.validate import ValidRecord
-from lace.store.interface import Admission, Order, StoredRecord, Totals, matches, tip_order
+from lace.store.interface import Admission, Order, StoredRecord, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,10 +91,10 @@ class MemorySnapshot:
             if found.store_record_id > after:
                 yield self._entries[found.id][1]
 
-    def find(self, address: Address) -> list[StoredRecord]:
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
-        found = [entry for entry in self._described() if matches(entry, address)]
-        return sorted(found, key=tip_order, reverse=True)
+        found = [entry for entry in self._described() if _matches(entry, address)]
+        return sorted(found, key=_tip_order, reverse=True)[:limit]
 
     def listing(
         self,
@@ -155,3 +155,21 @@ def _order_key(entry: StoredRecord, order: Order) -> tuple[str | int, ...]:
             return (entry.store_record_id,)
         case Order.ID:
             return (str(entry.id),)
+
+
+def _matches(stored: StoredRecord, address: Address) -> bool:
+    """Tell whether a record is one that the address names."""
+    wanted = address.coordinate
+    if wanted is not None and stored.coordinate != str(wanted):
+        return False
+    return (
+        (address.hash is None or address.hash == stored.id)
+        and (address.type is None or address.type == stored.id.type)
+        and (address.tai is None or address.tai == stored.tai)
+        and (address.signed_by is None or address.signed_by == stored.signed_by)
+    )
+
+
+def _tip_order(stored: StoredRecord) -> tuple[str, str]:
+    """Return the key by which the tip of a coordinate is the largest: TAI, then hash text."""
+    return (stored.tai or "", str(stored.id))

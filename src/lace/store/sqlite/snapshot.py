@@ -13,7 +13,7 @@ from lace.errors import RecordError
 from lace.facts.source import RecordFacts, Values
 from lace.record.ids import IdError, RecordId, record_id
 from lace.record.validate import ValidRecord, trust_stored
-from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals, matches, tip_order
+from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals
 from lace.store.sqlite.connection import translated
 
 if TYPE_CHECKING:
@@ -110,16 +110,28 @@ class SqliteSnapshot:
         )
         yield from self.select(sql, (after,))
 
-    def find(self, address: Address) -> list[StoredRecord]:
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
         if address.coordinate is None:
             found = self.describe(address.hash) if address.hash else None
-            return [found] if found else []
+            return [found][:limit] if found else []
         place = address.coordinate
-        sql = f"SELECT {_COLUMNS} FROM record WHERE group_path = ? AND app = ? AND name = ?"
-        rows = self.select(sql, (place.group, place.app, place.name))
-        found_all = [stored for stored in map(_describe, rows) if matches(stored, address)]
-        return sorted(found_all, key=tip_order, reverse=True)
+        wanted: dict[str, str | bytes | None] = {
+            "group_path": place.group,
+            "app": place.app,
+            "name": place.name,
+            "tai": address.tai,
+            "signed_by": address.signed_by,
+            "id": key_of_id(address.hash) if address.hash else None,
+            "substr(id, 1, 1)": address.type.encode("ascii") if address.type else None,
+        }
+        terms = [f"{column} = ?" for column, value in wanted.items() if value is not None]
+        sql = (
+            f"SELECT {_COLUMNS} FROM record WHERE {' AND '.join(terms)} "
+            "ORDER BY tai DESC, id DESC LIMIT ?"
+        )
+        values = tuple(value for value in wanted.values() if value is not None)
+        return [_describe(row) for row in self.select(sql, (*values, _sql_limit(limit)))]
 
     def listing(
         self,
@@ -139,7 +151,7 @@ class SqliteSnapshot:
                 conditions.append("group_path IS NULL AND tai IS NULL")
         else:
             conditions = [where]
-        left = -1 if limit is None else limit
+        left = _sql_limit(limit)
         for condition in conditions:
             sql = f"SELECT {_COLUMNS} FROM record WHERE {condition} ORDER BY {by} LIMIT ?"
             used = values if condition.startswith(where) else ()
@@ -166,6 +178,10 @@ class SqliteSnapshot:
                 yield from self._connection.execute(sql, values)
         except UnicodeEncodeError:
             return  # a lone surrogate in a value: no stored text holds one
+
+
+def _sql_limit(limit: int | None) -> int:
+    return -1 if limit is None else limit
 
 
 def _prefix_condition(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:

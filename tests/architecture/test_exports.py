@@ -1,0 +1,124 @@
+"""What the package shows: its names, its errors, and the rules that errors cite."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import lace
+from lace.errors import LaceError
+from lace.record.faults import RECORD_RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "lace"
+PAGE = ROOT / "docs" / "reference" / "records.md"
+EXIT_CODES = {1, 2, 3, 4, 5, 6}
+
+
+def test_the_front_page() -> None:
+    """A change here is a change of the public surface: say so in the changelog."""
+    assert sorted(lace.__all__) == [
+        "Blob",
+        "EngineError",
+        "Lace",
+        "LaceError",
+        "LimitExceeded",
+        "Plex",
+        "PolicyError",
+        "ProtocolError",
+        "RecordError",
+        "RecordId",
+        "RuleError",
+        "Seal",
+        "SigningKey",
+        "StoreError",
+        "Tai",
+        "Verifier",
+        "open",
+        "parse_record",
+    ]
+    assert len(lace.__all__) <= 20
+    assert all(hasattr(lace, name) for name in lace.__all__)
+
+
+def modules() -> list[str]:
+    found = [info.name for info in pkgutil.walk_packages([str(SOURCE)], "lace.")]
+    return [name for name in found if name != "lace.__main__"]
+
+
+def test_every_name_that_a_module_exports_is_there() -> None:
+    missing = []
+    for name in modules():
+        module = importlib.import_module(name)
+        missing += [f"{name}.{item}" for item in module.__all__ if not hasattr(module, item)]
+    assert not missing
+
+
+def test_every_error_is_a_lace_error_with_an_exit_code() -> None:
+    """Private exceptions never leave their module; signals are no errors."""
+    found: dict[str, type[Exception]] = {}
+    for name in modules():
+        for item, value in vars(importlib.import_module(name)).items():
+            if not (inspect.isclass(value) and issubclass(value, Exception)):
+                continue
+            if value.__module__.startswith("lace.") and not item.startswith("_"):
+                found[f"{value.__module__}.{item}"] = value
+    assert found
+    strangers = [name for name, kind in found.items() if not issubclass(kind, LaceError)]
+    assert not strangers
+    for name, kind in found.items():
+        assert issubclass(kind, LaceError)
+        assert kind.exit_code in EXIT_CODES, name
+
+
+def raised_rules(path: Path) -> tuple[set[str], list[str]]:
+    """The rules that a module's errors cite, and the errors that cite none.
+
+    A rule is the first argument of `fault` and `_Lost`, or the keyword `rule` of an error.
+    """
+    cited: set[str] = set()
+    without: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        called = node.func.id
+        if called in ("fault", "_Lost"):
+            rule: ast.expr | None = node.args[0]
+        elif called.endswith("Error") and called not in ("SettingError", "TypeError"):
+            if called in ("ValueError", "AssertionError"):
+                continue
+            rule = next((word.value for word in node.keywords if word.arg == "rule"), None)
+        else:
+            continue
+        match rule:
+            case ast.Constant(value=str(text)):
+                cited.add(text)
+            case None:
+                without.append(f"{path.name}:{node.lineno}: {called}")
+    return cited, without
+
+
+def test_the_register_of_rules_is_complete_and_used() -> None:
+    cited: set[str] = set()
+    without: list[str] = []
+    texts = ""
+    for path in sorted([*(SOURCE / "base").glob("*.py"), *(SOURCE / "record").glob("*.py")]):
+        rules, bare = raised_rules(path)
+        cited |= rules
+        without += bare
+        texts += path.read_text("utf-8") if path.name != "faults.py" else ""
+    assert not without, "an error that cites no rule"
+    assert cited <= set(RECORD_RULES), "a rule that is not in the register"
+    # A rule may also come from a table, so that only its text can be found.
+    assert {rule for rule in RECORD_RULES if f'"{rule}"' not in texts} == set()
+
+
+def test_the_page_on_records_lists_the_rules() -> None:
+    section = PAGE.read_text("utf-8").partition("## Rules that errors cite\n")[2]
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", section, re.MULTILINE)
+    assert dict(rows) == dict(RECORD_RULES)
+    assert [rule for rule, _ in rows] == sorted(RECORD_RULES)

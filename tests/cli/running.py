@@ -1,0 +1,146 @@
+"""Running the command: in this process, as a process of its own, and at a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lace.cli.main import run
+from lace.cli.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["LIMITED", "Result", "call", "clean_environment", "on_terminal", "process", "spawn"]
+
+# Run in the child, before the command: a handler set here would not survive the exec.
+_AT_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+LIMITED = (
+    "import os, resource, sys; limit = int(sys.argv[1]); "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); "
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended, and what it wrote."""
+
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode("utf-8")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.split("\n")[:-1] if self.raw else []
+
+    def json(self) -> Any:
+        return json.loads(self.raw)
+
+    def json_lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.lines]
+
+
+def call(*arguments: object, given: bytes = b"", env: Mapping[str, str] | None = None) -> Result:
+    """Run a command in this process."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    out, err = io.BytesIO(), io.BytesIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+    sys.stdout = io.TextIOWrapper(out, "utf-8", write_through=True)
+    sys.stderr = io.TextIOWrapper(err, "utf-8", "backslashreplace", write_through=True)
+    try:
+        code = run([str(part) for part in arguments], Session(env or {}))
+        sys.stdout.flush()
+        return Result(code, out.getvalue(), err.getvalue().decode("utf-8"))
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    drop = ("NO_COLOR", "COLUMNS", "LINES")  # a test runner may have set them
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LACE_") and k not in drop}
+    return {**kept, "TERM": "xterm-256color", **more}
+
+
+def spawn(*arguments: object, prefix: tuple[str, ...] = (), **rest: Any) -> subprocess.Popen[bytes]:
+    """Start the command as a process."""
+    command = [*prefix, sys.executable, "-m", "lace", *map(str, arguments)]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **{"env": clean_environment(), **pipes, **rest})
+
+
+def process(
+    *arguments: object,
+    given: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    prefix: tuple[str, ...] = (),
+    cwd: Path | None = None,
+) -> Result:
+    """Run the command as a process."""
+    environment = clean_environment(**(env or {}))
+    started = spawn(*arguments, prefix=prefix, stdin=subprocess.PIPE, env=environment, cwd=cwd)
+    out, err = started.communicate(given, timeout=60)
+    return Result(started.returncode, out, err.decode("utf-8"))
+
+
+def on_terminal(
+    *arguments: object,
+    typed: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    columns: int = 120,
+) -> Result:
+    """Run the command at a terminal; `raw` is all that the terminal shows, without CR."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    started = spawn(
+        *arguments,
+        prefix=(sys.executable, "-c", _AT_TERMINAL),
+        stdin=slave,
+        stdout=slave if stdout is None else stdout,
+        stderr=slave,
+        env=clean_environment(**(env or {})),
+        start_new_session=True,
+    )
+    os.close(slave)
+    shown = b""
+    if typed:  # a question that hides what is typed clears what came before it
+        shown = os.read(master, 65536)
+        os.write(master, typed)
+    shown += _read_all(master)
+    os.close(master)
+    return Result(started.wait(60), shown.replace(b"\r\n", b"\n"), "")
+
+
+def _read_all(descriptor: int) -> bytes:
+    shown = bytearray()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if select.select([descriptor], [], [], 1)[0]:
+            try:
+                piece = os.read(descriptor, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+    return bytes(shown)

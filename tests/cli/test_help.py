@@ -1,0 +1,79 @@
+"""Every command explains itself, and the reference page says the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from lace.cli.command import LaceCommand, LaceGroup
+from lace.cli.main import cli
+from tests.cli.running import call
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "commands.md"
+
+
+def tree() -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    waiting: list[tuple[str, click.Command]] = [("lace", cli)]
+    while waiting:
+        path, command = waiting.pop()
+        found[path] = command
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                below = command.get_command(ctx, name)
+                assert below is not None, f"{path} {name} has no module"
+                waiting.append((f"{path} {name}", below))
+    return dict(sorted(found.items()))
+
+
+COMMANDS = tree()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_command_has_help_examples_and_documented_output(path: str) -> None:
+    command = COMMANDS[path]
+    assert isinstance(command, (LaceCommand, LaceGroup))
+    assert command.help, "no help"
+    documentation = command.documentation
+    assert documentation.examples, "no example"
+    assert all("lace" in line for line, _meaning in documentation.examples)
+    if isinstance(command, LaceCommand):
+        assert documentation.piped, "its piped output is not documented"
+        assert documentation.json_keys or path == "lace demo", "its JSON is not documented"
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.help, f"{param.opts} has no help"
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_shows_examples_and_global_options(path: str) -> None:
+    done = call(*path.split(" ")[1:], "--help")
+    assert done.code == 0
+    assert done.err == ""
+    for part in ("Usage: ", "Examples:", "--lace DIR", "--json", "--set NAME=VALUE", "--debug"):
+        assert part in done.out, part
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_reference_page_has_the_command(path: str) -> None:
+    lines = PAGE.read_text("utf-8").split("\n")
+    level = "#" * len(path.split(" "))
+    assert (f"{level} {path}" in lines) or path == "lace"
+
+
+def test_the_reference_page_is_what_the_commands_say() -> None:
+    program = ROOT / "scripts" / "command_reference"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert PAGE.read_text("utf-8") == done.stdout, (
+        "run: .venv/bin/python scripts/command_reference > docs/reference/commands.md"
+    )
+
+
+def test_the_reference_page_is_in_the_navigation() -> None:
+    assert "reference/commands.md" in (ROOT / "properdocs.yml").read_text("utf-8")

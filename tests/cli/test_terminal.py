@@ -1,0 +1,190 @@
+"""What a person at a terminal sees: tables, colours, refusals, questions, progress."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.api import open_lace
+from lace.cli.progress import Progress
+from lace.cli.session import Session
+from lace.record.model import Blob, Plex
+from tests.cli.running import call, on_terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lace.record.model import Seal
+
+    Records = list[Blob | Plex | Seal]
+
+
+def test_a_table_with_short_ids_and_times(filled: Path, records: Records) -> None:
+    shown = on_terminal("--lace", filled, "list", "--no-color")
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    (row,) = [line for line in shown.out.split("\n") if records[1].id[:10] in line]
+    assert f"{records[1].id[:10]}…" in row
+    assert records[1].id not in row
+    assert "//u//notes//b" in row
+    assert "2023-11-14 22:12:43" in row
+    whole = on_terminal("--lace", filled, "list", "--fields", "id,TAI", "--no-color").out
+    assert "1700000000:000000002" in whole
+    assert "4 records" in shown.out
+
+
+def test_colours_and_how_to_be_without(filled: Path) -> None:
+    assert "\x1b[" in on_terminal("--lace", filled, "list").out
+    assert "\x1b[" not in on_terminal("--lace", filled, "list", env={"NO_COLOR": "1"}).out
+    assert "\x1b[" not in on_terminal("list", "--no-color", "--lace", filled).out
+    assert "\x1b[" in on_terminal("--lace", filled, "list", env={"NO_COLOR": ""}).out
+
+
+def test_repeated_headers_are_joined(filled: Path) -> None:
+    shown = on_terminal("--lace", filled, "list", "--fields", "Name,Tag", "--no-color").out
+    assert "x, y" in shown
+
+
+def test_a_narrow_terminal_loses_nothing(filled: Path) -> None:
+    shown = on_terminal("--lace", filled, "list", "--no-color", columns=60)
+    assert shown.code == 0
+    folded = "".join(shown.out.split())
+    for part in ("22:12:43", "//u//note", "bytes"):
+        assert part in folded
+
+
+def test_an_empty_lace(folder: Path) -> None:
+    assert "no records yet" in on_terminal("--lace", folder, "list").out
+    assert "no records start with //x" in on_terminal("--lace", folder, "list", "x").out
+
+
+def test_a_long_listing_is_cut_and_says_so(folder: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add_all([Blob(b"%d" % number) for number in range(1001)])
+    shown = on_terminal("--lace", folder, "list", "--no-color").out
+    assert "these are the first 1,000 of 1,001" in shown
+    assert shown.count("B.") == 1000
+    assert on_terminal("--lace", folder, "list", "--limit", 1001).out.count("B.") == 1001
+    assert len(call("list").lines) == 1001
+
+
+@pytest.mark.parametrize("command", ["get", "export"])
+def test_record_bytes_are_refused(filled: Path, command: str) -> None:
+    shown = on_terminal("--lace", filled, command, "//u//notes//a")
+    assert shown.code == 1
+    assert "-o FILE" in shown.out
+    assert "newer" not in shown.out
+
+
+def test_data_is_shown_when_it_is_plain_text(filled: Path) -> None:
+    assert on_terminal("--lace", filled, "get", "//u//notes//a", "--body").out == "newer\n"
+    texts = {
+        "grüße\tzwei\nzeilen\n".encode(): 0,
+        b"a\r\nb": 0,
+        b"\x1b[31mred": 1,
+        "\u202eevil".encode(): 1,
+        b"\xff": 1,
+    }
+    for data, code in texts.items():
+        identifier = call("put", given=data).lines[0]
+        shown = on_terminal("--lace", filled, "get", identifier, "--body")
+        assert shown.code == code, data
+        if code:
+            assert "these data are not for a terminal" in shown.out
+
+
+def test_everything_but_the_data_is_shown_as_json(filled: Path) -> None:
+    shown = on_terminal("--lace", filled, "get", "//u//notes//a", "--json")
+    assert '\n  "data_length": 5\n' in shown.out
+
+
+def test_remove_asks(filled: Path) -> None:
+    no = on_terminal("--lace", filled, "remove", "//u//notes//a", typed=b"n\n")
+    assert no.code == 1
+    assert "Remove 1 record from" in no.out
+    assert "nothing was done" in no.out
+    assert on_terminal("--lace", filled, "remove", "//u//notes//a", typed=b"\x04").code == 1
+    assert on_terminal("--lace", filled, "remove", "//u//notes//a", typed=b"\x03").code == 130
+    assert len(call("list").lines) == 4
+    assert on_terminal("--lace", filled, "remove", "//u//notes//a", typed=b"y\n").code == 0
+    assert len(call("list").lines) == 3
+    assert on_terminal("--lace", filled, "remove", "//u//notes//a", "--yes").code == 0
+    assert [e["exit_code"] for e in call("log", "--json").json_lines()] == [130, 0, 0]
+
+
+def test_put_from_the_keyboard(folder: Path) -> None:
+    shown = on_terminal("--lace", folder, "put", typed=b"typed\n\x04")
+    assert "end with Ctrl-D" in shown.out
+    assert Blob(b"typed\n").id in shown.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["log"],
+        ["key", "list"],
+        ["config", "show"],
+        ["doctor"],
+        ["verify"],
+        ["init"],
+        ["demo"],
+        ["facts"],
+    ],
+)
+def test_other_answers_for_people(filled: Path, arguments: list[str]) -> None:
+    call("key", "new")
+    shown = on_terminal("--lace", filled, *arguments, "--no-color")
+    assert shown.code == 0
+    assert shown.out
+    assert "\x1b" not in shown.out
+    assert "\t" not in shown.out
+
+
+def test_import_table(folder: Path, file: Path) -> None:
+    shown = on_terminal("--lace", folder, "import", file, "--no-color")
+    assert [line.split() for line in shown.out.split("\n") if line.strip()] == [
+        ["stored", "4"],
+        ["known", "0"],
+        ["rejected", "0"],
+    ]
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def bar(monkeypatch: pytest.MonkeyPatch, seconds: float, quiet: bool = False) -> str:
+    """What a progress bar writes when the work takes that long."""
+    screen = _Screen()
+    clock = [time.monotonic()]
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lace.cli.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    session = Session({})
+    session.output.quiet = quiet
+    with Progress(session, "import", 2000, "bytes") as progress:
+        progress.update(1, "1 stored")
+        clock[0] += seconds
+        progress.update(1000, "10 stored")
+        progress.update(1500, "15 stored")
+    return screen.getvalue()
+
+
+def test_progress_comes_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bar(monkeypatch, 0.9) == ""
+    assert bar(monkeypatch, 1.5, quiet=True) == ""
+    shown = bar(monkeypatch, 1.5)
+    assert "import" in shown
+    assert "15 stored" in shown
+
+
+def test_no_progress_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Screen, "isatty", lambda _self: False)
+    assert bar(monkeypatch, 5) == ""

@@ -1,0 +1,86 @@
+"""Fact lines, both directions."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.errors import LaceError, LimitExceeded, Place
+from lace.facts.lines import Fact, FactLineError, check_value, format_fact, parse_fact
+
+
+@pytest.mark.parametrize(
+    ("fact", "line"),
+    [
+        (("Have", "P.x.H3"), "Have('P.x.H3')"),
+        (("TransportEncrypted",), "TransportEncrypted()"),
+        (("F", ""), "F('')"),
+        (("F", "it's", "a\\b", "\\'"), r"F('it\'s','a\\b','\\\'')"),
+        (("F", "a,b", "(c)", " d "), "F('a,b','(c)',' d ')"),
+        (("_Viewer", "é\U0001f5a7\u2028"), "_Viewer('é\U0001f5a7\u2028')"),
+        (("a~b-c_1", "x"), "a~b-c_1('x')"),
+    ],
+)
+def test_round_trip(fact: Fact, line: str) -> None:
+    assert format_fact(fact) == line
+    assert parse_fact(line.encode()) == fact
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"Have",
+        b"Have(",
+        b"Have()x",
+        b"Have('a'",
+        b"Have('a').",
+        b"Have('a')\n",
+        b"Have( 'a')",
+        b"Have('a', 'b')",
+        b"Have('a',)",
+        b"Have(,'a')",
+        b" Have('a')",
+        b'Have("a")',
+        b"Have(a)",
+        b"Have(X)",
+        b"Have('a''b')",
+        b"Have('\\n')",
+        b"Have('a\\')",
+        b"Have('a\tb')",
+        b"Have('a\x7f')",
+        b"1Have('a')",
+        b"__Have('a')",
+        b"H\xc3\xa9('a')",
+        b"not Have('a')",
+    ],
+)
+def test_everything_else_is_refused(line: bytes) -> None:
+    with pytest.raises(FactLineError) as caught:
+        parse_fact(line, place=Place("facts", 3))
+    assert caught.value.place == Place("facts", 3)
+    assert caught.value.rule == "G35"
+    assert caught.value.hint
+
+
+def test_values_that_are_not_text() -> None:
+    with pytest.raises(FactLineError) as caught:
+        parse_fact(b"F('\xff')", place=Place("facts", 1))
+    assert (caught.value.rule, caught.value.place) == ("020-13", Place("facts", 1))
+    with pytest.raises(FactLineError) as caught:
+        parse_fact("F('e\u0301')".encode(), place=Place("facts", 2))
+    assert (caught.value.rule, caught.value.place) == ("020-14", Place("facts", 2))
+    with pytest.raises(FactLineError) as caught:
+        check_value("\ud800")
+    assert caught.value.rule == "020-13"
+
+
+def test_a_value_limit() -> None:
+    check_value("x" * 1024)
+    with pytest.raises(LimitExceeded) as caught:
+        check_value("é" * 513)
+    assert (caught.value.rule, caught.value.observed) == ("020-15", 1026)
+    assert caught.value.limit == "max_value_bytes"
+    assert parse_fact(b"F('abc')", max_value_bytes=3) == ("F", "abc")
+    with pytest.raises(LaceError) as limited:
+        parse_fact(b"F('abc')", max_value_bytes=2, place=Place("facts", 4))
+    assert limited.value.place == Place("facts", 4)
