@@ -56,8 +56,9 @@ def now() -> Tai:
     return Tai.from_unix_nanoseconds(time.time_ns())
 
 
-Plex.clock = staticmethod(now)
-SigningKey.random_source = staticmethod(os.urandom)
+# The two things that a record value cannot do without the outside world.
+Plex.clock = now
+SigningKey.random_source = os.urandom
 
 
 def processors() -> int:
@@ -66,8 +67,9 @@ def processors() -> int:
 
 
 def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file's bytes in pieces of bounded size."""
-    while chunk := file.read(_CHUNK_BYTES):
+    """Yield a file's bytes in pieces of bounded size, each as soon as it is there."""
+    read = getattr(file, "read1", file.read)  # what a slow pipe has now, not what fills the piece
+    while chunk := read(_CHUNK_BYTES):
         yield chunk
 
 

@@ -8,7 +8,7 @@ and a signing key brings its own randomness.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 from lace.base.tai import Tai
 from lace.base.text import shorten
@@ -20,13 +20,21 @@ from lace.record.paths import Coordinate
 from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from lace.record.seal import SigningKey
 
-__all__ = ["Blob", "Plex", "Record", "Seal"]
+__all__ = ["Blob", "Clock", "Plex", "Record", "Seal"]
 
 Octets: TypeAlias = bytes  # the classes below have a field of the name `bytes`
+
+
+class Clock(Protocol):
+    """Something that tells the time."""
+
+    def __call__(self) -> Tai:
+        """Return the present instant."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -87,7 +95,7 @@ class Plex(_Identified):
     blob: Blob
 
     type: ClassVar[Literal["P"]] = "P"
-    clock: ClassVar[Callable[[], Tai] | None] = None
+    clock: ClassVar[Clock | None] = None
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ _BLOB_HEAD: Final = re.compile(
     MARKER + rb"B\.[0-9A-Z_a-z~]{43}\.H3\n(?:Data-Length: [0-9]{1,19}\n)?\Z"
 )
 _BLOB_HEAD_BYTES: Final = MARKLINE_BYTES + _LENGTH_BYTES
+_LARGE_RECORD: Final = 64 * 1024
 _LOOK_BACK: Final = 2048
 _RECOVERY_BYTES: Final = 64 * 1024 * 1024
 """How much a recovering reader may look at again, beyond as much as it has read."""
@@ -158,7 +159,7 @@ class RecordReader:
             return None
         record = RawRecord(
             self._base,
-            bytes(self._buffer[: self._end]),
+            self._copy(self._end),
             self._plex_at,
             self._blob_at,
             self._data_at,
@@ -169,6 +170,12 @@ class RecordReader:
             if _hides_record(record):
                 self._go_back()
         return record
+
+    def _copy(self, end: int) -> bytes:
+        if end < _LARGE_RECORD:
+            return bytes(self._buffer[:end])
+        with memoryview(self._buffer) as view, view[:end] as part:
+            return bytes(part)  # without the copy in between, which is quicker when small
 
     # -- framing -------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ comes with the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from lace.base import b64a
 from lace.base.digest import derive, derive_blocks
@@ -16,10 +15,19 @@ from lace.errors import RecordError
 from lace.record import schnorr
 from lace.record.ids import Signature, Verifier
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = ["RandomBytes", "SigningKey", "verify", "verify_many"]
 
-RandomBytes = Callable[[int], bytes]
-"""A source of fresh random bytes, as `os.urandom`."""
+
+class RandomBytes(Protocol):
+    """A source of fresh random bytes, as `os.urandom`."""
+
+    def __call__(self, size: int, /) -> bytes:
+        """Return that many random bytes."""
+        ...
+
 
 _KEY_CONTEXT: Final = "adhoc-key"
 _SECRET_CHARACTERS: Final = 48

@@ -55,6 +55,8 @@ _MOST_WORKERS: Final = 3
 """One process stores, and three can validate as fast as it stores."""
 _COLLECT_AFTER: Final = 64
 """Batches between two collections of garbage in a validation process."""
+_HEAVY_BYTES: Final = 64 * 1024
+"""Records of more bytes than this, on average, take longer to hand over than to validate."""
 _PIPE_BYTES: Final = 1 << 20
 _LENGTH: Final = struct.Struct("<Q")
 _WORKER: Final = (
@@ -163,11 +165,14 @@ def _judge_beside(
     batches: Iterator[Batch], random_bytes: RandomBytes, number: int
 ) -> Iterator[Verdicts]:
     workers = [_Worker() for _ in range(number)]
-    waiting: deque[tuple[Batch, _Worker]] = deque()
+    turns = cycle(workers)
+    waiting: deque[tuple[Batch, _Worker | None]] = deque()
     ahead = 0
     try:
-        for batch, worker in zip(batches, cycle(workers), strict=False):
-            worker.send(batch)
+        for batch in batches:
+            worker = None if batch.size > _HEAVY_BYTES * len(batch.records) else next(turns)
+            if worker:
+                worker.send(batch)
             waiting.append((batch, worker))
             ahead += batch.size
             while len(waiting) >= number * _AHEAD or ahead > _AHEAD_BYTES:
@@ -180,8 +185,8 @@ def _judge_beside(
             worker.close()
 
 
-def _collect(batch: Batch, worker: _Worker, random_bytes: RandomBytes) -> Verdicts:
-    result = worker.receive()
+def _collect(batch: Batch, worker: _Worker | None, random_bytes: RandomBytes) -> Verdicts:
+    result = worker.receive() if worker else None
     if result is None:
         return _judge_here(batch, random_bytes)
     return Verdicts(

@@ -100,6 +100,7 @@ class SqliteStore:
         self._migrations = migrations
         self._idle: list[apsw.Connection] = []  # for snapshots
         self._writer: apsw.Connection | None = None
+        self._closed = False
         try:
             self._prepare_folder(create=create and not read_only)
         except OSError as error:
@@ -140,6 +141,8 @@ class SqliteStore:
             self.version = check_version(self._idle[0], self.path, self._migrations)
 
     def _connect(self, *, read_only: bool, create: bool = False) -> apsw.Connection:
+        if self._closed:
+            raise StoreError(f"{self.folder} was closed", hint="open it again")
         return connect(
             self.path,
             read_only=read_only,
@@ -220,9 +223,9 @@ class SqliteStore:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if connection.txn_state() == apsw.SQLITE_TXN_NONE:
+            if not self._closed and connection.txn_state() == apsw.SQLITE_TXN_NONE:
                 self._idle.append(connection)
-            else:  # an iterator that nobody finished still holds this state
+            else:  # closed, or an iterator that nobody finished still holds this state
                 connection.close()
 
     def append_operation(self, operation: Operation) -> None:
@@ -269,7 +272,8 @@ class SqliteStore:
         return made[::-1]
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; what is asked of the store afterwards is refused."""
+        self._closed = True
         connections = [*self._idle, *([self._writer] if self._writer else [])]
         self._idle, self._writer = [], None
         for connection in connections:
