@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
-SOURCES := src tests $(wildcard benchmarks fuzz) scripts scripts/lock
+SOURCES := src tests $(wildcard benchmarks fuzz) scripts scripts/lock scripts/command_reference
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := dev

@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Not test modules themselves; their assertions are still to be explained.
+pytest.register_assert_rewrite("tests.store.contract", "tests.store.samples")
+
 ROOT = Path(__file__).resolve().parent.parent
 REGISTER = ROOT / "docs" / "reference" / "requirements"
 

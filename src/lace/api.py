@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-import tomllib
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -24,7 +23,7 @@ from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
 from lace.store.sqlite.store import Operation, SqliteStore
 from lace.store.sqlite.verify import Verification, verify_store
-from lace.store.validation import helpful_workers
+from lace.store.validation import ALONE_BATCHES, helpful_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,10 +75,15 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
 def read_settings_file(path: Path) -> Source:
     """Return the settings that a `lace.toml` gives; tables in it belong to other parts."""
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        if all(line.startswith("#") or not line for line in text.split("\n")):
+            return Source(str(path), {})  # as `lace init` writes it; the parser need not be loaded
+        import tomllib
+
+        values = tomllib.loads(text)
     except FileNotFoundError:
         return Source(str(path), {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # not readable, not UTF-8, or not TOML
         raise SettingError(f"{path} cannot be read: {error}") from error
     return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
 
@@ -213,6 +217,7 @@ class Lace:
                 settings=self.settings,
                 random_bytes=os.urandom,
                 workers=self.workers,
+                alone=0 if self.settings.import_workers else ALONE_BATCHES,
                 source=name,
                 size=size,
                 admit_embedded=admit_embedded,
@@ -227,6 +232,7 @@ class Lace:
                 settings=self.settings,
                 random_bytes=os.urandom,
                 workers=self.workers,
+                alone=0 if self.settings.import_workers else ALONE_BATCHES,
                 report=report,
             )
 

@@ -102,7 +102,7 @@ def test_a_killed_import_leaves_no_process_behind(tmp_path: Path, workers: int) 
     actor = start("run_endless_import", tmp_path / "lace", workers)
     assert actor.stdin is not None
     for number in range(20):
-        actor.stdin.write(blob(str(number).ljust(100_000)).bytes.decode())
+        actor.stdin.write(blob(str(number).ljust(1000)).bytes.decode())
     actor.stdin.flush()
     pids = [int(line(actor.stdout).split()[1]) for _worker in range(workers)]
     assert all(map(is_running, pids))

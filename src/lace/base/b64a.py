@@ -17,6 +17,7 @@ __all__ = [
     "B64AError",
     "decode",
     "decode_ascii",
+    "decode_canonical",
     "encode",
     "encode_ascii",
     "final_characters",
@@ -82,7 +83,12 @@ def decode_ascii(text: bytes) -> bytes:
         raise B64AError(
             f"the last character {chr(text[-1])!r} has non-zero fill bits", rule="006-fill-bits"
         )
-    return binascii.a2b_base64(text.translate(_TO_STANDARD) + _PADDING[remainder])
+    return decode_canonical(text)
+
+
+def decode_canonical(text: bytes) -> bytes:
+    """Return the bytes of an ASCII text that a pattern has found to be canonical."""
+    return binascii.a2b_base64(text.translate(_TO_STANDARD) + _PADDING[len(text) % 4])
 
 
 def final_characters(length: int) -> str:

@@ -90,18 +90,18 @@ class Settings:
         10, "how long a writer waits for another process", 0, 86_400, "seconds"
     )
     import_batch_records: int = _setting(
-        24_000, "records stored in one transaction of an import", 1, 100_000
+        32_000, "records stored in one transaction of an import", 1, 100_000
     )
     import_batch_bytes: int = _setting(
-        32 * MIB, "record bytes that end a transaction early", 1, 64 * MIB, "bytes"
+        20 * MIB, "record bytes that end a transaction early", 1, 64 * MIB, "bytes"
     )
     import_workers: int = _setting(
-        0, "validation processes of a large import (0: as many as help)", 0, 64
+        0, "validation processes of an import (0: as many as help, for a large one)", 0, 64
     )
     import_max_reports: int = _setting(
         100, "rejected records reported one by one, the rest counted", 0, 1_000_000
     )
-    store_cache_bytes: int = _setting(64 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
+    store_cache_bytes: int = _setting(96 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
     log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
 
     def __post_init__(self) -> None:

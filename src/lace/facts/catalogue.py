@@ -62,7 +62,7 @@ _ALL: Final = (
     _predicate("BlobHash(P,H)", _R, "the Blob record that P embeds"),
     _predicate("PlexHash(P,H)", _R, "the Plex record that the Seal P embeds"),
     _predicate("Advertised(P,S)", _A, "S claims to have P"),
-    _predicate("AdvertisedField(P,Name,Index,Value,S)", _A, "S claims this field of P"),
+    _predicate("AdvertisedField(P,S,Name,Index,Value)", _A, "S claims this field of P"),
     _predicate("Here(V)", _T, "the verifier of this side"),
     _predicate("Peer(V)", _T, "the proven verifier of the peer"),
     _predicate("Transport(A)", _T, "the address string of the transport"),

@@ -16,6 +16,8 @@ from lace.errors import RecordError
 __all__ = [
     "HASH_TEXT_BYTES",
     "RECORD_TYPES",
+    "SIGNATURE_PATTERN",
+    "VERIFIER_PATTERN",
     "IdError",
     "RecordId",
     "Signature",
@@ -31,9 +33,11 @@ HASH_TEXT_BYTES: Final = 48
 
 _SYMBOL: Final = "[0-9A-Z_a-z~]"
 _DIGEST: Final = f"{_SYMBOL}{{42}}[{b64a.final_characters(32)}]"
+VERIFIER_PATTERN: Final = rf"V\.{_DIGEST}\.H3"
+SIGNATURE_PATTERN: Final = f"{_SYMBOL}{{85}}[{b64a.final_characters(64)}]"
 _RECORD_ID: Final = re.compile(rf"[BPS]\.{_DIGEST}\.H3")
-_VERIFIER: Final = re.compile(rf"V\.{_DIGEST}\.H3")
-_SIGNATURE: Final = re.compile(f"{_SYMBOL}{{85}}[{b64a.final_characters(64)}]")
+_VERIFIER: Final = re.compile(VERIFIER_PATTERN)
+_SIGNATURE: Final = re.compile(SIGNATURE_PATTERN)
 _TARGET: Final = re.compile(rf"([A-Z])\.({_SYMBOL}+)\.([0-9A-Za-z]+)")
 
 

@@ -166,7 +166,9 @@ class RecordReader:
         )
         self._drop(self._end)
         if self._recover:
-            self._previous = record
+            # A large one is kept only if it will be looked into again.
+            small = len(record.data) < _LARGE_RECORD
+            self._previous = record if small or self._is_broken(record) else None
             if _hides_record(record):
                 self._go_back()
         return record

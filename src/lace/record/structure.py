@@ -24,7 +24,14 @@ from lace.record.headers import (
     parse_headers,
     split_lines,
 )
-from lace.record.ids import HASH_TEXT_BYTES
+from lace.record.ids import (
+    HASH_TEXT_BYTES,
+    SIGNATURE_PATTERN,
+    VERIFIER_PATTERN,
+    IdError,
+    Signature,
+    Verifier,
+)
 from lace.record.paths import PATH, PATH_LINE, PathError, check_path
 from lace.record.writer import MARKER, MARKLINE_BYTES
 
@@ -43,7 +50,7 @@ _PLEX_HEAD: Final = re.compile(
     f"TAI: ({TAI_PATTERN})\n({HEADER_LINES})"
 )
 _SEAL_HEAD: Final = re.compile(
-    rb"Signed-By: V\.[0-9A-Z_a-z~]{43}\.H3\nSignature: [0-9A-Z_a-z~]{86}\n"
+    f"Signed-By: {VERIFIER_PATTERN}\nSignature: {SIGNATURE_PATTERN}\n".encode()
 )
 _HASH_AT: Final = len(MARKER)
 _HASH_END: Final = MARKLINE_BYTES - 1
@@ -203,7 +210,11 @@ def _raise_seal_fault(data: bytes, end: int) -> NoReturn:
             MARKLINE_BYTES,
         )
     (_, signed_by), (_, signature) = headers
-    if not _SEAL_HEAD.match(f"Signed-By: {signed_by}\nSignature: {'0' * 86}\n".encode()):
-        raise fault("009-verifier", f"{signed_by!r} is not a verifier", _SIGNED_BY_AT)
-    at = MARKLINE_BYTES + header_bytes(headers[:1]) + len("Signature: ")
-    raise fault("009-signature-text", f"{signature!r} is not a signature", at)
+    at = _SIGNED_BY_AT
+    try:
+        Verifier(signed_by)
+        at = MARKLINE_BYTES + header_bytes(headers[:1]) + len("Signature: ")
+        Signature(signature)
+    except IdError as error:
+        raise relocate(error, None, at) from None
+    raise AssertionError("a Seal's head that fails the pattern has a fault")

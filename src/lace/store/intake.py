@@ -51,6 +51,7 @@ def import_stream(
     settings: Settings,
     random_bytes: RandomBytes,
     workers: int,
+    alone: int = 0,
     source: str | None = None,
     size: int | None = None,
     admit_embedded: bool = False,
@@ -64,6 +65,7 @@ def import_stream(
         settings: limits and batch sizes.
         random_bytes: randomness for the signature checks.
         workers: validation processes to use when there is more than one batch.
+        alone: batches to validate before they start.
         source: what the bytes come from, for messages.
         size: how many bytes will come, where that is known.
         admit_embedded: store embedded records in their own right as well.
@@ -79,7 +81,7 @@ def import_stream(
         max_bytes=min(SIGNATURE_BATCH_BYTES, settings.import_batch_bytes),
         source=source,
     )
-    validated = validate_batches(batches, random_bytes, workers)
+    validated = validate_batches(batches, random_bytes, workers, alone)
     for records, errors, end in _transactions(validated, settings):
         admission = store.admit(_with_embedded(records) if admit_embedded else records)
         counts.stored += len(admission.stored)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lace.record.seal import RandomBytes
 
 __all__ = [
+    "ALONE_BATCHES",
     "SIGNATURE_BATCH",
     "SIGNATURE_BATCH_BYTES",
     "Batch",
@@ -47,9 +48,12 @@ __all__ = [
 SIGNATURE_BATCH: Final = 8000
 SIGNATURE_BATCH_BYTES: Final = 8 * 1024 * 1024
 """How much is validated together: more would take memory and save nothing."""
+ALONE_BATCHES: Final = 16
+"""A process takes as long to start as a batch, and hands over each record: only a stream that is
+longer than this is worth that, unless processes were asked for."""
 _AHEAD: Final = 4
 """Batches that a process has in hand or in its pipe while the parent stores a large one."""
-_AHEAD_BYTES: Final = 48 * 1024 * 1024
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
 """Record bytes that all processes together have so; a batch of one large record may pass it."""
 _MOST_WORKERS: Final = 3
 """One process stores, and three can validate as fast as it stores."""
@@ -59,10 +63,15 @@ _HEAVY_BYTES: Final = 64 * 1024
 """Records of more bytes than this, on average, take longer to hand over than to validate."""
 _PIPE_BYTES: Final = 1 << 20
 _LENGTH: Final = struct.Struct("<Q")
-_WORKER: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from lace.store.validation import serve; serve()"
-)
+_WORKER: Final = """
+import json, sys, types
+sys.path[:] = json.loads(sys.argv[1])
+# The package without its front door, which a validation process does not need.
+package = sys.modules["lace"] = types.ModuleType("lace")
+package.__path__ = json.loads(sys.argv[2])
+from lace.store.validation import serve
+serve()
+"""
 
 _Result = list[tuple[object, ...] | list[object]]
 """For each record its verdict as a tuple, or its error as a list."""
@@ -114,21 +123,26 @@ def make_batches(
     """Group what a reader yields into batches of at most so many records and bytes."""
     records: list[RawRecord] = []
     faults: list[Fault] = []
-    size = end = 0
+    size, left = 0, max_records
     for outcome in outcomes:
-        if isinstance(outcome, Fault):
-            faults.append(outcome)
-            end = outcome.offset
-        else:
+        if isinstance(outcome, RawRecord):
             records.append(outcome)
-            length = len(outcome.data)
-            size += length
-            end = outcome.offset + length
-        if len(records) + len(faults) >= max_records or size >= max_bytes:
-            yield Batch(records, faults, end, source)
-            records, faults, size = [], [], 0
+            size += len(outcome.data)
+        else:
+            faults.append(outcome)
+        left -= 1
+        if left == 0 or size >= max_bytes:
+            yield _batch(records, faults, source)
+            records, faults = [], []
+            size, left = 0, max_records
     if records or faults:
-        yield Batch(records, faults, end, source)
+        yield _batch(records, faults, source)
+
+
+def _batch(records: list[RawRecord], faults: list[Fault], source: str | None) -> Batch:
+    ends = [raw.offset + len(raw.data) for raw in records[-1:]]
+    ends += [fault.offset for fault in faults[-1:]]
+    return Batch(records, faults, max(ends), source)
 
 
 def helpful_workers(processors: int) -> int:
@@ -137,21 +151,20 @@ def helpful_workers(processors: int) -> int:
 
 
 def validate_batches(
-    batches: Iterable[Batch], random_bytes: RandomBytes, workers: int
+    batches: Iterable[Batch], random_bytes: RandomBytes, workers: int, alone: int = 0
 ) -> Iterator[Verdicts]:
     """Yield the verdicts of each batch, in order.
 
-    The first batch is validated here while the second is awaited: a small import
-    starts no process at all.
+    The first `alone` ones are validated here, and so is one that nothing follows.
     """
     stream = iter(batches)
+    first = islice(stream, alone) if workers else stream
+    yield from (_judge_here(batch, random_bytes) for batch in first)
     ahead = deque(islice(stream, 2))
-    here = workers == 0 or len(ahead) < 2
-    stream = _chain(ahead, stream)
-    if here:
-        yield from (_judge_here(batch, random_bytes) for batch in stream)
+    if len(ahead) < 2:
+        yield from (_judge_here(batch, random_bytes) for batch in ahead)
     else:
-        yield from _judge_beside(stream, random_bytes, workers)
+        yield from _judge_beside(_chain(ahead, stream), random_bytes, workers)
 
 
 def _chain(ahead: deque[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
@@ -164,14 +177,18 @@ def _chain(ahead: deque[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
 def _judge_beside(
     batches: Iterator[Batch], random_bytes: RandomBytes, number: int
 ) -> Iterator[Verdicts]:
-    workers = [_Worker() for _ in range(number)]
-    turns = cycle(workers)
+    workers: list[_Worker] = []
+    turns = cycle(range(number))
     waiting: deque[tuple[Batch, _Worker | None]] = deque()
     ahead = 0
     try:
         for batch in batches:
-            worker = None if batch.size > _HEAVY_BYTES * len(batch.records) else next(turns)
-            if worker:
+            worker = None
+            if batch.size <= _HEAVY_BYTES * len(batch.records):
+                turn = next(turns)
+                if turn == len(workers):
+                    workers.append(_Worker())
+                worker = workers[turn]
                 worker.send(batch)
             waiting.append((batch, worker))
             ahead += batch.size
@@ -214,7 +231,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own module in our own Python
-            [sys.executable, "-c", _WORKER, json.dumps(sys.path)],
+            [sys.executable, "-c", _WORKER, json.dumps(sys.path), json.dumps(_package_path())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -257,6 +274,10 @@ class _Worker:
                     pipe.close()
         self._process.kill()
         self._process.wait()
+
+
+def _package_path() -> list[str]:
+    return list(sys.modules["lace"].__path__)
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:

@@ -29,7 +29,9 @@ __all__ = ["APPLICATION_ID", "connect", "not_a_lace", "translated"]
 APPLICATION_ID: Final = 0x4C616365
 """`Lace` in the database header: a database without it is somebody else's."""
 
-_CHECKPOINT_PAGES: Final = 16_384
+_PAGE_BYTES: Final = 16_384
+"""Keys are random, so an import touches pages all over its indexes: better few, large ones."""
+_CHECKPOINT_PAGES: Final = 4096
 
 
 def connect(
@@ -46,10 +48,11 @@ def connect(
     with translated(path):
         connection = _open(path, flags, read_only=read_only, wait_seconds=wait_seconds)
         try:
-            connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
             connection.execute("PRAGMA trusted_schema = OFF")
             if not read_only:
                 _prepare_for_writing(connection, path)
+            # Last: SQLite counts pages, and takes the size that a page has now.
+            connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
         except BaseException:
             connection.close()
             raise
@@ -77,6 +80,7 @@ def _prepare_for_writing(connection: apsw.Connection, path: Path) -> None:
     used = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if used and connection.pragma("application_id") != APPLICATION_ID:
         raise not_a_lace(path)  # before anything is changed in another program's database
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # for a database that is new
     if connection.execute("PRAGMA journal_mode = WAL").get != "wal":
         raise StoreUnavailableError(
             f"{path} cannot be put into WAL mode ({_free_bytes(path)})",

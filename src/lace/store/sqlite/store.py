@@ -16,6 +16,7 @@ import apsw
 
 from lace.base.limits import DEFAULT_SETTINGS, Settings
 from lace.errors import StoreError
+from lace.record.structure import SIGNED_BY
 from lace.record.validate import ValidRecord
 from lace.record.writer import MARKER
 from lace.store.interface import (
@@ -40,7 +41,7 @@ __all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "re
 DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile"})
 
-_TYPE_AT: Final = len(MARKER)
+_TYPE_AT: Final = slice(len(MARKER), len(MARKER) + 1)
 INSERT: Final = (
     "INSERT INTO record "
     "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
@@ -185,15 +186,11 @@ class SqliteStore:
             return Admission((), 0)
         with self._transaction() as connection:
             before = _counter(connection, "high_water")
-            connection.executemany(INSERT, record_rows(records, before + 1))
-            numbers = connection.execute(
-                "SELECT store_record_id FROM record WHERE store_record_id > ?", (before,)
-            )
-            stored = tuple(number for (number,) in numbers)
+            stored = _insert(connection, records, before + 1)
             if stored:
                 size = sum(len(records[number - before - 1].bytes) for number in stored)
                 _add(connection, high_water=stored[-1] - before, records=len(stored), size=size)
-        return Admission(stored, len(records) - len(stored))
+        return Admission(tuple(stored), len(records) - len(stored))
 
     def remove(self, identifiers: Iterable[RecordId]) -> int:
         """Take records out; returns how many were there."""
@@ -293,16 +290,23 @@ def record_rows(
 ) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
     """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
     for number, record in enumerate(records, first):
-        yield (
-            number,
-            record.bytes[_TYPE_AT : _TYPE_AT + 1] + record.digest,
-            record.group,
-            record.app,
-            record.name,
-            record.tai,
-            record.signed_by,
-            record.bytes,
-        )
+        raw, digest, plex_at, _blob_at, _data_at, group, app, name, tai, _headers = record
+        signed_by = raw[SIGNED_BY].decode("ascii") if plex_at > 0 else None
+        yield number, raw[_TYPE_AT] + digest, group, app, name, tai, signed_by, raw
+
+
+def _insert(
+    connection: apsw.Connection, records: Sequence[ValidRecord], first: int
+) -> Sequence[int]:
+    """Insert the records that are not there yet; returns the StoreRecordIds they got."""
+    before = connection.total_changes()
+    connection.executemany(INSERT, record_rows(records, first))
+    if connection.total_changes() - before == len(records):
+        return range(first, first + len(records))
+    numbers = connection.execute(
+        "SELECT store_record_id FROM record WHERE store_record_id >= ?", (first,)
+    )
+    return [number for (number,) in numbers]
 
 
 def _counter(connection: apsw.Connection, name: str) -> int:

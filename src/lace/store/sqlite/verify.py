@@ -65,12 +65,13 @@ def verify_store(
     settings: Settings,
     random_bytes: RandomBytes,
     workers: int,
+    alone: int = 0,
     report: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Check the database, every record's bytes and signature, its columns, and the counts."""
     verifier = _Verifier(settings)
     verifier.check_database(snapshot)
-    for verdicts in validate_batches(verifier.batches(snapshot), random_bytes, workers):
+    for verdicts in validate_batches(verifier.batches(snapshot), random_bytes, workers, alone):
         rows = verifier.rows.pop(id(verdicts.batch))
         for row, outcome in zip(rows, verdicts.outcomes, strict=True):
             verifier.compare(row, outcome)
