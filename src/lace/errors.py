@@ -9,10 +9,11 @@ imports nothing of Lace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 __all__ = [
     "EngineError",
+    "Finding",
     "LaceError",
     "LimitExceeded",
     "Place",
@@ -47,6 +48,37 @@ class Place:
         return f"{text}: byte {self.offset}" if text else f"byte {self.offset}"
 
 
+def _one_line(place: Place | None, message: str, rule: str | None, hint: str | None) -> str:
+    where = str(place) if place else ""
+    text = f"{where}: {message}" if where else message
+    if rule:
+        text = f"{text} [{rule}]"
+    return f"{text}; {hint}" if hint else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a check found: where, what is wrong, which rule it breaks, what to do.
+
+    `excerpt` shows the source with a caret below the place; it may be empty.
+    """
+
+    severity: Literal["error", "warning"]
+    place: Place
+    message: str
+    rule: str | None = None
+    hint: str | None = None
+    excerpt: str = ""
+
+    def __str__(self) -> str:
+        message = self.message if self.severity == "error" else f"warning: {self.message}"
+        return _one_line(self.place, message, self.rule, self.hint)
+
+    def render(self) -> str:
+        """Return the finding for a person: its line, and below it the excerpt."""
+        return f"{self}\n{self.excerpt}" if self.excerpt else str(self)
+
+
 class LaceError(Exception):
     """The root of all errors of Lace.
 
@@ -71,15 +103,7 @@ class LaceError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = self.message
-        where = str(self.place) if self.place else ""
-        if where:
-            text = f"{where}: {text}"
-        if self.rule:
-            text = f"{text} [{self.rule}]"
-        if self.hint:
-            text = f"{text}; {self.hint}"
-        return text
+        return _one_line(self.place, self.message, self.rule, self.hint)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross process boundaries whole, whatever a subclass's constructor takes."""
@@ -100,7 +124,19 @@ class RecordError(LaceError):
 
 
 class RuleError(LaceError):
-    """A lacegram that is not legal."""
+    """A lacegram that is not legal; `findings` holds all that was found in it, warnings too."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        findings: tuple[Finding, ...] = (),
+        rule: str | None = None,
+        place: Place | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, rule=rule, place=place, hint=hint)
+        self.findings = findings
 
 
 class PolicyError(LaceError):

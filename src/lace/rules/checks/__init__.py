@@ -1,0 +1,3 @@
+"""The checks of a lacegram, one family a module; each adds findings to a reporter."""
+
+__all__: list[str] = []

@@ -1,0 +1,173 @@
+"""Findings: collected by a reporter, shown with a caret, raised as one `RuleError`.
+
+A reporter knows the lines of one source. Checks give it spans and words; it makes
+`Finding` values in the order of the source. Output stays small whatever the input:
+excerpts are cut to a window around the place, only the first hundred findings are
+written out and the rest are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from lace.base.text import safe_text
+from lace.errors import Finding, Place, RuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lace.rules.syntax import Span
+
+__all__ = ["MAX_KEPT", "MAX_SHOWN", "Reporter", "SourceText", "format_findings", "show"]
+
+MAX_SHOWN: Final = 100
+"""Findings that the text of an error holds; the rest are counted."""
+MAX_KEPT: Final = 10_000
+"""Findings of one severity that are kept as values; the rest are counted."""
+
+_WINDOW: Final = 100
+_BEFORE: Final = 60
+_MAX_QUOTED: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The lines of a source, and what to call it in messages."""
+
+    name: str | None
+    lines: tuple[str, ...]
+
+    def excerpt(self, span: Span) -> str:
+        """Return the line of a span, cut to a window, with carets below the span."""
+        if not 1 <= span.line <= len(self.lines):
+            return ""
+        line = self.lines[span.line - 1]
+        start = span.column - 1
+        first = max(0, start - _BEFORE) if len(line) > _WINDOW else 0
+        last = first + _WINDOW
+        lead = "…" if first else ""
+        before = lead + _visible(line[first:start])
+        marked = _visible(line[start : min(span.end - 1, last)])
+        after = _visible(line[span.end - 1 : last]) + ("…" if len(line) > last else "")
+        carets = " " * len(before) + "^" * max(1, len(marked))
+        return f"    {before}{marked}{after}\n    {carets}"
+
+
+def _visible(text: str) -> str:
+    return safe_text(text.replace("\t", " "))
+
+
+def show(text: str) -> str:
+    """Return a piece of the author's text as a message may quote it: visible and short."""
+    if len(text) > _MAX_QUOTED:
+        text = f"{text[: _MAX_QUOTED - 1]}…"
+    return safe_text(text)
+
+
+class Reporter:
+    """Takes what the checks find in one source."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self._kept: dict[str, list[Finding]] = {"error": [], "warning": []}
+        self._dropped = {"error": 0, "warning": 0}
+
+    def error(
+        self,
+        rule: str,
+        span: Span,
+        message: str,
+        hint: str | None = None,
+        also: Sequence[Span] = (),
+    ) -> None:
+        """Add an error at a span; `also` names more spans that the excerpt shows."""
+        self._add("error", rule, span, message, hint, also)
+
+    def warn(self, rule: str, span: Span, message: str, hint: str | None = None) -> None:
+        """Add a warning at a span."""
+        self._add("warning", rule, span, message, hint, ())
+
+    def _add(
+        self,
+        severity: Literal["error", "warning"],
+        rule: str,
+        span: Span,
+        message: str,
+        hint: str | None,
+        also: Sequence[Span],
+    ) -> None:
+        kept = self._kept[severity]
+        if len(kept) >= MAX_KEPT:
+            self._dropped[severity] += 1
+            return
+        excerpts = [self.source.excerpt(each) for each in (span, *also)]
+        kept.append(
+            Finding(
+                severity=severity,
+                place=Place(self.source.name, span.line or None, span.column or None),
+                message=message,
+                rule=rule,
+                hint=hint,
+                excerpt="\n".join(excerpts),
+            )
+        )
+
+    @property
+    def error_count(self) -> int:
+        """How many errors were found, kept or not."""
+        return len(self._kept["error"]) + self._dropped["error"]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any error was found."""
+        return bool(self._kept["error"])
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The warnings, in the order of the source."""
+        return tuple(sorted(self._kept["warning"], key=_order))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, in the order of the source."""
+        return tuple(sorted(self._kept["error"] + self._kept["warning"], key=_order))
+
+    def refusal(self) -> RuleError:
+        """Return the error that holds all findings; there is at least one error."""
+        errors = sorted(self._kept["error"], key=_order)
+        dropped, warnings = self._dropped["error"], len(self._kept["warning"])
+        if len(errors) == 1 and not warnings:
+            (one,) = errors
+            return RuleError(
+                one.message,
+                findings=self.findings,
+                rule=one.rule,
+                place=one.place,
+                hint=one.hint,
+            )
+        message = format_findings(
+            errors, more=dropped, warnings=warnings + self._dropped["warning"]
+        )
+        return RuleError(message, findings=self.findings)
+
+
+def format_findings(
+    findings: Iterable[Finding], *, more: int = 0, warnings: int = 0, excerpts: bool = False
+) -> str:
+    """Return findings as lines, at most a hundred; then how many more, and the warnings' number.
+
+    With `excerpts`, each finding is followed by its source line and carets.
+    """
+    found = list(findings)
+    lines = [each.render() if excerpts else str(each) for each in found[:MAX_SHOWN]]
+    rest = len(found) - len(lines) + more
+    if rest:
+        lines.append(f"and {rest:,} more finding{'s' if rest > 1 else ''}")
+    if warnings:
+        lines.append(f"and {warnings:,} warning{'s' if warnings > 1 else ''}")
+    return "\n".join(lines)
+
+
+def _order(finding: Finding) -> tuple[int, int]:
+    return finding.place.line or 0, finding.place.column or 0

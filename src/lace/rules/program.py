@@ -1,0 +1,261 @@
+"""CheckedProgram: the proof that every check of a lacegram ran; and Lacegram, its friendly face.
+
+`check_source` and `check_canonical` are the only ways to a `CheckedProgram`. All
+checks run before anything is refused, so an author sees every finding at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from lace.rules.canonical import (
+    canonical_text,
+    collect_annotations,
+    lacegram_id,
+    parse_canonical,
+    rule_id,
+)
+from lace.rules.checks.authority import check_authority
+from lace.rules.checks.emptiness import check_never_fires
+from lace.rules.checks.limits import check_limits
+from lace.rules.checks.reserved import check_required, check_reserved
+from lace.rules.checks.safety import check_safety
+from lace.rules.checks.strata import Strata, check_strata, number_strata
+from lace.rules.checks.warnings import (
+    check_duplicates,
+    check_field_names,
+    check_once,
+    check_products,
+    check_undefined,
+    check_unused,
+)
+from lace.rules.dependencies import Dependencies
+from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.profiles import QUERY, Profile, profile_named
+from lace.rules.source import Parsed, parse_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lace.errors import Finding
+    from lace.rules.syntax import PredicateKey, Rule
+
+__all__ = ["CheckedProgram", "Lacegram", "check_canonical", "check_source", "find_all"]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class CheckedProgram:
+    """A lacegram that passed every check of a profile; the type is the proof.
+
+    `lines` and `rule_ids` go with `rules`, one each; `annotations` are by `U.` id.
+    `strata` are as low as they can be; `components` are finer: sets of mutually
+    recursive predicates, each after what it depends on.
+    """
+
+    rules: tuple[Rule, ...]
+    lines: tuple[str, ...]
+    canonical: str
+    id: str
+    rule_ids: tuple[str, ...]
+    annotations: Mapping[str, Mapping[str, object]]
+    warnings: tuple[Finding, ...]
+    strata: Strata
+    dependencies: Dependencies
+    profile: Profile
+    limits: RuleLimits
+    source: str | None
+
+    def __init__(self) -> None:
+        """Refuse: only the checks make one."""
+        raise TypeError("a CheckedProgram is made by the checks only")
+
+    @property
+    def components(self) -> tuple[tuple[PredicateKey, ...], ...]:
+        """The derived predicates by mutual recursion, each after those that it depends on."""
+        return self.dependencies.components()
+
+    @property
+    def derived(self) -> tuple[PredicateKey, ...]:
+        """The predicates that the rules define, in the order of their first rule."""
+        return self.dependencies.derived
+
+    @property
+    def required_base(self) -> tuple[PredicateKey, ...]:
+        """The base predicates that the rules read, sorted."""
+        used = {edge.target for edge in self.dependencies.edges()}
+        return tuple(sorted(used & self.profile.base))
+
+    def depends_on(self, predicate: PredicateKey, *others: PredicateKey) -> bool:
+        """Tell whether a predicate depends, through helpers, on any of the others."""
+        return not self.dependencies.reach(predicate).isdisjoint(others)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CheckedProgram) and (
+            self.canonical,
+            self.profile,
+            self.limits,
+        ) == (other.canonical, other.profile, other.limits)
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+
+def check_source(
+    text: str | bytes,
+    *,
+    profile: Profile = QUERY,
+    limits: RuleLimits = OWN_LIMITS,
+    name: str | None = None,
+) -> CheckedProgram:
+    """Parse authoring text and check it.
+
+    Raises:
+        RuleError: the text is not a legal lacegram of this profile; `findings` has it all.
+    """
+    return _checked(parse_source(text, name=name, limits=limits), profile, limits)
+
+
+def check_canonical(
+    raw: bytes,
+    *,
+    profile: Profile = QUERY,
+    limits: RuleLimits = OWN_LIMITS,
+    name: str | None = None,
+) -> CheckedProgram:
+    """Check bytes that must be canonical text, as whatever was exchanged or named by hash.
+
+    Raises:
+        RuleError: the bytes are not canonical, or not a legal lacegram of this profile.
+    """
+    return _checked(parse_canonical(raw, name=name, limits=limits), profile, limits)
+
+
+def find_all(
+    text: str | bytes,
+    *,
+    profile: Profile = QUERY,
+    limits: RuleLimits = OWN_LIMITS,
+    name: str | None = None,
+) -> tuple[Finding, ...]:
+    """Return everything that the checks find in authoring text, and raise nothing."""
+    parsed = parse_source(text, name=name, limits=limits)
+    _check(parsed, profile, limits)
+    return parsed.reporter.findings
+
+
+def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies:
+    """Run all checks; what they find is in the reporter of what was parsed."""
+    rules, exact, reporter = parsed.rules, parsed.exact, parsed.reporter
+    graph = Dependencies(rules)
+    check_safety(parsed.sound, reporter)
+    check_reserved(rules, profile, reporter)
+    check_strata(rules, graph, reporter)
+    check_limits(rules, limits, reporter)
+    check_products(exact, profile, reporter)
+    check_once(exact, reporter)
+    check_field_names(exact, reporter)
+    check_authority(exact, reporter)
+    check_duplicates(exact, reporter)
+    if parsed.complete:  # else a line that gave no rule may be the one that is missing
+        last = rules[-1].span.line if rules else 1
+        check_required(graph.derived, profile, last, reporter)
+        check_undefined(rules, graph, profile, reporter)
+    if parsed.complete and len(exact) == len(rules):
+        check_never_fires(rules, graph, profile, reporter)
+        check_unused(rules, graph, profile, reporter)
+    return graph
+
+
+def _checked(parsed: Parsed, profile: Profile, limits: RuleLimits) -> CheckedProgram:
+    graph = _check(parsed, profile, limits)
+    if parsed.reporter.has_errors:
+        raise parsed.reporter.refusal()
+    lines = tuple(map(str, parsed.rules))
+    ids = tuple(map(rule_id, lines))
+    canonical = canonical_text(parsed.rules)
+    program = object.__new__(CheckedProgram)
+    for name, value in (
+        ("rules", parsed.rules),
+        ("lines", lines),
+        ("canonical", canonical),
+        ("id", lacegram_id(canonical)),
+        ("rule_ids", ids),
+        ("annotations", collect_annotations(ids, parsed.annotations)),
+        ("warnings", parsed.reporter.warnings),
+        ("strata", number_strata(graph)),
+        ("dependencies", graph),
+        ("profile", profile),
+        ("limits", limits),
+        ("source", parsed.reporter.source.name),
+    ):
+        object.__setattr__(program, name, value)
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class Lacegram:
+    """A checked set of rules, with its canonical text and identifiers.
+
+    >>> rules = Lacegram.parse("Selected(P) :- Have( P ).")
+    >>> rules.canonical
+    'Selected(P) :- Have(P).'
+    """
+
+    program: CheckedProgram
+
+    @classmethod
+    def parse(
+        cls,
+        text: str | bytes,
+        *,
+        profile: Profile | str = QUERY,
+        limits: RuleLimits = OWN_LIMITS,
+        name: str | None = None,
+    ) -> Self:
+        """Return the lacegram of authoring text; `name` is what messages call the source.
+
+        Raises:
+            RuleError: the text is not a legal lacegram; `findings` holds all that was found.
+        """
+        if isinstance(profile, str):
+            profile = profile_named(profile)
+        return cls(check_source(text, profile=profile, limits=limits, name=name))
+
+    @property
+    def canonical(self) -> str:
+        """The canonical text, without a final LF."""
+        return self.program.canonical
+
+    @property
+    def id(self) -> str:
+        """The `R.` identifier."""
+        return self.program.id
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, in the order of the source."""
+        return self.program.rules
+
+    @property
+    def rule_ids(self) -> tuple[str, ...]:
+        """The `U.` identifier of each rule."""
+        return self.program.rule_ids
+
+    @property
+    def strata(self) -> Strata:
+        """The predicates that the rules define, by stratum, lowest first."""
+        return self.program.strata
+
+    @property
+    def annotations(self) -> Mapping[str, Mapping[str, object]]:
+        """The annotations of rules, by `U.` identifier."""
+        return self.program.annotations
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What is legal and still looks wrong."""
+        return self.program.warnings
+
+    def __str__(self) -> str:
+        return self.canonical

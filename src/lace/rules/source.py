@@ -1,0 +1,209 @@
+"""Authoring text to rules, annotations and a sidecar of everything between them (030).
+
+Text is split at LF and nowhere else. Every line is looked at, whatever the others
+hold; what is wrong goes to a reporter. The sidecar keeps comments and blank lines, so
+that a formatter can put them back.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from lace.base.text import is_nfc, normalize_nfc
+from lace.rules.annotations import ANNOTATION, merge_annotations, parse_annotation
+from lace.rules.findings import Reporter, SourceText
+from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.parser import parse_line
+from lace.rules.syntax import Rule, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Entry", "Parsed", "parse_source"]
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BOM: Final = "\ufeff"
+_BLANKS: Final = " \t"
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One source line as the sidecar keeps it; a rule's `text` is its canonical line."""
+
+    kind: Literal["blank", "comment", "annotation", "rule"]
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What parsing gave; usable as a lacegram only when the reporter has no errors.
+
+    `annotations` has one entry for each rule. `sound` holds the rules whose
+    variables are the author's, `exact` those of lines without any fault; `complete` is
+    False when a line gave no rule.
+    """
+
+    rules: tuple[Rule, ...]
+    annotations: tuple[Mapping[str, object], ...]
+    entries: tuple[Entry, ...]
+    reporter: Reporter
+    sound: tuple[Rule, ...]
+    exact: tuple[Rule, ...]
+    complete: bool
+
+
+def parse_source(
+    text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
+) -> Parsed:
+    """Parse authoring text; look at `reporter` for what was wrong with it."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    lines = text.split("\n")
+    reporter = Reporter(SourceText(name, tuple(lines)))
+    reader = _SourceReader(reporter, limits)
+    if lines[0].startswith(_BOM):
+        reporter.error(
+            "G10",
+            Span(1, 1, 2),
+            "the text begins with a byte order mark",
+            "save it as UTF-8 without one",
+        )
+        lines[0] = f" {lines[0][1:]}"
+    for number, line in enumerate(lines, 1):
+        reader.read(number, line)
+    return reader.finish()
+
+
+class _SourceReader:
+    """Goes through the lines, one after the other."""
+
+    def __init__(self, reporter: Reporter, limits: RuleLimits) -> None:
+        self._report = reporter
+        self._limits = limits
+        self._rules: list[Rule] = []
+        self._annotations: list[Mapping[str, object]] = []
+        self._entries: list[Entry] = []
+        self._sound: list[Rule] = []
+        self._exact: list[Rule] = []
+        self._complete = True
+        self._pending: list[tuple[Span, Mapping[str, object]]] = []
+        self._goes_on = False
+        self._returns: list[Span] = []
+
+    def read(self, number: int, line: str) -> None:
+        """Take one line."""
+        if not self._is_readable(number, line):
+            self._complete = False
+            self._pending.clear()
+            return
+        if "\r" in line:
+            self._returns.append(Span(number, line.index("\r") + 1, line.index("\r") + 2))
+            line = line.replace("\r", " ")
+        text = line.strip(_BLANKS)
+        if not text:
+            self._entries.append(Entry("blank", number))
+        elif text[0] == "#":
+            self._read_comment(number, line, text)
+        else:
+            self._read_rule(number, line)
+
+    def _is_readable(self, number: int, line: str) -> bool:
+        """Tell whether a line is UTF-8 text of a fair length; report it if not."""
+        most = self._limits.max_rule_line_bytes
+        size = len(line)
+        if size <= most and not line.isascii():
+            size = len(line.encode("utf-8", "surrogatepass"))
+        if size > most:
+            self._report.error(
+                "030-111",
+                Span(number, 1, 2),
+                f"the line has {size:,} bytes",
+                f"the limit is max_rule_line_bytes={most}; use several rules",
+            )
+            return False
+        found = None if line.isascii() else _SURROGATE.search(line)
+        if not found:
+            return True
+        at = found.start() + 1
+        code = ord(found[0])
+        what = f"byte {code - 0xDC00:#04x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
+        self._report.error("030-12", Span(number, at, at + 1), f"{what} is not UTF-8 text")
+        return False
+
+    def _read_comment(self, number: int, line: str, text: str) -> None:
+        column = len(line) - len(line.lstrip(_BLANKS)) + 1
+        span = Span(number, column, column + len(text))
+        if not is_nfc(text):
+            self._report.error(
+                "G19",
+                _first_difference(span, text, normalize_nfc(text)),
+                "a comment is in Unicode normal form NFC, this one is not",
+            )
+        behind = line[column - 1 :]
+        if behind.startswith(ANNOTATION):
+            self._entries.append(Entry("annotation", number, text))
+            value = parse_annotation(text[len(ANNOTATION) :], span, self._report)
+            self._pending.append((span, _NOTHING if value is None else value))
+            return
+        if text.startswith("#:json"):
+            self._report.warn(
+                "G12",
+                span,
+                "this line is a comment: no space follows #:json",
+                'write #:json {"label":"…"} with one space',
+            )
+        self._entries.append(Entry("comment", number, text))
+
+    def _read_rule(self, number: int, line: str) -> None:
+        if self._goes_on and ":-" not in line:
+            self._goes_on = line.rstrip(_BLANKS).endswith(",")
+            return  # the line before has said that a rule is one line
+        parsed = parse_line(number, line, self._report)
+        self._goes_on = parsed.goes_on
+        annotations = [value for _, value in self._pending]
+        self._pending.clear()
+        if parsed.rule is None:
+            self._complete = False
+            return
+        if parsed.sound:
+            self._sound.append(parsed.rule)
+        if parsed.exact:
+            self._exact.append(parsed.rule)
+        self._rules.append(parsed.rule)
+        self._annotations.append(merge_annotations(annotations) if annotations else _NOTHING)
+        self._entries.append(Entry("rule", number, str(parsed.rule)))
+
+    def finish(self) -> Parsed:
+        """Report what only the end of the text shows, and return everything."""
+        for span, _ in self._pending:
+            self._report.error(
+                "G12", span, "no rule follows this annotation", "put it above the rule it is about"
+            )
+        if self._returns:
+            more = len(self._returns) - 1
+            also = f", and in {more:,} more line{'s' if more > 1 else ''}" if more else ""
+            self._report.error(
+                "030-25",
+                self._returns[0],
+                f"a carriage return stands here{also}",
+                "end lines with LF alone",
+            )
+        return Parsed(
+            rules=tuple(self._rules),
+            annotations=tuple(self._annotations),
+            entries=tuple(self._entries),
+            reporter=self._report,
+            sound=tuple(self._sound),
+            exact=tuple(self._exact),
+            complete=self._complete,
+        )
+
+
+def _first_difference(span: Span, text: str, normal: str) -> Span:
+    same = next((i for i, (a, b) in enumerate(zip(text, normal, strict=False)) if a != b), 0)
+    return Span(span.line, span.column + same, span.column + same + 1)
