@@ -27,6 +27,9 @@ ANNOTATION: Final = "#:json "
 """How an annotation line begins: one space behind the word."""
 
 
+_MAX_DEPTH: Final = 64
+
+
 class _Unfit(ValueError):
     """A JSON value that no annotation may hold."""
 
@@ -48,6 +51,7 @@ def parse_annotation(text: str, span: Span, reporter: Reporter) -> Annotation | 
     try:
         value: Any = json.loads(text, object_pairs_hook=collect, parse_constant=_refuse_constant)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        _check_depth(value)
     except UnicodeEncodeError:
         reporter.error("030-105", span, "an annotation holds a surrogate, which no UTF-8 text has")
         return None
@@ -86,6 +90,20 @@ _KINDS: Final = {
     float: "a number",
     bool: "true or false",
 }
+
+
+def _check_depth(value: object) -> None:
+    """Refuse deep nesting by a fixed number, since what an interpreter bears varies."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise RecursionError
 
 
 def _refuse_constant(name: str) -> object:

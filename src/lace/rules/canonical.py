@@ -128,7 +128,7 @@ def _explain(parsed: Parsed, reporter: Reporter) -> None:
                 reporter.error("G10", end, "canonical text has no LF behind its last rule")
             case "blank":
                 reporter.error("G10", whole, "canonical text has no blank line")
-            case "comment" | "annotation":
+            case _:
                 reporter.error("030-101", whole, f"canonical text has no {entry.kind}")
 
 

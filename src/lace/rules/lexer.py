@@ -18,8 +18,9 @@ Kind = Literal[
 ]  # fmt: skip
 """`open` is a constant without its closing quote, `double` one in other quotes."""
 
+_CURLED: Final = "\u2018\u2019\u201c\u201d\u00b4`"
 _TOKEN: Final = re.compile(
-    r"""
+    rf"""
       (?P<space>[ \t]+)
     | (?P<word>[\w~-]+)
     | (?P<mark>[(),.])
@@ -29,7 +30,7 @@ _TOKEN: Final = re.compile(
     | (?P<operator>[=<>]+)
     | (?P<open>'.*)
     | (?P<double>"[^"]*"?
-        | [\u2018\u2019\u201c\u201d\u00b4`] [^\u2018\u2019\u201c\u201d\u00b4`]* [\u2018\u2019\u201c\u201d\u00b4`]?)
+        | [{_CURLED}][^{_CURLED}]*[{_CURLED}]?)
     | (?P<comment>\#.*)
     | (?P<other>.)
     """,

@@ -65,7 +65,7 @@ class _RuleReader(AtomReader):
 
     def _head(self) -> Atom | None:
         token = self._token
-        if token.kind == "word" and token.text == "not":
+        if token.kind == "word" and token.text == "not" and self._next.kind != "(":
             self._take()
             self._error("G16", token, "a head is not negated", "say what holds, in the body: not …")
             token = self._token

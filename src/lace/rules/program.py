@@ -34,6 +34,7 @@ from lace.rules.dependencies import Dependencies
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY, Profile, profile_named
 from lace.rules.source import Parsed, parse_source
+from lace.rules.suggest import Suggester
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,10 +149,11 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
     """Run all checks; what they find is in the reporter of what was parsed."""
     rules, exact, reporter = parsed.rules, parsed.exact, parsed.reporter
     graph = Dependencies(rules)
-    check_safety(parsed.sound, reporter)
+    check_limits(rules, limits, reporter)
+    near = Suggester()
+    check_safety(parsed.sound, reporter, near)
     check_reserved(rules, profile, reporter)
     check_strata(rules, graph, reporter)
-    check_limits(rules, limits, reporter)
     check_products(exact, profile, reporter)
     check_once(exact, reporter)
     check_field_names(exact, reporter)
@@ -160,7 +162,7 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
     if parsed.complete:  # else a line that gave no rule may be the one that is missing
         last = rules[-1].span.line if rules else 1
         check_required(graph.derived, profile, last, reporter)
-        check_undefined(rules, graph, profile, reporter)
+        check_undefined(exact, graph, profile, reporter, near)
     if parsed.complete and len(exact) == len(rules):
         check_never_fires(rules, graph, profile, reporter)
         check_unused(rules, graph, profile, reporter)

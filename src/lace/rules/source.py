@@ -1,8 +1,8 @@
 """Authoring text to rules, annotations and a sidecar of everything between them (030).
 
 Text is split at LF and nowhere else. Every line is looked at, whatever the others
-hold; what is wrong goes to a reporter. The sidecar keeps comments and blank lines, so
-that a formatter can put them back.
+hold, up to the limit of rules; what is wrong goes to a reporter. The sidecar keeps
+comments and blank lines, so that a formatter can put them back.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class _SourceReader:
         self._pending: list[tuple[Span, Mapping[str, object]]] = []
         self._goes_on = False
         self._returns: list[Span] = []
+        self._over: list[int] = []
 
     def read(self, number: int, line: str) -> None:
         """Take one line."""
@@ -103,7 +104,10 @@ class _SourceReader:
             return
         if "\r" in line:
             self._returns.append(Span(number, line.index("\r") + 1, line.index("\r") + 2))
-            line = line.replace("\r", " ")
+            line = line.rstrip("\r")
+            if "\r" in line:
+                self._complete = False
+                return
         text = line.strip(_BLANKS)
         if not text:
             self._entries.append(Entry("blank", number))
@@ -163,6 +167,9 @@ class _SourceReader:
         if self._goes_on and ":-" not in line:
             self._goes_on = line.rstrip(_BLANKS).endswith(",")
             return  # the line before has said that a rule is one line
+        if len(self._rules) >= self._limits.max_rules:
+            self._over.append(number)
+            return
         parsed = parse_line(number, line, self._report)
         self._goes_on = parsed.goes_on
         annotations = [value for _, value in self._pending]
@@ -184,6 +191,14 @@ class _SourceReader:
             self._report.error(
                 "G12", span, "no rule follows this annotation", "put it above the rule it is about"
             )
+        if self._over:
+            most = self._limits.max_rules
+            self._report.error(
+                "030-115",
+                Span(self._over[0], 1, 2),
+                f"the lacegram has {most + len(self._over):,} rules",
+                f"the limit is max_rules={most}",
+            )
         if self._returns:
             more = len(self._returns) - 1
             also = f", and in {more:,} more line{'s' if more > 1 else ''}" if more else ""
@@ -200,7 +215,7 @@ class _SourceReader:
             reporter=self._report,
             sound=tuple(self._sound),
             exact=tuple(self._exact),
-            complete=self._complete,
+            complete=self._complete and not self._over,
         )
 
 

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = ["FIELD_NAMES", "Suggester", "closest"]
 
@@ -22,12 +22,13 @@ FIELD_NAMES: Final = (
 )
 """The fields that the record formats give; extra headers have names of their own."""
 
-_LIKENESS: Final = 0.8
-_COMPARISONS: Final = 20_000
+_LIKENESS: Final = 0.74
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most like a name, or None when none is close.
+
+    Close names begin with the same letter; capitals, `_` and `-` do not count.
 
     >>> closest("Feild", ["Field", "Have"])
     'Field'
@@ -39,6 +40,8 @@ def closest(name: str, known: Iterable[str]) -> str | None:
             continue
         if _plain(other) == plain:
             return other
+        if _plain(other)[:1] != plain[:1]:
+            continue
         matcher = difflib.SequenceMatcher(None, plain, _plain(other), autojunk=False)
         if matcher.real_quick_ratio() >= likeness and matcher.ratio() >= likeness:
             best, likeness = other, matcher.ratio() + 1e-9
@@ -52,15 +55,13 @@ def _plain(name: str) -> str:
 class Suggester:
     """Looks for close names until its budget of comparisons is spent; then finds none.
 
-    The budget keeps a lacegram with thousands of unknown names from taking long.
+    One serves a whole lacegram, so that thousands of unknown names do not take long.
     """
 
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = sorted(set(known))
-        self._left = _COMPARISONS
+    def __init__(self, comparisons: int = 5_000) -> None:
+        self._left = comparisons
 
-    def closest(self, name: str) -> str | None:
+    def closest(self, name: str, known: Collection[str]) -> str | None:
         """Return the known name most like a name, or None."""
-        near = [other for other in self._known if abs(len(other) - len(name)) <= 3]
-        self._left -= len(near)
-        return closest(name, near) if self._left >= 0 else None
+        self._left -= len(known)
+        return closest(name, known) if self._left >= 0 else None

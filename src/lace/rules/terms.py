@@ -95,8 +95,7 @@ class TermReader:
         """Step over a bracketed group that begins here."""
         self._take()
         self._skip_to(")")
-        if self._is(")"):
-            self._take()
+        self._take()
 
     def _terms(self) -> tuple[Term, ...]:
         """Read terms up to the closing bracket and over it; the opening one is read."""

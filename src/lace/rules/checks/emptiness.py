@@ -125,7 +125,7 @@ def _may_hold(
             return text_shape(text, start, delimiters, end)
         case Cardinality(_, ("<" | "<=") as operator, bound):
             return cardinality_holds(0, operator, bound)
-        case TextShape() | Cardinality():
+        case _:
             return True
 
 

@@ -1,4 +1,7 @@
-"""Limits that a lacegram's own text can pass: rules, arity and the bytes of a value (030)."""
+"""Limits on what rules hold: the arity of atoms and the bytes of a value (030).
+
+The number of rules and the length of a line are limited while the text is parsed.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,6 @@ __all__ = ["check_limits"]
 
 def check_limits(rules: Sequence[Rule], limits: RuleLimits, reporter: Reporter) -> None:
     """Report each limit that rules pass, with the limit's name and both values."""
-    if len(rules) > limits.max_rules:
-        _report(
-            reporter,
-            "030-115",
-            rules[limits.max_rules].span,
-            f"the lacegram has {len(rules):,} rules",
-            "max_rules",
-            limits.max_rules,
-        )
     for rule in rules:
         for atom in (rule.head, *(atom for _, atom in rule.uses())):
             if len(atom.terms) > limits.max_arity:

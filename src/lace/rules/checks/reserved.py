@@ -43,7 +43,7 @@ def check_required(
             reporter.error(
                 profile.decision,
                 Span(last_line, 1, 2),
-                f"no rule defines {predicate}, which every {profile.name} module defines",
+                f"no rule defines {predicate}: every {profile.name} module does",
             )
 
 
@@ -72,14 +72,14 @@ class _Reserved:
             self._report.error(
                 "030-51",
                 atom.name_span,
-                f"a {profile.name} module defines no predicate that begins with _, here {key}",
+                f"{profile.name} modules cannot define {key}, which begins with _",
                 f"call it {atom.name[1:]}",
             )
         elif profile.is_reserved(key):
             self._report.error(
                 profile.decision,
                 atom.name_span,
-                f"a {profile.name} module cannot define {key}, which is reserved",
+                f"{profile.name} modules cannot define {key}, which is reserved",
                 "choose another name",
             )
 
@@ -95,14 +95,14 @@ class _Reserved:
             self._report.error(
                 profile.decision,
                 atom.name_span,
-                f"a {profile.name} module cannot read {key}",
-                f"it reads {', '.join(sorted(map(str, profile.base)))}",
+                f"{profile.name} modules cannot read {key}",
+                f"they read {', '.join(sorted(map(str, profile.base)))}",
             )
         elif profile.closed and key not in profile.base and profile.is_reserved(key):
             self._report.error(
                 profile.decision,
                 atom.name_span,
-                f"a {profile.name} module cannot mention {key}, which is reserved",
+                f"{profile.name} modules cannot mention {key}, which is reserved",
                 "choose another name",
             )
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.rules.suggest import closest
 from lace.rules.syntax import (
     Anonymous,
-    Atom,
     Cardinality,
     Inequality,
     IntCompare,
@@ -20,7 +18,6 @@ from lace.rules.syntax import (
     Rule,
     Term,
     TextShape,
-    TrueAtom,
     Variable,
 )
 
@@ -28,14 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lace.rules.findings import Reporter
+    from lace.rules.suggest import Suggester
 
 __all__ = ["bound_variables", "check_safety"]
 
 
-def check_safety(rules: Iterable[Rule], reporter: Reporter) -> None:
+def check_safety(rules: Iterable[Rule], reporter: Reporter, near: Suggester) -> None:
     """Report every unsafe variable, once for each way it is used, and every misplaced `_`."""
     for rule in rules:
-        _RuleSafety(rule, reporter).check()
+        _RuleSafety(rule, reporter, near).check()
 
 
 def bound_variables(rule: Rule) -> frozenset[str]:
@@ -51,7 +49,8 @@ def bound_variables(rule: Rule) -> frozenset[str]:
 class _RuleSafety:
     """The variables of one rule."""
 
-    def __init__(self, rule: Rule, reporter: Reporter) -> None:
+    def __init__(self, rule: Rule, reporter: Reporter, near: Suggester) -> None:
+        self._near = near
         self._rule = rule
         self._report = reporter
         self._bound = bound_variables(rule)
@@ -85,7 +84,7 @@ class _RuleSafety:
                     self._check_test(item.terms, "!=")
                 case IntCompare() | LexCompare() | TextShape():
                     self._check_test(item.terms, type(item).__name__)
-                case Atom() | Cardinality() | TrueAtom():
+                case _:
                     pass
         self._check_counted()
 
@@ -114,7 +113,7 @@ class _RuleSafety:
         )
 
     def _hint(self, name: str, *, is_negated: bool) -> str:
-        near = closest(name, self._bound)
+        near = self._near.closest(name, self._bound)
         if near:
             return f"did you mean {near}?"
         if name in self._counted:

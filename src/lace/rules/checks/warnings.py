@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.rules.checks.reserved import REMOVED
 from lace.rules.findings import show
-from lace.rules.suggest import FIELD_NAMES, Suggester, closest
+from lace.rules.suggest import FIELD_NAMES, closest
 from lace.rules.syntax import (
     Atom,
     Cardinality,
@@ -26,11 +26,12 @@ from lace.rules.syntax import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lace.rules.dependencies import Dependencies
     from lace.rules.findings import Reporter
     from lace.rules.profiles import Profile
+    from lace.rules.suggest import Suggester
     from lace.rules.syntax import BodyAtom
 
 __all__ = [
@@ -51,16 +52,24 @@ FIELD_POSITIONS: Final = {
 
 
 def check_undefined(
-    rules: Sequence[Rule], graph: Dependencies, profile: Profile, reporter: Reporter
+    rules: Sequence[Rule],
+    graph: Dependencies,
+    profile: Profile,
+    reporter: Reporter,
+    suggester: Suggester,
 ) -> None:
     """Warn of predicates that are neither base predicates nor defined, once for each."""
     known = {*graph.derived, *profile.base}
-    suggester = Suggester(key.name for key in known)
-    seen: set[PredicateKey] = set()
+    arities: dict[str, list[PredicateKey]] = {}
+    for key in sorted(known):
+        arities.setdefault(key.name, []).append(key)
+    reserved, seen = profile.unreadable, set[PredicateKey]()
     for rule in rules:
         for use, atom in rule.uses():
             key = atom.key
-            if key in known or key in seen or key in profile.unreadable or key.name == REMOVED:
+            if key in known or key in seen or key in reserved or key.name == REMOVED:
+                continue
+            if profile.closed and profile.is_reserved(key):
                 continue
             seen.add(key)
             never = ", so this rule never fires" if use is Use.POSITIVE else ""
@@ -68,18 +77,19 @@ def check_undefined(
                 "030-36",
                 atom.name_span,
                 f"nobody defines {key}: it is empty{never}",
-                _hint_undefined(key, known, suggester),
+                _hint_undefined(key, arities, suggester),
             )
 
 
-def _hint_undefined(key: PredicateKey, known: set[PredicateKey], near: Suggester) -> str | None:
-    if key.name in BASE_PREDICATES and any(other.name == key.name for other in known):
-        arguments = ",".join(BASE_PREDICATES[key.name].arguments)
-        return f"its form is {key.name}({arguments})"
-    others = sorted(other for other in known if other.name == key.name)
+def _hint_undefined(
+    key: PredicateKey, arities: Mapping[str, list[PredicateKey]], near: Suggester
+) -> str | None:
+    others = arities.get(key.name)
+    if others and key.name in BASE_PREDICATES:
+        return f"its form is {key.name}({','.join(BASE_PREDICATES[key.name].arguments)})"
     if others:
         return f"there is {', '.join(map(str, others))}"
-    name = near.closest(key.name)
+    name = near.closest(key.name, arities)
     return f"did you mean {name}?" if name else None
 
 
@@ -202,11 +212,11 @@ def check_unused(
     used = {*profile.required, *graph.reach(*profile.required)}
     results = ", ".join(map(str, profile.required))
     for predicate in graph.derived:
-        if predicate not in used:
+        if predicate not in used and not profile.is_reserved(predicate):
             head = rules[graph.rules_for(predicate)[0]].head
             reporter.warn(
                 profile.decision,
                 head.name_span,
                 f"{predicate} is defined, and no result depends on it",
-                f"the results of this module are {results}",
+                f"the results of {profile.name} modules are {results}",
             )

@@ -1,0 +1,81 @@
+"""Limits: the table of defaults, and what passes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from lace.errors import RuleError, SettingError
+from lace.rules.limits import MINIMUM_LIMITS, OWN_LIMITS, PEER_LIMITS, RuleLimits
+from lace.rules.program import Lacegram
+
+
+def test_the_table() -> None:
+    assert asdict(OWN_LIMITS) == {
+        "max_base_facts": 2**26,
+        "max_runtime_facts": 2**24,
+        "max_derived_facts": 2**26,
+        "max_rules": 4096,
+        "max_iterations": 100_000,
+        "max_arity": 8,
+        "max_value_bytes": 1024,
+        "max_work": 2**36,
+        "max_rule_line_bytes": 65_536,
+    }
+    assert (PEER_LIMITS.max_derived_facts, PEER_LIMITS.max_rules) == (2**23, 256)
+    assert (PEER_LIMITS.max_iterations, PEER_LIMITS.max_work) == (10_000, 2**33)
+
+
+def test_defaults_are_not_below_the_minimum() -> None:
+    for limits in (OWN_LIMITS, PEER_LIMITS):
+        for name, least in asdict(MINIMUM_LIMITS).items():
+            assert getattr(limits, name) >= least
+
+
+@pytest.mark.parametrize("value", [-1, True, "3", 1.0])
+def test_a_limit_is_a_whole_number(value: Any) -> None:
+    with pytest.raises(SettingError, match="max_rules"):
+        RuleLimits(max_rules=value)
+
+
+def refused(text: str, limits: RuleLimits) -> RuleError:
+    with pytest.raises(RuleError) as caught:
+        Lacegram.parse(text, limits=limits)
+    return caught.value
+
+
+def test_rules() -> None:
+    text = "A(P) :- Have(P).\n# between\nB(P) :- Have(P).\nC(P) :- Have(P)."
+    assert len(Lacegram.parse(text, limits=RuleLimits(max_rules=3)).rules) == 3
+    error = refused(text, RuleLimits(max_rules=2))
+    assert str(error) == "4:1: the lacegram has 3 rules [030-115]; the limit is max_rules=2"
+
+
+def test_arity_and_value_bytes() -> None:
+    limits = RuleLimits(max_arity=1, max_value_bytes=2)
+    Lacegram.parse("A(P) :- Have(P), P != 'ab', P != 'é', P != ''.", limits=limits)
+    error = refused("A(P) :- Have(P), P != 'éa', not B(P,P).", limits)
+    assert [finding.rule for finding in error.findings] == ["030-118", "030-117", "030-36"]
+    for body in ("IntCompare(P,'<','123')", "TextShape(P,'','./-','')", "TextShape(P,'','','abc')"):
+        assert refused(f"A(P) :- Have(P), {body}.", limits).rule == "030-118"
+    error = refused("A(P) :- Have(P), Cardinality(Have(_),'<','100').", limits)
+    assert str(error) == ("1:18: a constant has 3 bytes [030-118]; the limit is max_value_bytes=2")
+
+
+def test_long_lines() -> None:
+    limits = RuleLimits(max_rule_line_bytes=20)
+    assert Lacegram.parse("A(P) :- Have(P).", limits=limits).rules
+    for text in ("A(P) :- Have(P), true.", "# éééééééééé"):
+        assert refused(text, limits).rule == "030-111"
+
+
+def test_a_megabyte_on_one_line() -> None:
+    text = f"A(P) :- {', '.join(['Have(P)'] * 150_000)}."
+    error = refused(text, OWN_LIMITS)
+    assert str(error) == (
+        "1:1: the line has 1,350,007 bytes [030-111];"
+        " the limit is max_rule_line_bytes=65536; use several rules"
+    )
+    assert len(error.findings[0].render()) < 400
