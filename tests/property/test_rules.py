@@ -79,7 +79,8 @@ def test_canonical_means_that_canonicalising_changes_nothing(text: str) -> None:
 
 @given(st.one_of(plain.authored().flatmap(lambda made: plain.mutated(made[1])), st.text()))
 @example("A(P) :- Cardinality(Have(")
-@example("not not not")
+@example("not " * 2000)
+@example("A() :- " + "not " * 2000)
 @example("#:json {")
 def test_any_text_gives_findings_and_nothing_else(text: str) -> None:
     lines = text.split("\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lace.rules.findings import show
 
@@ -40,18 +40,8 @@ def parse_annotation(text: str, span: Span, reporter: Reporter) -> Annotation | 
     `text` is what stands behind `#:json `.
     """
     repeated: list[str] = []
-
-    def collect(pairs: list[tuple[str, object]]) -> Annotation:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            counted = Counter(name for name, _ in pairs)
-            repeated.extend(name for name, count in counted.items() if count > 1)
-        return made
-
     try:
-        value: Any = json.loads(text, object_pairs_hook=collect, parse_constant=_refuse_constant)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-        _check_depth(value)
+        value = _load(text, repeated)
     except UnicodeEncodeError:
         reporter.error("030-105", span, "an annotation holds a surrogate, which no UTF-8 text has")
         return None
@@ -60,19 +50,12 @@ def parse_annotation(text: str, span: Span, reporter: Reporter) -> Annotation | 
         return None
     except ValueError as error:
         reporter.error(
-            "030-105",
-            span,
-            f"an annotation is one JSON object: {_reason(error)}",
-            'write #:json {"label":"…"}',
+            "030-105", span, f"an annotation is one JSON object: {_reason(error)}", _FORM
         )
         return None
     if not isinstance(value, dict):
-        reporter.error(
-            "030-105",
-            span,
-            f"an annotation is one JSON object, not {_KINDS.get(type(value), 'null')}",
-            'write #:json {"label":"…"}',
-        )
+        found = _KINDS.get(type(value), "null")
+        reporter.error("030-105", span, f"an annotation is one JSON object, not {found}", _FORM)
         return None
     if repeated:
         reporter.warn(
@@ -83,6 +66,23 @@ def parse_annotation(text: str, span: Span, reporter: Reporter) -> Annotation | 
     return value
 
 
+def _load(text: str, repeated: list[str]) -> object:
+    """Return the JSON value of a text, and note keys that stand twice in one object."""
+
+    def collect(pairs: list[tuple[str, object]]) -> Annotation:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            counted = Counter(name for name, _ in pairs)
+            repeated.extend(name for name, count in counted.items() if count > 1)
+        return made
+
+    value: object = json.loads(text, object_pairs_hook=collect, parse_constant=_refuse_constant)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    _check_depth(value)
+    return value
+
+
+_FORM: Final = 'write #:json {"label":"…"}'
 _KINDS: Final = {
     list: "an array",
     str: "a string",

@@ -140,12 +140,17 @@ class AtomReader(TermReader):
 
     def _negation(self) -> NegatedAtom | None:
         first = self._take()
+        while self._token.text == "not" and self._next.kind != "(":
+            self._take()  # one loop, for a line may hold thousands
         token = self._token
+        repeated = self._tokens[self._at - 1] != first
+        if repeated:
+            self._error("G16", first, "not stands more than once", "write it once, or not at all")
         if token.kind == "word" and token.text not in BUILTINS and self._next.kind == "(":
             atom = self._atom()
             return NegatedAtom(atom, self._since(first)) if atom else None
         ends = self._next.kind not in {"(", "unequal", "operator"}
-        if token.kind == "word" and token.text not in {"true", "not"} and ends:
+        if token.kind == "word" and token.text != "true" and ends:
             bare = self._bare(self._take())
             return NegatedAtom(bare, self._since(first)) if bare else None
         inner = self._item() if not self._is(",", ".", "end") else None

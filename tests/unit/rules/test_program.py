@@ -129,6 +129,18 @@ def test_no_rules_are_fine_for_a_query(text: str) -> None:
             Lacegram.parse(text, profile=profile)
 
 
+@pytest.mark.parametrize(
+    "piece",
+    ["not ", "(", ")", "Have(", "Cardinality(", "'", "','", ",", ".", ":-", "A() :- ", " != ", "= ",
+     "X ", "_", '"', "#", "A(X),", "not(", "\\", "A(X) :- B(X,Y),", "-", "<", "\u0301", "é("],
+)  # fmt: skip
+@pytest.mark.parametrize("start", ["", "A(P) :- Have(P), ", "#:json "])
+def test_long_lines_of_anything_are_quick_and_calm(piece: str, start: str) -> None:
+    text = start + piece * (60_000 // len(piece.encode()))
+    for finding in find_all(text):
+        assert len(finding.render()) < 3_000
+
+
 def test_large_programs_are_quick() -> None:
     rules = "\n".join(f"A{i}(P) :- Have(P), not A{(i + 1) % 4096}(P)." for i in range(4096))
     with pytest.raises(RuleError, match="and 4,084 more steps back to A0/1"):
