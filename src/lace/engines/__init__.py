@@ -1,0 +1,3 @@
+"""Engines: ways to evaluate rules over facts; all give the same answers."""
+
+__all__: list[str] = []
