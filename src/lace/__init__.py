@@ -5,6 +5,8 @@
 'B.…'
 """
 
+from typing import TYPE_CHECKING
+
 from lace.api import Lace, SigningKey, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
@@ -21,11 +23,15 @@ from lace.errors import (
 from lace.record.ids import RecordId, Verifier
 from lace.record.model import Blob, Plex, Seal
 
+if TYPE_CHECKING:
+    from lace.rules.program import Lacegram
+
 __all__ = [
     "Blob",
     "EngineError",
     "Lace",
     "LaceError",
+    "Lacegram",
     "LimitExceeded",
     "Plex",
     "PolicyError",
@@ -41,3 +47,14 @@ __all__ = [
     "open",
     "parse_record",
 ]
+
+if not TYPE_CHECKING:  # a checker knows the name already, and refuses all others
+
+    def __getattr__(name: str) -> object:
+        """Load the rule language when it is first asked for: most programs do without."""
+        if name != "Lacegram":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from lace.rules.program import Lacegram
+
+        globals()[name] = Lacegram
+        return Lacegram

@@ -26,6 +26,7 @@ def test_the_front_page() -> None:
         "EngineError",
         "Lace",
         "LaceError",
+        "Lacegram",
         "LimitExceeded",
         "Plex",
         "PolicyError",
@@ -43,6 +44,8 @@ def test_the_front_page() -> None:
     ]
     assert len(lace.__all__) <= 20
     assert all(hasattr(lace, name) for name in lace.__all__)
+    assert not hasattr(lace, "Nonsense")
+    assert lace.Lacegram.parse("A(P) :- Have( P ).").canonical == "A(P) :- Have(P)."
 
 
 def modules() -> list[str]:

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "get": "lace.cli.get",
         "list": "lace.cli.list",
         "facts": "lace.cli.facts",
+        "rules": "lace.cli.rules",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",
         "remove": "lace.cli.remove",
