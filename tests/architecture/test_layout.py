@@ -143,7 +143,7 @@ def test_locks_agree() -> None:
 
 
 def test_import_lace_stays_light() -> None:
-    heavy = ("pyspark", "numpy", "rich", "click")
+    heavy = ("pyspark", "numpy", "rich", "click", "lace.rules")
     code = f"import sys, lace; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
