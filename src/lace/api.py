@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 from lace.base.limits import Settings, Source, resolve_settings
 from lace.base.tai import Tai
 from lace.errors import RecordError, SettingError, StoreError, UsageError
+from lace.record.ids import RecordId
 from lace.record.model import Plex, Record
 from lace.record.paths import parse_address
 from lace.record.seal import SigningKey
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from lace.record.ids import RecordId
     from lace.record.reader import RawRecord
     from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -178,12 +178,22 @@ class Lace:
         return [record.id for record in valid], admission
 
     def _frame(self, record: Record | bytes) -> RawRecord:
-        raw = record if isinstance(record, bytes) else record.bytes
+        raw: object = getattr(record, "bytes", record)
+        if not isinstance(raw, bytes):
+            raise RecordError(
+                f"a record is a Blob, a Plex, a Seal or its bytes, not {type(record).__name__}",
+                rule="010-data",
+                hint="make one, as with lace.Blob(data)",
+            )
         return frame_record(raw, self.settings.max_data_bytes)
 
-    def remove(self, *identifiers: RecordId) -> int:
-        """Take records out of the lace; returns how many were there."""
-        return self.store.remove(identifiers)
+    def remove(self, *identifiers: str) -> int:
+        """Take records out of the lace; returns how many were there.
+
+        Raises:
+            RecordError: one is no record hash; nothing is removed then.
+        """
+        return self.store.remove([_as_identifier(identifier) for identifier in identifiers])
 
     def get(self, address: str) -> Record | None:
         """Return the record of a hash, or the tip of a coordinate, or None."""
@@ -248,6 +258,16 @@ class Lace:
     def operations(self, limit: int | None = None) -> list[Operation]:
         """Return the newest operations, the oldest of them first."""
         return self.store.operations(limit)
+
+
+def _as_identifier(identifier: object) -> RecordId:
+    if isinstance(identifier, str):
+        return RecordId(identifier)
+    raise RecordError(
+        f"a record hash is text, not {type(identifier).__name__}",
+        rule="020-01",
+        hint="give the record's id",
+    )
 
 
 @contextmanager

@@ -237,6 +237,63 @@ def test_removal(store: lace.Lace) -> None:
     assert ids[0] not in store
 
 
+@pytest.mark.parametrize("wrong", ["garbage", "", 5, None, blob("x"), b"bytes"])
+def test_what_is_no_record_hash_is_not_removed(store: lace.Lace, wrong: Any) -> None:
+    kept = store.add(blob("kept"))
+    with pytest.raises(lace.RecordError) as caught:
+        store.remove(kept, wrong)
+    assert caught.value.hint
+    assert kept in store
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None, [b"x"]])
+def test_what_is_no_record_is_not_added(store: lace.Lace, wrong: Any) -> None:
+    for add in (store.add, lambda record: store.add_all([blob("x"), record])):
+        with pytest.raises(lace.RecordError) as caught:
+            add(wrong)
+        assert caught.value.hint
+    assert len(store) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"headers": {"A": "x"}},
+        {"headers": {"AB": "x"}},
+        {"headers": ["AB"]},
+        {"headers": [("A", "x", "y")]},
+        {"headers": [("A",)]},
+        {"headers": "AB"},
+        {"headers": 5},
+        {"headers": None},
+        {"tai": 5},
+        {"tai": b"1700000000:000000001"},
+        {"group": 5},
+        {"app": None},
+        {"name": b"n"},
+        {"data": "text"},
+    ],
+    ids=repr,
+)
+def test_a_plex_of_wrong_types_is_refused(wrong: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"group": "u", "app": "a", "name": "n", "data": b"", **wrong}
+    with pytest.raises(lace.RecordError) as caught:
+        lace.Plex(**given)
+    assert caught.value.hint
+    assert caught.value.rule
+
+
+@pytest.mark.parametrize("wrong", [{"plex": "x"}, {"signed_by": 5}, {"signature": None}], ids=repr)
+def test_a_seal_of_wrong_types_is_refused(wrong: dict[str, Any]) -> None:
+    signed = seal(plex("x"))
+    given: dict[str, Any] = {
+        "plex": signed.plex, "signed_by": signed.signed_by, "signature": signed.signature, **wrong
+    }  # fmt: skip
+    with pytest.raises(lace.RecordError) as caught:
+        lace.Seal(**given)
+    assert caught.value.hint
+
+
 def test_a_snapshot_stays_as_it_was(store: lace.Lace) -> None:
     first = store.add(blob("first"))
     with store.snapshot() as snapshot:

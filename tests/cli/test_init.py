@@ -61,8 +61,19 @@ def test_init_refuses_a_foreign_folder(tmp_path: Path) -> None:
     assert done.code == 2
     assert "something else" in done.err
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["a.jpg"]
-    (tmp_path / "file").write_bytes(b"")
-    assert call("init", "file").code == 2
+
+
+@pytest.mark.parametrize("name", ["file", "file/deeper"])
+def test_a_file_is_no_place_for_a_lace(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for arguments in (["init"], ["status"], ["config", "show"], ["put"]):
+        done = call("--lace", name, *arguments)
+        assert done.code == 2
+        assert done.err == "lace: file is not a folder; name a folder for the lace\n"
+    assert call("init", name).code == 2
+    done = call("--lace", name, "doctor")
+    assert "problem\tlace\tfile is not a folder\tname a folder for the lace" in done.lines
+    assert done.code == 3
 
 
 def test_the_settings_file_lists_every_default() -> None:
@@ -80,9 +91,11 @@ def test_status(filled: Path, verifier: str) -> None:
     assert shown["store_version"] == 1
     assert shown["database_bytes"] > 0
     assert [operation["command"] for operation in shown["operations"]] == ["key new"]
-    lines = dict(line.split("\t") for line in call("status").lines)
-    assert lines["records"] == "4"
-    assert set(lines) == set(shown) - {"operations"}
+    *lines, last = [line.split("\t") for line in call("status").lines]
+    values = {name: value for name, value in lines}
+    assert values["records"] == "4"
+    assert set(values) == set(shown) - {"operations"}
+    assert last == ["operation", shown["operations"][0]["finished"], "key new", "0"]
 
 
 def test_changes_leave_log_entries(tmp_path: Path, file: Path) -> None:
@@ -92,8 +105,8 @@ def test_changes_leave_log_entries(tmp_path: Path, file: Path) -> None:
     call("import", file)
     file.write_bytes(file.read_bytes() + b"garbage")
     assert call("import", file).code == 1
-    call("remove", blob)
-    assert call("remove", blob).code == 1
+    call("remove", blob, "--yes")
+    assert call("remove", blob, "--yes").code == 1
     call("key", "default", verifier)
     call("verify")
     call("list")
@@ -178,6 +191,22 @@ def test_doctor_without_a_lace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     done = call("doctor")
     assert done.code == 0
     assert "optional\tlace\tnone here, nor above\tmake one: lace init" in done.lines
+
+
+@pytest.mark.parametrize("text", ["wait_seconds = [", "wait_seconds = 'long'", "wait_secs = 1"])
+def test_doctor_tells_wrong_settings(filled: Path, text: str) -> None:
+    (filled / "lace.toml").write_text(text)
+    done = call("doctor")
+    assert done.code == 3
+    (line,) = [line.split("\t") for line in done.lines if line.startswith("problem")]
+    assert line[1] == "settings"
+    assert line[2].startswith(str(filled / "lace.toml"))
+    assert line[3] == f"correct {filled / 'lace.toml'}"
+    assert "lace verify" not in done.out
+    (filled / "lace.toml").unlink()
+    other = call("doctor", env={"LACE_WAIT_SECONDS": "soon"})
+    (line,) = [line.split("\t") for line in other.lines if line.startswith("problem")]
+    assert line[2].startswith("environment LACE_WAIT_SECONDS: ")
 
 
 def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lace.api import open_lace
+from lace.cli.list import _find
 from lace.record.model import Blob, Plex, Seal
+from lace.record.validate import ValidRecord
 from tests.cli.running import call, on_terminal
 
 if TYPE_CHECKING:
@@ -116,6 +120,29 @@ def test_sorting_by_what_not_all_have(filled: Path, records: Records, sort: str)
     assert reversed_present == present[::-1]
     for limit in range(5):
         assert len(ids("--sort", sort, "--limit", limit)) == min(limit, 4)
+
+
+@pytest.mark.parametrize("sort", ["Tag", "Data-Length", "Signature"])
+def test_sorting_keeps_no_record(filled: Path, sort: str) -> None:
+    with open_lace(filled) as lace, lace.snapshot() as snapshot:
+        for row in _find(snapshot, "", sort=sort, reverse=False, limit=None):
+            row.values(["Tag", "Data-Length"])
+            held = gc.get_referents(row)
+            assert row.stored in held
+            assert not any(isinstance(part, ValidRecord) for part in held)
+
+
+def test_sorting_large_records_takes_little_memory(folder: Path) -> None:
+    size, number = 1_000_000, 20
+    with open_lace(folder) as lace:
+        lace.add_all(Blob(b"%02d" % i + bytes(size)) for i in range(number))
+    tracemalloc.start()
+    try:
+        assert len(ids("--sort", "Data-Length", "--fields", "id,Data-Length")) == number
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size * number / 2
 
 
 def test_prefix_and_limit(filled: Path, records: Records) -> None:

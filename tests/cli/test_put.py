@@ -90,9 +90,9 @@ def test_the_clock_gives_the_time(folder: Path) -> None:
     [
         (["--group", "u"], "--app and --name missing"),
         (["--group", "u", "--name", "n"], "--app missing"),
-        (["--tai", "1700000000:000000001"], "--tai need a coordinate"),
+        (["--tai", "1700000000:000000001"], "--tai needs a coordinate"),
         (["--header", "A: b", "--sign"], "--header and --sign need a coordinate"),
-        (["--key", "V.x"], "--key need a coordinate"),
+        (["--key", "V.x"], "--key needs a coordinate"),
         ([*COORDINATE, "--header", "nothing"], "write 'Name: value'"),
         ([*COORDINATE, "--key", "V.x"], "is not a verifier"),
         (["missing.txt"], "missing.txt cannot be read: No such file"),

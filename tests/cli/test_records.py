@@ -165,10 +165,18 @@ def test_export_and_import_copy_a_lace(filled: Path, tmp_path: Path) -> None:
 
 def test_remove(filled: Path, records: Records) -> None:
     assert filled.is_dir()
-    done = call("remove", records[0].id, f"////{records[0].id}", "//u//notes//b")
+    done = call("remove", records[0].id, f"////{records[0].id}", "//u//notes//b", "--yes")
     assert (done.code, done.lines) == (0, ["removed 2"])
     assert f"the newest version of //u//notes//b is {records[1].id}" in done.err
     assert call("status", "--json").json()["records"] == 2
+
+
+def test_remove_wants_to_be_confirmed(filled: Path, records: Records) -> None:
+    assert filled.is_dir()
+    done = call("remove", records[0].id)
+    assert (done.code, done.raw) == (2, b"")
+    assert done.err == "lace: removing records wants to be confirmed; add --yes\n"
+    assert call("status", "--json").json()["records"] == 4
 
 
 def test_remove_takes_the_tip_of_a_coordinate(filled: Path, records: Records) -> None:
@@ -188,7 +196,7 @@ def test_remove_is_all_or_nothing(filled: Path, records: Records) -> None:
 
 def test_a_removed_number_is_not_used_again(filled: Path, records: Records) -> None:
     assert filled.is_dir()
-    call("remove", records[3].id)
+    call("remove", records[3].id, "--yes")
     call("put", given=b"later")
     shown = call("list", "--fields", "stored", "--sort", "stored").lines
     assert shown == ["1", "2", "3", "5"]
@@ -201,4 +209,5 @@ def test_a_record_argument_may_narrow_a_coordinate(
     assert filled.is_dir()
     plex = records[1]
     assert isinstance(plex, Plex)
-    assert call(command, f"//u//notes//b/|/plex/{plex.tai}/{plex.id}").code == 0
+    more = ["--yes"] if command == "remove" else []
+    assert call(command, f"//u//notes//b/|/plex/{plex.tai}/{plex.id}", *more).code == 0

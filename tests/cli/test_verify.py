@@ -225,6 +225,58 @@ def test_a_signal_ends_waiting_for_input(folder: Path, number: int, code: int) -
     assert call("verify").code == 0
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("cut", [0, 100, 10_020])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_came_through_a_pipe_is_stored_at_a_signal(
+    folder: Path, number: int, code: int, cut: int, workers: int
+) -> None:
+    whole = [Blob(b"%d" % n + bytes(10_000)).bytes for n in range(250)]
+    started = spawn(
+        "--lace", folder, "--set", "import_batch_records=100",
+        "--set", f"import_workers={workers}", "import", "-",
+        stdin=subprocess.PIPE,
+    )  # fmt: skip
+    assert started.stdin is not None
+    started.stdin.write(b"".join(whole) + Blob(b"cut" + bytes(10_000)).bytes[:cut])
+    started.stdin.flush()
+    if workers:
+        time.sleep(1)  # these batches are on the way until more come
+    else:
+        wait_for_records(folder)
+    time.sleep(0.3)  # by then it waits for more
+    started.send_signal(number)
+    assert started.stderr is not None
+    err = started.stderr.read()  # the input is open until the command has ended
+    assert started.wait(30) == code
+    started.communicate()
+    assert b"250 records stored before this stay" in err
+    assert b"[010-" not in err
+    entry = call("log", "--limit", 1, "--json").json()
+    assert entry["exit_code"] == code
+    assert (entry["result"]["stored"], entry["result"]["rejected"]) == (250, 0)
+    assert call("verify").code == 0
+
+
+def test_a_pipeline_that_stays_open(folder: Path, file: Path) -> None:
+    """As in `(cat some.records; sleep 20) | lace import -`."""
+    writer = subprocess.Popen(
+        ["/bin/sh", "-c", 'cat "$0"; exec sleep 20', file], stdout=subprocess.PIPE
+    )
+    try:
+        started = spawn("--lace", folder, "import", "-", stdin=writer.stdout)
+        time.sleep(2)  # by then it has read the records, which are less than a batch
+        started.send_signal(signal.SIGTERM)
+        out, err = started.communicate(timeout=10)
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert (started.returncode, out) == (143, b"")
+    assert b"4 records stored before this stay" in err
+    assert call("status", "--json").json()["records"] == 4
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_listing(folder: Path, number: int, code: int) -> None:
     with open_lace(folder) as lace:

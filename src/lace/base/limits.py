@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_SETTINGS",
     "MAX_DATA_LENGTH",
+    "MAX_DATA_SETTING",
     "MAX_EXTRA_HEADERS",
     "MAX_HEAD_BYTES",
     "MAX_LINE_BYTES",
@@ -39,6 +40,8 @@ MAX_EXTRA_HEADERS: Final = 512
 """Extra headers of one Plex (010)."""
 MAX_HEAD_BYTES: Final = MIB
 """Bytes a reader holds while it looks for the end of a record's headers."""
+MAX_DATA_SETTING: Final = 900 * MIB
+"""The most that `max_data_bytes` can allow: what the store can hold in one row."""
 MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
 
@@ -81,7 +84,7 @@ class Settings:
     """
 
     max_data_bytes: int = _setting(
-        32 * MIB, "largest Blob data that is read or stored", 0, 900 * MIB, "bytes"
+        32 * MIB, "largest Blob data that is read or stored", 0, MAX_DATA_SETTING, "bytes"
     )
     max_value_bytes: int = _setting(
         MAX_LINE_BYTES, "longest fact value an evaluation accepts", 1, MAX_LINE_BYTES, "bytes"

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 import apsw
 import click
 
+from lace.api import SETTINGS_FILE
 from lace.base.text import UNICODE_VERSION
 from lace.cli.command import command as lace_command
 from lace.cli.output import Column, size_text
-from lace.errors import LaceError
+from lace.errors import LaceError, SettingError, UsageError
 from lace.store.sqlite.store import DATABASE_NAME, is_lace
 
 if TYPE_CHECKING:
@@ -118,24 +119,46 @@ def _java(environ: Mapping[str, str]) -> Check:
 
 def _lace(session: Session) -> Iterator[Check]:
     folder = session.find_folder()
+    wrong = _settings(session, folder)
+    if wrong:
+        yield wrong
     if folder is None:
         yield Check(OPTIONAL, "lace", "none here, nor above", "make one: lace init")
         yield from _space(Path.cwd())
         yield _wal(Path.cwd())
         return
     if not is_lace(folder):
-        yield Check(PROBLEM, "lace", f"{folder} holds no lace", "make one: lace init")
+        if not folder.is_file():
+            yield Check(PROBLEM, "lace", f"{folder} holds no lace", "make one: lace init")
         return
-    try:
-        with session.reading("doctor") as lace, lace.snapshot() as snapshot:
-            records = f"{folder.resolve()}, {snapshot.totals().records:,} records"
-        yield Check(OK, "lace", records)
-    except LaceError as error:
-        yield Check(PROBLEM, "lace", str(error), "see `lace verify`")
+    if not wrong:  # with wrong settings it cannot be opened
+        yield _opened(session, folder)
     yield _folder(folder)
     yield from _keys(folder / "keys")
     yield from _space(folder)
     yield _wal(folder)
+
+
+def _settings(session: Session, folder: Path | None) -> Check | None:
+    """Return what is wrong with the settings; None when nothing is."""
+    try:
+        session.settings(folder)
+    except SettingError as error:
+        file = folder / SETTINGS_FILE if folder else None
+        is_in_file = file is not None and error.message.startswith(str(file))
+        return Check(PROBLEM, "settings", str(error), f"correct {file if is_in_file else 'it'}")
+    except UsageError as error:
+        return Check(PROBLEM, "lace", error.message, error.hint or "")
+    return None
+
+
+def _opened(session: Session, folder: Path) -> Check:
+    try:
+        with session.reading("doctor") as lace, lace.snapshot() as snapshot:
+            records = f"{folder.resolve()}, {snapshot.totals().records:,} records"
+    except LaceError as error:
+        return Check(PROBLEM, "lace", str(error), "see `lace verify`")
+    return Check(OK, "lace", records)
 
 
 def _folder(folder: Path) -> Check:

@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,20 +74,25 @@ class _Import:
         ):
             for name, size in zip(names, sizes, strict=True):
                 self._run_file(name, size, before, progress)
+                self._interrupts.check()
                 before += size or 0
-            self._interrupts.check()
 
     def _run_file(self, name: str, size: int | None, before: int, progress: Progress) -> None:
         result = _FileResult("standard input" if name == _STANDARD_INPUT else name)
         self.results.append(result)
+        unfinished = 0  # errors only because a signal ended the input inside a record
 
         def report(counts: Intake, errors: Sequence[RecordError]) -> None:
+            nonlocal unfinished
             result.stored, result.known = counts.stored, counts.known
-            result.rejected = counts.rejected
-            for error in errors:
+            own = _without_cut(errors) if self._interrupts.ended_input else errors
+            unfinished += len(errors) - len(own)
+            result.rejected = counts.rejected - unfinished
+            for error in own:
                 self._reject(result, error)
             progress.update(before + counts.bytes_read, f"{self.total('stored'):,} stored")
-            self._interrupts.check()
+            if size is not None:  # what came from a pipe is stored first: it may not come again
+                self._interrupts.check()
 
         self._feed(name, size, report)
 
@@ -112,6 +118,11 @@ class _Import:
         offset = error.place.offset if error.place else None
         result.errors.append({"offset": offset, "reason": error.message, "rule": error.rule})
         self._session.output.complain(str(error))
+
+
+def _without_cut(errors: Sequence[RecordError]) -> list[RecordError]:
+    """Return errors, by offset, without that of a record cut by the end of input and its rest."""
+    return list(takewhile(lambda error: error.rule != "010-cut", errors))
 
 
 @contextmanager
@@ -188,7 +199,7 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
     record is told on standard error with its byte offset, the reason and the rule it breaks,
     and never stops the good ones; the exit code is then 1. Records are stored in whole
     batches: an import that was interrupted leaves no half record, and run again it completes
-    the set.
+    the set. What was read from a pipe before an interruption is stored first.
     """
     _check_files(session, files)
     with session.changing("import") as change:

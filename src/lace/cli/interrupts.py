@@ -1,7 +1,8 @@
 """Signals during long work in batches: the batch in hand is finished first.
 
-A first SIGINT or SIGTERM is kept until `check` is called, unless the work is waiting
-for input; a second one ends it at once. A batch in hand is then undone.
+A first SIGINT or SIGTERM is kept until `check` is called. Input that the work is waiting
+for, or asks for later, ends there: so what was read before is still stored. A second
+signal ends the work at once; a batch in hand is then undone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 from lace.cli.failures import Terminated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 __all__ = ["Interrupts"]
@@ -27,6 +28,8 @@ class Interrupts:
     def __init__(self) -> None:
         self._pending: BaseException | None = None
         self._waiting = False
+        self.ended_input = False
+        """Whether a reader has ended its file because of a signal."""
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -53,8 +56,13 @@ class Interrupts:
             raise self._pending
 
     def reader(self, file: IO[bytes], name: str) -> IO[bytes]:
-        """Return a file whose reading ends at a signal; no batch is in hand then."""
+        """Return a file that ends at a signal, as if no more came; `check` raises it later."""
         return _Reader(self, file, name)  # type: ignore[return-value]  # all that intake uses
+
+    def end_input(self, error: BaseException) -> None:
+        """Keep what a signal raised while input was waited for, and note that it ended there."""
+        self._pending = self._pending or error
+        self.ended_input = True
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -68,11 +76,25 @@ class Interrupts:
 
 
 class _Reader:
+    """A file for the intake. Records that were read before a signal are then in its hands."""
+
     def __init__(self, interrupts: Interrupts, file: IO[bytes], name: str) -> None:
         self._interrupts = interrupts
         self._file = file
         self.name = name
 
     def read(self, size: int = -1) -> bytes:
-        with self._interrupts.waiting():
-            return self._file.read(size)
+        """Return that many bytes, or fewer at the end."""
+        return self._until_signal(self._file.read, size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return what is there now; waits only while there is nothing."""
+        return self._until_signal(getattr(self._file, "read1", self._file.read), size)
+
+    def _until_signal(self, read: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            with self._interrupts.waiting():
+                return read(size)
+        except (KeyboardInterrupt, Terminated) as error:
+            self._interrupts.end_input(error)
+            return b""

@@ -68,28 +68,42 @@ _NUMBERS: Final = frozenset({"stored", "size", "Data-Length"})
 
 
 class _Row:
-    """A record in a listing; its bytes are read when a field needs them."""
+    """A record in a listing; its bytes are read when a field needs them, and never kept.
+
+    Sorting holds a row of every record: they must stay small.
+    """
+
+    __slots__ = ("_snapshot", "stored")
 
     def __init__(self, snapshot: Snapshot, stored: StoredRecord) -> None:
         self._snapshot = snapshot
-        self._record: ValidRecord | None = None
         self.stored = stored
 
     def value(self, name: str) -> Value:
         """Return the value of a column or field; a list for an extra header."""
+        return self.values([name])[0]
+
+    def values(self, names: Sequence[str]) -> list[Value]:
+        """Return the values of columns and fields; the record is read at most once."""
+        is_read = any(self._must_read(name) for name in names)
+        record = self._snapshot.load(self.stored.id) if is_read else None
+        return [self._value(name, record) for name in names]
+
+    def _must_read(self, name: str) -> bool:
+        if name in _COLUMNS or name in _KEPT_FIELDS:
+            return False
+        return name in _READ_FIELDS or self.stored.group is not None  # a Blob has no headers
+
+    def _value(self, name: str, record: ValidRecord | None) -> Value:
         for known in (_COLUMNS, _KEPT_FIELDS):
             if name in known:
                 return known[name](self.stored)
-        if name not in _READ_FIELDS and self.stored.group is None:
-            return None  # a Blob has no headers
-        if self._record is None:
-            self._record = self._snapshot.load(self.stored.id)
-        if self._record is None:
+        if record is None:
             return None
         if name in _READ_FIELDS:
-            return _READ_FIELDS[name](self._record)
+            return _READ_FIELDS[name](record)
         wanted = name.removeprefix(_HEADER)
-        return [value for header, value in self._record.headers if header == wanted] or None
+        return [value for header, value in record.headers if header == wanted] or None
 
 
 def _find(
@@ -225,7 +239,7 @@ def command(
 
     def rows(snapshot: Snapshot, most: int | None) -> Iterator[list[Value]]:
         for row in _find(snapshot, prefix, sort=sort, reverse=reverse, limit=most):
-            values = [row.value(name) for name in names]
+            values = row.values(names)
             met.update(name for name, v in zip(names, values, strict=True) if v is not None)
             if sort not in _KNOWN and sort not in met and row.value(sort) is not None:
                 met.add(sort)

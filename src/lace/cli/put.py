@@ -79,8 +79,9 @@ def _check_usage(coordinate: dict[str, str | None], beyond: dict[str, bool]) -> 
         )
     given = [f"--{name}" for name, is_given in beyond.items() if is_given]
     if given:
+        need = "needs" if len(given) == 1 else "need"
         raise UsageError(
-            f"{' and '.join(given)} need a coordinate: a Blob has only data",
+            f"{' and '.join(given)} {need} a coordinate: a Blob has only data",
             hint="give --group, --app and --name",
         )
     return False

@@ -10,6 +10,7 @@ from lace.cli.command import command as lace_command
 from lace.cli.output import plural
 from lace.cli.prompt import ask, is_attended
 from lace.cli.records import find_records
+from lace.errors import UsageError
 from lace.record.paths import parse_address
 
 if TYPE_CHECKING:
@@ -35,9 +36,11 @@ def command(session: Session, records: tuple[str, ...], yes: bool) -> int:
 
     Their StoreRecordIds are never used again. RECORD is a hash, ////hash or a coordinate,
     which means its newest version only: the version before is then the newest. When one is
-    not there, nothing is removed and the exit code is 1. At a terminal it asks first,
-    elsewhere not.
+    not there, nothing is removed and the exit code is 1. Asks at a terminal; elsewhere it
+    wants --yes.
     """
+    if not yes and not is_attended():
+        raise UsageError("removing records wants to be confirmed", hint="add --yes")
     with session.changing("remove") as change:
         with change.lace.snapshot() as snapshot:
             found = find_records(snapshot, records)
@@ -45,7 +48,7 @@ def command(session: Session, records: tuple[str, ...], yes: bool) -> int:
                 if parse_address(text).coordinate is not None:
                     (tip,) = find_records(snapshot, [text])
                     session.output.note(f"the newest version of {text} is {tip.id}")
-        if not yes and is_attended():
+        if not yes:
             ask(f"Remove {plural(len(found), 'record')} from {change.lace.store.folder}?")
         removed = change.lace.remove(*(stored.id for stored in found))
         ids = [stored.id for stored in found]

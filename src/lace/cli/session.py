@@ -6,6 +6,7 @@ Settings come from the defaults, the `lace.toml` of the lace, `LACE_…` variabl
 
 from __future__ import annotations
 
+import os.path
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from lace.base.limits import Settings, Source, describe_settings, resolve_settin
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
 from lace.cli.prompt import DeclinedError
-from lace.errors import LaceError
+from lace.errors import LaceError, UsageError
 from lace.store.interface import NoStoreError, StoreBusyError
 from lace.store.sqlite.store import Operation
 
@@ -42,6 +43,15 @@ class Change:
     lace: Lace
     result: dict[str, object] = field(default_factory=dict)
     exit_code: int = 0
+
+
+def _refuse_file(folder: Path) -> None:
+    """Refuse a path that cannot be a folder: it, or something on the way to it, is a file."""
+    for place in (folder, *folder.parents):
+        if os.path.exists(place):  # noqa: PTH110 - Path's fails where a folder is closed to us
+            if not place.is_dir():
+                raise UsageError(f"{place} is not a folder", hint="name a folder for the lace")
+            return
 
 
 class Session:
@@ -93,6 +103,8 @@ class Session:
 
     def settings(self, folder: Path | None) -> tuple[Settings, dict[str, str]]:
         """Return the settings for a lace, and where each comes from."""
+        if folder:
+            _refuse_file(folder)
         sources = [read_settings_file(folder / SETTINGS_FILE)] if folder else []
         return resolve_settings([*sources, *self._own_sources()])
 

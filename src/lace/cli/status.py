@@ -46,8 +46,9 @@ def _size(path: Path) -> int:
 
 @lace_command(
     "status",
-    piped="One line a value: its name, a tab, the value; names as with --json. "
-    "Operations are left to `lace log`.",
+    piped="One line a value: its name, a tab, the value; names as with --json. Then a line for "
+    "each of the last operations, tab-separated, the oldest first: the word operation, finished "
+    "(TAI), command, exit code.",
     json_keys={
         "lace": "the folder",
         "records": "how many records are stored",
@@ -85,6 +86,8 @@ def command(session: Session) -> int:
     else:
         for name, value in values.items():
             output.row((name, value))
+        for o in operations:
+            output.row(("operation", o.finished, o.command, o.exit_code))
     return 0
 
 

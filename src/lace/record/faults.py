@@ -14,7 +14,7 @@ from lace.errors import Place, RecordError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECORD_RULES", "fault", "relocate"]
+__all__ = ["RECORD_RULES", "detach", "fault", "relocate"]
 
 RECORD_RULES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -64,3 +64,9 @@ def relocate(error: RecordError, source: str | None, base: int) -> RecordError:
     inside = error.place.offset if error.place else None
     error.place = Place(source=source, offset=base + (inside or 0))
     return error
+
+
+def detach(error: RecordError) -> RecordError:
+    """Return an error without the frames it came through, which would keep their batch alive."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)

@@ -7,6 +7,7 @@ and a signing key brings its own randomness.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
@@ -20,8 +21,6 @@ from lace.record.paths import Coordinate
 from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lace.record.seal import SigningKey
 
 __all__ = ["Blob", "Clock", "Plex", "Record", "Seal"]
@@ -107,6 +106,8 @@ class Plex(_Identified):
         tai: str | None = None,
         headers: Iterable[Header] = (),
     ) -> None:
+        for kind, path in (("Group", group), ("App", app), ("Name", name)):
+            _check_text(kind, path, rule="010-path")
         coordinate = Coordinate(group, app, name)
         for header, value in (("Group", group), ("App", app), ("Name", name)):
             check_line(header, value)
@@ -114,8 +115,9 @@ class Plex(_Identified):
             tai = Plex.clock()
         if tai is None:
             raise RecordError("a Plex needs a TAI: no clock is at hand", rule="010-tai")
+        _check_text("TAI", tai, rule="010-tai", hint="write ten digits, a colon and nine digits")
         self._set(coordinate=coordinate, tai=Tai(tai))
-        self._set(headers=sort_headers(headers), blob=Blob(data))
+        self._set(headers=sort_headers(_as_headers(headers)), blob=Blob(data))
         self._identify("P", plex_payload(group, app, name, self.tai, self.headers, self.blob.bytes))
 
     def __repr__(self) -> str:
@@ -162,6 +164,14 @@ class Seal(_Identified):
     type: ClassVar[Literal["S"]] = "S"
 
     def __init__(self, *, plex: Plex, signed_by: str, signature: str) -> None:
+        if not isinstance(plex, Plex):
+            raise RecordError(
+                f"a Seal embeds a Plex, not {type(plex).__name__}",
+                rule="010-nesting",
+                hint="make one with lace.Plex(...)",
+            )
+        _check_text("Signed-By", signed_by, rule="009-verifier")
+        _check_text("Signature", signature, rule="009-signature-text")
         self._set(plex=plex, signed_by=Verifier(signed_by), signature=Signature(signature))
         if not seals.verify(self.signed_by, plex.id.digest, self.signature):
             raise RecordError(
@@ -217,6 +227,32 @@ def _as_bytes(data: object) -> bytes:
     raise RecordError(
         f"data is bytes, not {type(data).__name__}", rule="010-data", hint="encode text first"
     )
+
+
+def _check_text(kind: str, value: object, *, rule: str, hint: str = "give it as a str") -> None:
+    if not isinstance(value, str):
+        raise RecordError(f"{kind} is text, not {type(value).__name__}", rule=rule, hint=hint)
+
+
+def _as_headers(headers: object) -> list[Header]:
+    """Return headers as a list; refuse what are no pairs, also a text of two characters."""
+    hint = "give a list of pairs: [('Name', 'value')]"
+    if not isinstance(headers, Iterable) or isinstance(headers, (str, bytes, Mapping)):
+        raise RecordError(
+            f"headers are pairs of a name and a value, not {type(headers).__name__}",
+            rule="010-header-form",
+            hint=hint,
+        )
+    made: list[Header] = []
+    for pair in headers:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RecordError(
+                f"a header is a pair of a name and a value, not {shorten(repr(pair))}",
+                rule="010-header-form",
+                hint=hint,
+            )
+        made.append((pair[0], pair[1]))
+    return made
 
 
 def _show(data: bytes) -> str:

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lace.base.b64a import encode
 from lace.base.digest import digest
-from lace.base.limits import DEFAULT_SETTINGS, MAX_DATA_LENGTH, MAX_HEAD_BYTES
+from lace.base.limits import (
+    DEFAULT_SETTINGS,
+    MAX_DATA_LENGTH,
+    MAX_DATA_SETTING,
+    MAX_HEAD_BYTES,
+)
 from lace.errors import Place, RecordError
 from lace.record.writer import MARKER, MARKLINE_BYTES
 
@@ -275,13 +280,14 @@ class RecordReader:
                 raise _length_fault(line, end, start)
             return False
         length = int(found[1])
-        if length > MAX_DATA_LENGTH:
+        self._data_at = found.end()
+        self._end = self._data_at + length
+        fits = self._size is not None and self._base + self._end <= self._size
+        if length > MAX_DATA_LENGTH and not fits:
             raise _Lost(
                 "010-data-length", f"Data-Length {length} is above {MAX_DATA_LENGTH}", start
             )
-        self._data_at = found.end()
-        self._end = self._data_at + length
-        if self._size is not None and self._base + self._end > self._size:
+        if self._size is not None and not fits:
             raise self._cut()
         return True
 
@@ -304,7 +310,7 @@ class RecordReader:
             "010-size-limit",
             f"Data-Length {length} is above the limit of {self._max_data_bytes}",
             self._blob_at + MARKLINE_BYTES,
-            f"raise it with --set max_data_bytes={length}",
+            f"raise it with --set max_data_bytes={length}" if length <= MAX_DATA_SETTING else None,
         )
         self._skip = self._end
         self._previous = None
@@ -368,7 +374,10 @@ class RecordReader:
             if at < 0 or (len(buffer) - at < MARKLINE_BYTES and not final):
                 break
             found = _MARKLINE.match(buffer, at)
-            if found and not self._looks_embedded(found[1], at):
+            embedded = found and self._looks_embedded(found[1], at, final=final)
+            if embedded is None and found:
+                break
+            if found and not embedded:
                 self._searching = False
                 self._drop(at)
                 return
@@ -378,10 +387,12 @@ class RecordReader:
         self._drop(drop)
         self._scanned = max(1, keep - drop)
 
-    def _looks_embedded(self, letter: bytes, at: int) -> bool:
-        """Tell whether the markline there stands behind header lines, as an inner one does.
+    def _looks_embedded(self, letter: bytes, at: int, *, final: bool) -> bool | None:
+        """Tell whether the markline there belongs to an inner record; None to ask for more.
 
         An inner record is not admitted on its own, not even when what embeds it is broken.
+        It stands behind the last header line of what embeds it: a Plex behind a signature,
+        a Blob behind the headers of a Plex, or, against the rules, behind a signature.
         """
         buffer = self._buffer
         if letter == b"S" or buffer[at - 1] != 0x0A:
@@ -389,13 +400,36 @@ class RecordReader:
         if _BLOB_HEAD.search(buffer, max(0, at - _BLOB_HEAD_BYTES), at):
             return False  # a Blob embeds nothing
         start = max(0, at - _LOOK_BACK)
-        return b": " in buffer[max(start, buffer.rfind(b"\n", start, at - 1) + 1) : at]
+        line = bytes(buffer[max(start, buffer.rfind(b"\n", start, at - 1) + 1) : at])
+        if line.startswith(b"Signature: "):
+            return True
+        if b": " not in line or _MARKLINE.fullmatch(line):
+            return False
+        outer = buffer.rfind(MARKER, start, at - len(line))
+        if outer >= 0 and b"\nTAI: " not in buffer[outer:at]:
+            return False  # the headers before it end too early to embed anything
+        return True if letter == b"B" or outer < 0 else self._is_nested(outer, at, final=final)
+
+    def _is_nested(self, outer: int, at: int, *, final: bool) -> bool | None:
+        """Tell whether a Plex behind the headers of another is a part of it, by the outer hash."""
+        size = len(self._buffer) - at
+        if self._looked_again + size > self._base + _RECOVERY_BYTES:
+            return True
+        self._looked_again += size
+        inner = RecordReader(max_data_bytes=self._max_data_bytes)
+        outcome = next(inner.feed(bytes(self._buffer[at:])), None)
+        if not isinstance(outcome, RawRecord):
+            return False if final or outcome else None
+        whole = RawRecord(0, bytes(self._buffer[outer : at + len(outcome.data)]), 0, 0, 0)
+        return _MARKLINE.match(whole.data) is not None and not self._is_broken(whole)
 
 
 def _hides_record(record: RawRecord) -> bool:
-    """Tell whether a marker stands inside a header line, as when headers were cut there."""
+    """Tell whether headers seem to have been cut, so that another record begins among them."""
     inner = 1 if record.plex_at > 0 else 0
-    return record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner
+    if record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner:
+        return True  # a marker inside a header line
+    return inner == 1 and record.data.find(b"Signature: ", MARKLINE_BYTES, record.plex_at) < 0
 
 
 def _length_fault(line: bytes, end: int, start: int) -> _Lost:

@@ -76,12 +76,19 @@ class Parts(NamedTuple):
     app: str | None = None
     name: str | None = None
     tai: str | None = None
-    headers: tuple[Header, ...] = ()
 
     @property
     def hash_text(self) -> str:
         """The text of the record's identifier."""
         return self.bytes[_HASH_AT:_HASH_END].decode("ascii")
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """The extra headers of a Plex or Seal, read from its bytes: they may be many."""
+        if self.blob_at == 0:
+            return ()
+        head = self.bytes[self.plex_at + MARKLINE_BYTES : self.blob_at].decode("utf-8")
+        return tuple(split_lines(head)[len(_REQUIRED) :])
 
     @property
     def blob_hash(self) -> str | None:
@@ -147,11 +154,11 @@ def _check_digest(data: bytes, view: memoryview, at: int) -> bytes:
     )
 
 
-_Head = tuple[str, str, str, str, tuple[Header, ...]]
+_Head = tuple[str, str, str, str]
 
 
 def _parse_plex_head(block: bytes, start: int) -> _Head:
-    """Return Group, App, Name, TAI and the extra headers of a Plex."""
+    """Return Group, App, Name and TAI of a Plex whose extra headers are right too."""
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError:
@@ -160,9 +167,9 @@ def _parse_plex_head(block: bytes, start: int) -> _Head:
     if found is None or len(block) > MAX_LINE_BYTES or not is_nfc(text):
         return _read_plex_head(block, start)
     group, app, name, tai, lines = found.groups()
-    extra = tuple(split_lines(lines)) if lines else ()
-    check_extra_headers(extra, start + len(block))
-    return group, app, name, tai, extra
+    if lines:
+        check_extra_headers(split_lines(lines), start + len(block))
+    return group, app, name, tai
 
 
 def _read_plex_head(block: bytes, start: int) -> _Head:
@@ -177,9 +184,8 @@ def _read_plex_head(block: bytes, start: int) -> _Head:
     if not _TAI.fullmatch(tai):
         at = start + header_bytes(headers[:3]) + len("TAI: ")
         raise fault("010-tai", f"{tai!r} is not a TAI instant", at)
-    extra = tuple(headers[4:])
-    check_extra_headers(extra, start + len(block))
-    return group, app, name, tai, extra
+    check_extra_headers(headers[4:], start + len(block))
+    return group, app, name, tai
 
 
 def _order_fault(headers: list[Header], start: int) -> RecordError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from lace.base import b64a
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import RecordError
-from lace.record.faults import fault, relocate
+from lace.record.faults import detach, fault, relocate
 from lace.record.ids import RecordId, trusted_record_id
 from lace.record.model import Blob, Plex, Record, Seal
 from lace.record.reader import Fault, RawRecord, RecordReader
@@ -148,7 +148,7 @@ def validate_many(
         try:
             parts, plex_digest = check_structure(raw)
         except RecordError as error:
-            outcomes.append(relocate(error, source, raw.offset))
+            outcomes.append(detach(relocate(error, source, raw.offset)))
             continue
         if plex_digest:
             signed.append(len(outcomes))

@@ -231,7 +231,8 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own module in our own Python
-            [sys.executable, "-c", _WORKER, json.dumps(sys.path), json.dumps(_package_path())],
+            # Isolated: nothing in the current folder or the environment is run in there.
+            [sys.executable, "-I", "-c", _WORKER, *_import_paths()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -276,8 +277,8 @@ class _Worker:
         self._process.wait()
 
 
-def _package_path() -> list[str]:
-    return list(sys.modules["lace"].__path__)
+def _import_paths() -> tuple[str, str]:
+    return json.dumps(sys.path), json.dumps(list(sys.modules["lace"].__path__))
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:

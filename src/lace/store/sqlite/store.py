@@ -290,7 +290,7 @@ def record_rows(
 ) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
     """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
     for number, record in enumerate(records, first):
-        raw, digest, plex_at, _blob_at, _data_at, group, app, name, tai, _headers = record
+        raw, digest, plex_at, _blob_at, _data_at, group, app, name, tai = record
         signed_by = raw[SIGNED_BY].decode("ascii") if plex_at > 0 else None
         yield number, raw[_TYPE_AT] + digest, group, app, name, tai, signed_by, raw
 
