@@ -26,6 +26,7 @@ from lace.base.limits import (
     MAX_HEAD_BYTES,
 )
 from lace.errors import Place, RecordError
+from lace.record.ids import HASH_TEXT_BYTES
 from lace.record.writer import MARKER, MARKLINE_BYTES
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _BLOB_HEAD: Final = re.compile(
     MARKER + rb"B\.[0-9A-Z_a-z~]{43}\.H3\n(?:Data-Length: [0-9]{1,19}\n)?\Z"
 )
 _BLOB_HEAD_BYTES: Final = MARKLINE_BYTES + _LENGTH_BYTES
+_SIGNED_BY_BYTES: Final = len(b"Signed-By: ") + HASH_TEXT_BYTES + 1
 _LARGE_RECORD: Final = 64 * 1024
 _LOOK_BACK: Final = 2048
 _RECOVERY_BYTES: Final = 64 * 1024 * 1024
@@ -406,6 +408,8 @@ class RecordReader:
         if b": " not in line or _MARKLINE.fullmatch(line):
             return False
         outer = buffer.rfind(MARKER, start, at - len(line))
+        if outer >= 0 and buffer.startswith(b"S.", outer + len(MARKER)):
+            return at - outer != MARKLINE_BYTES + _SIGNED_BY_BYTES  # else cut behind Signed-By
         if outer >= 0 and b"\nTAI: " not in buffer[outer:at]:
             return False  # the headers before it end too early to embed anything
         return True if letter == b"B" or outer < 0 else self._is_nested(outer, at, final=final)
@@ -429,7 +433,7 @@ def _hides_record(record: RawRecord) -> bool:
     inner = 1 if record.plex_at > 0 else 0
     if record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner:
         return True  # a marker inside a header line
-    return inner == 1 and record.data.find(b"Signature: ", MARKLINE_BYTES, record.plex_at) < 0
+    return inner == 1 and record.plex_at - MARKLINE_BYTES in (0, _SIGNED_BY_BYTES)
 
 
 def _length_fault(line: bytes, end: int, start: int) -> _Lost:
