@@ -133,7 +133,11 @@ def _holds(part: BodyAtom, binding: Binding, known: Relations) -> bool:
 
 def _matching(atom: Atom, binding: Binding, known: Relations) -> set[Values]:
     """Return the distinct facts that fit an atom under a binding."""
-    return {row for row in known.get(atom.key, ()) if any(_match(atom, row, binding))}
+    return {
+        row
+        for row in known.get(atom.key, ())
+        if any(True for _ in _match(atom, row, binding))  # a binding may well be empty
+    }
 
 
 def _value(term: Term, binding: Binding) -> str:

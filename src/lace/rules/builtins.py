@@ -14,7 +14,15 @@ from lace.rules.syntax import INTEGER, Operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["cardinality_holds", "int_compare", "is_integer", "lex_compare", "text_shape", "unequal"]
+__all__ = [
+    "cardinality_holds",
+    "int_compare",
+    "integer_rank",
+    "is_integer",
+    "lex_compare",
+    "text_shape",
+    "unequal",
+]
 
 _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = MappingProxyType(
     {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
@@ -39,17 +47,18 @@ def int_compare(left: str, operator: Operator, right: str) -> bool:
     >>> int_compare("10", ">", "9"), int_compare("ten", ">", "9")
     (True, False)
     """
-    if not is_integer(left) or not is_integer(right):
-        return False
-    return _COMPARE[operator](_rank(left), _rank(right))
+    first, second = integer_rank(left), integer_rank(right)
+    return first is not None and second is not None and _COMPARE[operator](first, second)
 
 
-def _rank(text: str) -> tuple[int, int, str]:
-    """Return what orders integers as numbers: sign, then length, then digits.
+def integer_rank(text: str) -> tuple[int, int, str] | None:
+    """Return what orders integers as numbers (sign, then length, then digits), or None.
 
-    Below zero both are turned round, so no number is ever made: a text may have more
-    digits than any number type takes.
+    Below zero length and digits are turned round, so no number is ever made: a text may
+    have more digits than any number type takes. None is for a text that is no integer.
     """
+    if not is_integer(text):
+        return None
     digits = text.lstrip("-").lstrip("0")
     if not digits:
         return (0, 0, "")

@@ -1,0 +1,140 @@
+"""What an evaluation may cost, and what it did cost: limits, work and statistics.
+
+Everything counted here is a number of rows, so the same program over the same facts
+stops at the same place every time. Time is only shown, never decided by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lace.errors import LimitExceeded, Place
+
+if TYPE_CHECKING:
+    from lace.rules.limits import RuleLimits
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["Budget", "Clock", "Run", "Statistics"]
+
+Clock = Callable[[], int]
+"""Gives nanoseconds, from any moment on."""
+
+
+def _no_clock() -> int:
+    return 0
+
+
+@dataclass(slots=True)
+class Run:
+    """One application of a rule: in which iteration, rows visited, facts made, facts new."""
+
+    rule: int
+    iteration: int
+    visited: int = 0
+    made: int = 0
+    new: int = 0
+    nanoseconds: int = 0
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What was done so far, readable at any time, also after a limit stopped the run."""
+
+    clock: Clock = _no_clock
+    runs: list[Run] = field(default_factory=list)
+    work: int = 0
+
+    def begin(self, rule: int, iteration: int) -> Run:
+        """Note that a rule is being applied; its time is negative until it ends."""
+        run = Run(rule, iteration, visited=-self.work, nanoseconds=-self.clock())
+        self.runs.append(run)
+        return run
+
+    def end(self, run: Run) -> None:
+        """Note that the application is over."""
+        run.visited += self.work
+        run.nanoseconds += self.clock()
+
+
+class Budget:
+    """The limits of one evaluation, and the work done in it."""
+
+    def __init__(
+        self, program: CheckedProgram, statistics: Statistics, limits: RuleLimits | None = None
+    ) -> None:
+        self._program = program
+        self._limits = limits or program.limits
+        self.statistics = statistics
+        self.rule = 0
+
+    def spend(self, rows: int) -> None:
+        """Count rows that are about to be visited.
+
+        Raises:
+            LimitExceeded: they are more than may be visited; they have not been yet.
+        """
+        work = self.statistics.work + rows
+        if work > self._limits.max_work:
+            raise self._exceeded(
+                f"would visit {work:,} rows in this evaluation",
+                "max_work",
+                self._limits.max_work,
+                work,
+                "X3",
+            )
+        self.statistics.work = work
+
+    def check_derived(self, predicate: PredicateKey, rows: int) -> None:
+        """Refuse more facts of a predicate than may be kept."""
+        if rows > self._limits.max_derived_facts:
+            raise self._exceeded(
+                f"would make {rows:,} facts of {predicate}",
+                "max_derived_facts",
+                self._limits.max_derived_facts,
+                rows,
+                "G18",
+            )
+
+    def check_iterations(self, predicate: PredicateKey, iterations: int) -> None:
+        """Refuse more passes over a stratum than are allowed."""
+        if iterations > self._limits.max_iterations:
+            raise self._exceeded(
+                f"still makes new facts of {predicate} after {self._limits.max_iterations:,} passes",
+                "max_iterations",
+                self._limits.max_iterations,
+                iterations,
+                "G18",
+            )
+
+    def check_base(self, ordinary: int, runtime: int) -> None:
+        """Refuse more base facts, or more runtime facts, than an evaluation takes."""
+        for count, limit, what in (
+            (ordinary, "max_base_facts", "base"),
+            (runtime, "max_runtime_facts", "runtime"),
+        ):
+            allowed: int = getattr(self._limits, limit)
+            if count > allowed:
+                raise LimitExceeded(
+                    f"there are {count:,} {what} facts",
+                    limit=limit,
+                    allowed=allowed,
+                    observed=count,
+                    rule="G18",
+                )
+
+    def _exceeded(
+        self, what: str, limit: str, allowed: int, observed: int, decision: str
+    ) -> LimitExceeded:
+        program = self._program
+        rule = program.rules[self.rule]
+        return LimitExceeded(
+            f"rule {self.rule + 1} ({program.rule_ids[self.rule]}) {what}",
+            limit=limit,
+            allowed=allowed,
+            observed=observed,
+            rule=decision,
+            place=Place(program.source, rule.span.line or None, rule.span.column or None),
+        )

@@ -1,0 +1,114 @@
+"""Texts and their numbers: every value is one int32 from here on.
+
+A `Dictionary` is what one evaluation, or one session, knows of texts. It may stand on a
+dictionary that is stored beside the records; new texts get the numbers behind it.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lace.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Dictionary", "Ids", "MAX_TEXTS", "StoredTexts"]
+
+Ids: TypeAlias = npt.NDArray[np.int32]
+MAX_TEXTS: Final = 2**31 - 2
+"""Numbers are int32."""
+
+
+class StoredTexts(Protocol):
+    """A dictionary that others keep, and that does not change."""
+
+    def __len__(self) -> int:
+        """Return how many texts it has; their numbers are below."""
+        ...
+
+    def find(self, texts: Sequence[str]) -> Ids:
+        """Return the numbers of texts, -1 for one that it does not have."""
+        ...
+
+    def texts(self, ids: Ids) -> list[str]:
+        """Return the texts of numbers."""
+        ...
+
+
+class Dictionary:
+    """Texts by number and numbers by text."""
+
+    def __init__(self, stored: StoredTexts | None = None) -> None:
+        self._stored = stored
+        self._base = len(stored) if stored is not None else 0
+        self._ids: dict[str, int] = {}
+        self._new: list[str] = []
+
+    def __len__(self) -> int:
+        return self._base + len(self._new)
+
+    def find(self, text: str) -> int:
+        """Return the number of a text, -1 when it has none."""
+        found = self._ids.get(text, -1)
+        if found < 0 and self._stored is not None:
+            found = int(self._stored.find([text])[0])
+            if found >= 0:
+                self._ids[text] = found
+        return found
+
+    def intern(self, text: str) -> int:
+        """Return the number of a text; it gets one now if it had none."""
+        found = self.find(text)
+        return found if found >= 0 else self._add(text)
+
+    def intern_all(self, values: Sequence[str]) -> Ids:
+        """Return the numbers of many texts, repeated ones too."""
+        ids = self._ids
+        missing = list(dict.fromkeys([text for text in values if text not in ids]))
+        if missing and self._stored is not None:
+            found = self._stored.find(missing)
+            known = found >= 0
+            ids.update(zip(compress(missing, known), found[known].tolist(), strict=True))
+            missing = list(compress(missing, ~known))
+        if len(self) + len(missing) > MAX_TEXTS:
+            raise LimitExceeded(
+                "there are more different values than the engine can number",
+                limit="max_base_facts",
+                allowed=MAX_TEXTS,
+                observed=len(self) + len(missing),
+            )
+        first = len(self)
+        ids.update(zip(missing, range(first, first + len(missing)), strict=True))
+        self._new += missing
+        return np.fromiter(map(ids.__getitem__, values), np.int32, len(values))
+
+    def _add(self, text: str) -> int:
+        return int(self.intern_all([text])[0])
+
+    def text(self, number: int) -> str:
+        """Return the text of a number."""
+        return self.texts(np.array([number], np.int32))[0]
+
+    def texts(self, ids: Ids) -> list[str]:
+        """Return the texts of numbers, in their order."""
+        if self._stored is None:
+            return list(map(self._new.__getitem__, ids.tolist()))
+        stored = ids < self._base
+        if stored.all():
+            return self._stored.texts(ids)
+        made = iter(self._stored.texts(ids[stored]))
+        new, base = self._new, self._base
+        return [
+            next(made) if is_stored else new[number - base]
+            for number, is_stored in zip(ids.tolist(), stored.tolist(), strict=True)
+        ]
+
+    def rows(self, columns: Iterable[Ids], count: int) -> list[tuple[str, ...]]:
+        """Return rows of numbers as rows of text."""
+        texts = [self.texts(column) for column in columns]
+        return list(zip(*texts, strict=True)) if texts else [()] * count

@@ -1,0 +1,146 @@
+"""The embedded engine's front: facts in, an evaluation out.
+
+`evaluate` is a pure function of a program and facts. An `Evaluation` holds the answer as
+numbers; texts are made when they are asked for, and so are the facts of predicates that
+the rest only counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lace.algebra.body import scans_of
+from lace.algebra.lower import lower_program
+from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.embedded.dictionary import Dictionary
+from lace.engines.embedded.load import (
+    check_values,
+    count_classes,
+    group_facts,
+    intern_constants,
+    intern_rows,
+    relations_of,
+)
+from lace.engines.embedded.seminaive import evaluate_fixpoint
+from lace.engines.embedded.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.algebra.nodes import RelationalProgram
+    from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.relation import Relation
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+def evaluate(
+    checked: CheckedProgram,
+    facts: Iterable[Fact],
+    *,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    program: RelationalProgram | None = None,
+) -> Evaluation:
+    """Evaluate checked rules over facts.
+
+    Args:
+        checked: the rules.
+        facts: tuples of a predicate name and texts.
+        predicates: what is wanted; else every predicate that the rules define.
+        statistics: where to note what is done.
+        program: the relational program of the rules, if it is at hand.
+
+    Raises:
+        LimitExceeded: the evaluation would go beyond a limit; there is no part of an answer.
+        EngineError: a fact is not made of texts.
+    """
+    dictionary = Dictionary()
+    columns: dict[PredicateKey, tuple[list[Ids], int]] = {}
+    for key, values in group_facts(facts).items():
+        if key.arity:
+            check_values(dict.fromkeys(values), checked.limits.max_value_bytes)
+        columns[key] = intern_rows(key, values, dictionary), len(values) // max(key.arity, 1)
+    intern_constants(checked, dictionary)
+    size = max(1, len(dictionary))
+    relations = relations_of(columns, size)
+    budget = Budget(checked, statistics or Statistics())
+    budget.check_base(*count_classes(relations))
+    state = State(program or lower_program(checked), dictionary, size, relations, budget)
+    made = Evaluation(checked, state)
+    made.run(predicates)
+    return made
+
+
+class Evaluation:
+    """An answer: the relations of derived predicates, made as far as they were asked for."""
+
+    def __init__(self, checked: CheckedProgram, state: State) -> None:
+        self.checked = checked
+        self.state = state
+        self._done: set[int] = set()
+        self._step_of = {
+            key: number
+            for number, step in enumerate(state.program.steps)
+            for key in step.predicates
+        }
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done so far."""
+        return self.state.budget.statistics
+
+    @property
+    def derived(self) -> tuple[PredicateKey, ...]:
+        """The predicates that the rules define."""
+        return self.checked.derived
+
+    def run(self, predicates: Iterable[PredicateKey] | None = None) -> None:
+        """Make the facts of these predicates; without any, of all that are not only counted."""
+        if predicates is None:
+            virtual = self.state.virtual
+            wanted = [key for key in self._step_of if key not in virtual]
+        else:
+            wanted = [key for key in predicates if key in self._step_of]
+            self.state.virtual.difference_update(wanted)
+        for number in self._needed(wanted):
+            if number not in self._done:
+                evaluate_fixpoint(self.state, self.state.program.steps[number])
+                self._done.add(number)
+
+    def _needed(self, wanted: Iterable[PredicateKey]) -> list[int]:
+        """Return the steps to do for some predicates, in order."""
+        steps, virtual = self.state.program.steps, self.state.virtual
+        needed: set[int] = set()
+        waiting = [self._step_of[key] for key in wanted]
+        while waiting:
+            number = waiting.pop()
+            if number in needed:
+                continue
+            needed.add(number)
+            for branch in steps[number].branches:
+                for scan, _ in scans_of(branch.plan):
+                    found = self._step_of.get(scan.predicate)
+                    if found is not None and found != number:
+                        waiting.append(found)
+        # What is only counted is not made, but what it is made of is needed.
+        return sorted(
+            number for number in needed if not virtual.issuperset(steps[number].predicates)
+        )
+
+    def relation(self, key: PredicateKey) -> Relation:
+        """Return the relation of a derived predicate; its facts are made now if need be."""
+        self.run([key])
+        return self.state.relations[key]
+
+    def count(self, key: PredicateKey) -> int:
+        """Return how many facts a derived predicate has."""
+        return self.relation(key).rows
+
+    def texts(self, key: PredicateKey) -> list[tuple[str, ...]]:
+        """Return the facts of a derived predicate, as tuples of text in no order."""
+        found = self.relation(key)
+        return self.state.dictionary.rows(found.columns(), found.rows)

@@ -1,0 +1,115 @@
+"""What rows are found by: sets of values, and rows by key.
+
+Both answer for whole columns at a time. Small ones search sorted values; a large one is
+a table over all numbers, made when enough was asked of it to be worth it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lace.engines.embedded.keys import PairNumbers, radix_fits, radix_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.keys import Flags, Keys
+
+__all__ = ["Index", "Members", "Slots"]
+
+Slots = npt.NDArray[np.intp]
+_TABLE_SHARE: Final = 32
+"""A table pays when the values, or what was asked, are at least this share of all numbers."""
+_SMALL: Final = 4096
+
+
+class Members:
+    """The set of a column's values."""
+
+    __slots__ = ("_flags", "_sorted", "count")
+
+    def __init__(self, values: Ids, size: int) -> None:
+        self._flags: Flags | None = None
+        self._sorted: Ids = values
+        if size <= _SMALL or len(values) * _TABLE_SHARE >= size:
+            self._flags = np.zeros(size, np.bool_)
+            self._flags[values] = True
+            self.count = int(np.count_nonzero(self._flags))
+        else:
+            self._sorted = np.unique(values)
+            self.count = len(self._sorted)
+
+    def mask(self, probe: Ids) -> Flags:
+        """Tell which values are in the set."""
+        flags = self._flags
+        if flags is not None:
+            return flags[probe]
+        at = np.searchsorted(self._sorted, probe)
+        at[at == len(self._sorted)] = 0
+        return self._sorted[at] == probe
+
+
+class Index:
+    """Rows in the order of their keys, and where each key begins."""
+
+    __slots__ = ("_asked", "_keys", "_pairs", "_size", "_table", "is_unique", "order", "starts")
+
+    def __init__(self, columns: Sequence[Ids], rows: int, size: int) -> None:
+        self._size = size
+        self._asked = 0
+        self._table: Ids | None = None
+        direct = radix_fits(size, len(columns))
+        self._pairs = [] if direct else [PairNumbers(size) for _ in columns[2:]]
+        keys = self._encode(columns, add=True)
+        self.order: npt.NDArray[np.intp] | None = None
+        if rows > 1 and not bool((keys[1:] >= keys[:-1]).all()):
+            self.order = np.argsort(keys)
+            keys = keys[self.order]
+        first = np.empty(rows, np.bool_)
+        first[:1] = True
+        np.not_equal(keys[1:], keys[:-1], out=first[1:])
+        begins = np.flatnonzero(first)
+        self.is_unique = len(begins) == rows
+        self._keys = keys if self.is_unique else keys[begins]
+        self.starts = np.append(begins, rows)
+
+    @property
+    def keys(self) -> int:
+        """How many different keys there are."""
+        return len(self._keys)
+
+    def _encode(self, columns: Sequence[Ids], *, add: bool) -> Ids | Keys:
+        if len(columns) == 1:
+            return columns[0]
+        if not self._pairs:
+            return radix_keys(columns, self._size)
+        keys = columns[0].astype(np.int64)
+        for pairs, column in zip(self._pairs, columns[1:-1], strict=True):
+            keys = pairs.number(keys, column, add=add)
+        made: Keys = keys * self._size + columns[-1]
+        made[keys < 0] = -1
+        return made
+
+    def find(self, columns: Sequence[Ids]) -> Slots:
+        """Return the number of each row's key, -1 where there is no such key."""
+        probe = self._encode(columns, add=False)
+        single = len(columns) == 1
+        if single and self._table is None:
+            self._asked += len(probe)
+            if self._asked * _TABLE_SHARE >= self._size and len(self._keys) > _SMALL // 16:
+                self._table = np.full(int(self._keys[-1]) + 2, -1, np.int32)
+                self._table[self._keys] = np.arange(len(self._keys), dtype=np.int32)
+        if single and self._table is not None:
+            return self._table[np.minimum(probe, len(self._table) - 1)].astype(np.intp)
+        at = np.searchsorted(self._keys, probe)
+        at[at == len(self._keys)] = 0
+        at[self._keys[at] != probe] = -1
+        return at
+
+    def rows_at(self, positions: Slots) -> Slots:
+        """Return the row numbers at positions of the sorted order."""
+        return positions if self.order is None else self.order[positions]

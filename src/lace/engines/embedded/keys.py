@@ -1,0 +1,210 @@
+"""Rows as single numbers, and sets of them: what duplicates are found by.
+
+A row of numbers below `size` is one int64 as long as it fits; longer rows are numbered
+pair by pair. A set of rows is a table of flags while all possible rows are few, and else
+a few sorted runs, of which small ones are merged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.engines.embedded.dictionary import Ids
+
+__all__ = ["Flags", "Keys", "PairNumbers", "RowSet", "distinct_sorted", "radix_fits"]
+
+Keys: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_LARGEST_KEY: Final = 2**62
+_MAX_FLAGS: Final = 2**26
+"""Possible rows up to which a set is a table of flags, a byte each."""
+
+
+def radix_fits(size: int, arity: int) -> bool:
+    """Tell whether rows of so many numbers below size are numbers themselves."""
+    return max(size, 2) ** arity < _LARGEST_KEY
+
+
+def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
+    """Return rows as numbers to the base of size."""
+    keys = columns[0].astype(np.int64)
+    for column in columns[1:]:
+        keys *= size
+        keys += column
+    return keys
+
+
+def distinct_sorted(keys: Keys) -> Keys:
+    """Return the different keys, sorted."""
+    if len(keys) < 2:
+        return keys
+    keys = np.sort(keys)
+    first = np.empty(len(keys), np.bool_)
+    first[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    return keys[first]
+
+
+class _Runs:
+    """Sorted runs of different keys; each has at most half the length of the one before."""
+
+    def __init__(self) -> None:
+        self._runs: list[Keys] = []
+
+    def missing(self, keys: Keys) -> Flags:
+        """Tell which keys are in no run."""
+        absent = np.ones(len(keys), np.bool_)
+        for run in self._runs:
+            at = np.searchsorted(run, keys)
+            at[at == len(run)] = 0
+            absent &= run[at] != keys
+        return absent
+
+    def discard(self, keys: Keys) -> None:
+        """Take sorted keys out."""
+        kept: list[Keys] = []
+        for run in self._runs:
+            at = np.searchsorted(keys, run)
+            at[at == len(keys)] = 0
+            stays = run[keys[at] != run]
+            if len(stays):
+                kept.append(stays)
+        self._runs = kept
+
+    def add(self, keys: Keys) -> None:
+        """Add sorted keys that are in no run."""
+        if not len(keys):
+            return
+        while self._runs and len(self._runs[-1]) < 2 * len(keys):
+            keys = np.sort(np.concatenate((self._runs.pop(), keys)), kind="stable")
+        self._runs.append(keys)
+
+
+class PairNumbers:
+    """Numbers for pairs of numbers, given in the order in which the pairs come."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._runs: list[tuple[Keys, Keys]] = []
+        self._count = 0
+
+    def number(self, left: Keys, right: Ids, *, add: bool) -> Keys:
+        """Return the number of each pair; a new one gets the next, or without `add` -1."""
+        keys = left * self._size + right
+        distinct = distinct_sorted(keys)
+        numbers = np.full(len(distinct), -1, np.int64)
+        for run, codes in self._runs:
+            at = np.searchsorted(run, distinct)
+            at[at == len(run)] = 0
+            found = run[at] == distinct
+            numbers[found] = codes[at[found]]
+        if add:
+            new = numbers < 0
+            numbers[new] = np.arange(self._count, self._count + np.count_nonzero(new))
+            self._count += int(np.count_nonzero(new))
+            self._add(distinct[new], numbers[new])
+        made: Keys = numbers[np.searchsorted(distinct, keys)]
+        made[left < 0] = -1
+        return made
+
+    def _add(self, keys: Keys, codes: Keys) -> None:
+        if not len(keys):
+            return
+        while self._runs and len(self._runs[-1][0]) < 2 * len(keys):
+            more, more_codes = self._runs.pop()
+            keys, codes = np.concatenate((more, keys)), np.concatenate((more_codes, codes))
+            order = np.argsort(keys, kind="stable")
+            keys, codes = keys[order], codes[order]
+        self._runs.append((keys, codes))
+
+
+class RowSet:
+    """A growing set of rows of one arity, of numbers below size."""
+
+    def __init__(self, arity: int, size: int) -> None:
+        self._arity = arity
+        self._size = max(size, 1)
+        self._direct = radix_fits(self._size, arity)
+        self._pairs = [] if self._direct else [PairNumbers(size) for _ in range(arity - 2)]
+        few = self._direct and self._size**arity <= _MAX_FLAGS
+        self._flags: Flags | None = np.zeros(self._size**arity, np.bool_) if few else None
+        self._runs = _Runs()
+        self.rows = 0
+
+    def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
+        if not columns:
+            return np.zeros(count, np.int64)
+        if self._direct:
+            return radix_keys(columns, self._size)
+        keys = columns[0].astype(np.int64)
+        for pairs, column in zip(self._pairs, columns[1:-1], strict=True):
+            keys = pairs.number(keys, column, add=add)
+        made: Keys = keys * self._size + columns[-1]
+        made[keys < 0] = -1
+        return made
+
+    def contains(self, columns: Sequence[Ids], count: int) -> Flags:
+        """Tell which rows are in the set."""
+        keys = self._keys(columns, count, add=False)
+        if self._flags is not None:
+            return self._flags[keys]
+        return ~self._runs.missing(keys)
+
+    def add(self, columns: Sequence[Ids], count: int) -> tuple[tuple[Ids, ...], int]:
+        """Add rows; returns those that are new, each once."""
+        keys = self._keys(columns, count, add=True)
+        if self._flags is not None:
+            fresh = keys[~self._flags[keys]]
+            if len(fresh) * 16 > len(self._flags):
+                before = self._flags.copy()
+                self._flags[fresh] = True
+                fresh = np.flatnonzero(self._flags & ~before)
+            else:
+                fresh = distinct_sorted(fresh)
+                self._flags[fresh] = True
+        elif self._direct:
+            fresh = distinct_sorted(keys)
+            fresh = fresh[self._runs.missing(fresh)]
+            self._runs.add(fresh)
+        else:
+            distinct, at = np.unique(keys, return_index=True)
+            new = self._runs.missing(distinct)
+            self._runs.add(distinct[new])
+            chosen = at[new]
+            self.rows += len(chosen)
+            return tuple(column[chosen] for column in columns), len(chosen)
+        self.rows += len(fresh)
+        return self._columns(fresh), len(fresh)
+
+    def discard(self, columns: Sequence[Ids], count: int) -> None:
+        """Take rows out that are in the set, each given once."""
+        if not count:
+            return
+        keys = self._keys(columns, count, add=False)
+        if self._flags is not None:
+            self._flags[keys] = False
+        else:
+            self._runs.discard(distinct_sorted(keys))
+        self.rows -= count
+
+    def _columns(self, keys: Keys) -> tuple[Ids, ...]:
+        columns: list[Ids] = []
+        for _ in range(self._arity - 1):
+            keys, last = np.divmod(keys, self._size)
+            columns.append(last.astype(np.int32))
+        if self._arity:
+            columns.append(keys.astype(np.int32))
+        return tuple(reversed(columns))
+
+    @classmethod
+    def of(cls, columns: Sequence[Ids], count: int, size: int) -> RowSet:
+        """Return the set of given rows."""
+        made = cls(len(columns), size)
+        made.add(columns, count)
+        return made

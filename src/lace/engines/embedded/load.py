@@ -1,0 +1,106 @@
+"""Facts as columns of numbers: from tuples of text to relations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.relation import Relation
+from lace.errors import EngineError
+from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.lines import check_value
+from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import Term
+
+__all__ = ["count_classes", "group_facts", "intern_constants", "intern_rows", "relations_of"]
+
+_APART = frozenset(
+    name for name, found in BASE_PREDICATES.items() if found.fact_class is not FactClass.RECORD
+)
+
+
+def group_facts(facts: Iterable[Fact]) -> dict[PredicateKey, list[str]]:
+    """Return the values of facts by predicate, row after row.
+
+    Raises:
+        EngineError: something among them is not a tuple of a name and texts.
+    """
+    grouped: dict[tuple[str, int], list[str]] = {}
+    try:
+        for fact in facts:
+            key = fact[0], len(fact) - 1
+            values = grouped.get(key)
+            if values is None:
+                values = grouped[key] = []
+            values += fact[1:]
+    except (TypeError, IndexError) as error:
+        raise EngineError(
+            "a fact is a tuple of a predicate name and texts", hint="as in ('Have', 'B.….h')"
+        ) from error
+    made: dict[PredicateKey, list[str]] = {}
+    for (name, arity), values in grouped.items():
+        if not isinstance(name, str):
+            raise EngineError(f"a predicate name is text, not {type(name).__name__}")
+        made[PredicateKey(name, arity)] = values if arity else [""]
+    return made
+
+
+def check_values(values: Iterable[object], max_value_bytes: int) -> None:
+    """Refuse what is not text, not in NFC or too long; nothing is cut or left out."""
+    for value in values:
+        if not isinstance(value, str):
+            raise EngineError(f"a value of a fact is text, not {type(value).__name__}")
+        check_value(value, max_value_bytes)
+
+
+def intern_rows(key: PredicateKey, values: Sequence[str], dictionary: Dictionary) -> list[Ids]:
+    """Return the columns of rows whose values come one after the other."""
+    if not key.arity:
+        return []
+    ids = dictionary.intern_all(values)
+    return [ids[at :: key.arity].copy() for at in range(key.arity)]
+
+
+def relations_of(
+    columns: Mapping[PredicateKey, tuple[list[Ids], int]], size: int
+) -> dict[PredicateKey, Relation]:
+    """Return relations of columns; rows that are there twice count once."""
+    made: dict[PredicateKey, Relation] = {}
+    for key, (each, rows) in columns.items():
+        distinct, count = RowSet(key.arity, size).add(each, rows)
+        made[key] = Relation.of(distinct, count)
+    return made
+
+
+def intern_constants(program: CheckedProgram, dictionary: Dictionary) -> None:
+    """Number every constant of the rules, so that running them makes no new numbers."""
+    values: list[str] = []
+
+    def collect(terms: Iterable[Term]) -> None:
+        values.extend(term.value for term in terms if isinstance(term, Constant))
+
+    for rule in program.rules:
+        collect(rule.head.terms)
+        for part in rule.body:
+            match part:
+                case Atom():
+                    collect(part.terms)
+                case NegatedAtom() | Cardinality():
+                    collect(part.atom.terms)
+                case _:
+                    pass
+    dictionary.intern_all(values)
+
+
+def count_classes(relations: Mapping[PredicateKey, Relation]) -> tuple[int, int]:
+    """Return how many base facts there are, and how many runtime and advertisement facts."""
+    ordinary = sum(found.rows for key, found in relations.items() if key.name not in _APART)
+    apart = sum(found.rows for key, found in relations.items() if key.name in _APART)
+    return ordinary, apart

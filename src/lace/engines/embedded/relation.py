@@ -1,0 +1,200 @@
+"""Relations in parts, and the access paths into them: selected, projected, sorted columns.
+
+A `Relation` is a set of rows, in parts that never change; new rows come as a new part,
+and small parts are merged. Whatever a rule needs of a part (the rows that fit a pattern,
+the values of a column as a set, an index by some columns) is made once and kept with the
+part, so an increment builds access paths for what is new only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from lace.engines.embedded.index import Index, Members
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.engines.embedded.dictionary import Ids
+
+__all__ = ["EVERYTHING", "ColumnPart", "Part", "Pattern", "Relation", "Selection"]
+
+_MERGE_ROWS: Final = 4096
+"""Parts with fewer rows are merged with the part before when that is not much longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Which rows fit: constants by position, and positions that must be equal."""
+
+    constants: tuple[tuple[int, int], ...] = ()
+    equal: tuple[tuple[int, int], ...] = ()
+
+
+EVERYTHING: Final = Pattern()
+
+
+class Columns(Protocol):
+    """Where a selection's columns come from."""
+
+    def column(self, position: int) -> Ids:
+        """Return a whole column."""
+        ...
+
+
+class Selection:
+    """The rows of a part that fit a pattern, with the access paths made so far."""
+
+    __slots__ = ("_chosen", "_columns", "_indexes", "_members", "_source", "rows")
+
+    def __init__(self, source: Columns, rows: int, chosen: Ids | None = None) -> None:
+        self._source = source
+        self._chosen = chosen
+        self.rows = rows if chosen is None else len(chosen)
+        self._columns: dict[int, Ids] = {}
+        self._members: dict[int, Members] = {}
+        self._indexes: dict[tuple[int, ...], Index] = {}
+
+    def column(self, position: int) -> Ids:
+        """Return the values at a position."""
+        found = self._columns.get(position)
+        if found is None:
+            found = self._source.column(position)
+            if self._chosen is not None:
+                found = found[self._chosen]
+            self._columns[position] = found
+        return found
+
+    def members(self, position: int, size: int) -> Members:
+        """Return the set of values at a position."""
+        found = self._members.get(position)
+        if found is None:
+            found = self._members[position] = Members(self.column(position), size)
+        return found
+
+    def index(self, positions: tuple[int, ...], size: int) -> Index:
+        """Return the rows by their values at some positions."""
+        found = self._indexes.get(positions)
+        if found is None:
+            columns = [self.column(position) for position in positions]
+            found = self._indexes[positions] = Index(columns, self.rows, size)
+        return found
+
+    def narrowed(self, pattern: Pattern) -> Selection:
+        """Return those of the rows that fit a pattern as well."""
+        if pattern == EVERYTHING:
+            return self
+        fits = np.ones(self.rows, np.bool_)
+        for position, value in pattern.constants:
+            fits &= self.column(position) == value
+        for left, right in pattern.equal:
+            fits &= self.column(left) == self.column(right)
+        return Selection(self, self.rows, np.flatnonzero(fits).astype(np.int32))
+
+
+class Part(Protocol):
+    """Some rows of a relation; they never change."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def select(self, pattern: Pattern) -> Selection:
+        """Return the rows that fit a pattern; asked again, the same selection."""
+        ...
+
+
+class ColumnPart:
+    """A part whose columns are at hand."""
+
+    __slots__ = ("_selections", "columns", "rows")
+
+    def __init__(self, columns: Sequence[Ids], rows: int) -> None:
+        self.columns = tuple(columns)
+        self.rows = rows
+        self._selections: dict[Pattern, Selection] = {}
+
+    def column(self, position: int) -> Ids:
+        """Return a whole column."""
+        return self.columns[position]
+
+    def select(self, pattern: Pattern) -> Selection:
+        """Return the rows that fit a pattern."""
+        found = self._selections.get(pattern)
+        if found is None:
+            if pattern is EVERYTHING or pattern == EVERYTHING:
+                found = Selection(self, self.rows)
+            else:
+                found = self.select(EVERYTHING).narrowed(pattern)
+            self._selections[pattern] = found
+        return found
+
+
+class Relation:
+    """A set of rows, in parts."""
+
+    __slots__ = ("arity", "parts", "rows")
+
+    def __init__(self, arity: int, parts: Sequence[Part] = ()) -> None:
+        self.arity = arity
+        self.parts: tuple[Part, ...] = tuple(part for part in parts if part.rows)
+        self.rows = sum(part.rows for part in self.parts)
+
+    @classmethod
+    def of(cls, columns: Sequence[Ids], rows: int) -> Relation:
+        """Return the relation of some columns."""
+        return cls(len(columns), (ColumnPart(columns, rows),))
+
+    def select(self, pattern: Pattern) -> list[Selection]:
+        """Return the rows that fit a pattern, part by part; parts without any are left out."""
+        chosen = [part.select(pattern) for part in self.parts]
+        return [selection for selection in chosen if selection.rows]
+
+    def count(self, pattern: Pattern) -> int:
+        """Return how many rows fit a pattern."""
+        return sum(part.select(pattern).rows for part in self.parts)
+
+    def columns(self) -> tuple[Ids, ...]:
+        """Return all rows, as columns."""
+        return self.matching(EVERYTHING)[0]
+
+    def matching(self, pattern: Pattern) -> tuple[tuple[Ids, ...], int]:
+        """Return the rows that fit a pattern, as columns, and how many they are."""
+        chosen = self.select(pattern)
+        if len(chosen) == 1:
+            whole = chosen[0]
+            return tuple(whole.column(position) for position in range(self.arity)), whole.rows
+        empty = [np.empty(0, np.int32)]
+        columns = tuple(
+            np.concatenate(empty + [selection.column(at) for selection in chosen])
+            for at in range(self.arity)
+        )
+        return columns, sum(selection.rows for selection in chosen)
+
+    def with_rows(self, columns: Sequence[Ids], rows: int) -> Relation:
+        """Return the relation with more rows, none of which it has already.
+
+        The new part takes in small ones before it, so there are never many parts, and
+        each row is moved a few times only.
+        """
+        if not rows:
+            return self
+        parts = list(self.parts)
+        taken: list[ColumnPart] = []
+        while parts and isinstance(last := parts[-1], ColumnPart):
+            if last.rows > max(_MERGE_ROWS, 2 * rows):
+                break
+            taken.append(last)
+            rows += last.rows
+            parts.pop()
+        if taken:
+            taken.reverse()
+            columns = [
+                np.concatenate([*(part.columns[at] for part in taken), column])
+                for at, column in enumerate(columns)
+            ]
+        return Relation(self.arity, (*parts, ColumnPart(columns, rows)))

@@ -1,0 +1,104 @@
+"""Fixed points: each pass looks only at what the pass before found.
+
+For each place in a body that reads a predicate of the same fixed point there is a plan
+that starts from the new facts there, so no combination of facts is looked at twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lace.algebra.deltas import places
+from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.state import WHOLE, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lace.algebra.nodes import Branch, Fixpoint
+    from lace.engines.embedded.state import State
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["Found", "apply_branch", "concatenated", "evaluate_fixpoint", "run_rounds"]
+
+Found: TypeAlias = "dict[PredicateKey, list[Rows]]"
+
+
+def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
+    """Make all facts of the predicates of a fixed point, which have none yet."""
+    for predicate in step.predicates:
+        state.clear(predicate)
+    inside = frozenset(step.predicates)
+    found: Found = {}
+    for branch in step.branches:
+        if not any(scan.predicate in inside for scan, positive in places(branch.plan) if positive):
+            apply_branch(state, branch, WHOLE, 1, found)
+    run_rounds(state, step, found)
+
+
+def run_rounds(state: State, step: Fixpoint, found: Found, *, first: int = 1) -> Found:
+    """Go on from new facts until there are no more; returns all that are new.
+
+    The new facts are in the sets of their predicates already, and not yet in the
+    relations.
+    """
+    inside = frozenset(step.predicates)
+    everything: Found = {}
+    iteration = first
+    while True:
+        changed = keep(state, found)
+        for predicate, rows in found.items():
+            everything.setdefault(predicate, []).extend(rows)
+        if not changed or not step.recursive:
+            return everything
+        iteration += 1
+        state.budget.check_iterations(next(iter(changed)), iteration)
+        found = {}
+        state.changed = changed
+        for branch in step.branches:
+            for scan, positive in places(branch.plan):
+                if positive and scan.predicate in inside and scan.predicate in changed:
+                    apply_branch(state, branch, scan.occurrence, iteration, found)
+
+
+def apply_branch(state: State, branch: Branch, start: int, iteration: int, found: Found) -> None:
+    """Apply a rule; facts that are new go into their set and are found."""
+    statistics, predicate = state.budget.statistics, branch.predicate
+    run = statistics.begin(branch.rule, iteration)
+    try:
+        known = state.derived_set(predicate)
+        for columns, rows in state.heads(branch, state.plan(branch, start)):
+            run.made += rows
+            fresh, count = known.add(columns, rows)
+            state.budget.check_derived(predicate, known.rows)
+            if count:
+                run.new += count
+                found.setdefault(predicate, []).append((fresh, count))
+    finally:
+        statistics.end(run)
+
+
+def keep(state: State, found: Mapping[PredicateKey, Sequence[Rows]]) -> dict[PredicateKey, Relation]:
+    """Add new facts to their relations; returns them as relations of their own."""
+    changed: dict[PredicateKey, Relation] = {}
+    for predicate, pieces in found.items():
+        columns, rows = concatenated(predicate.arity, pieces)
+        if rows:
+            changed[predicate] = Relation.of(columns, rows)
+            state.relations[predicate] = state.relations[predicate].with_rows(columns, rows)
+    return changed
+
+
+def concatenated(arity: int, pieces: Iterable[Rows]) -> Rows:
+    """Return rows that were found piece by piece as one."""
+    parts = [piece for piece in pieces if piece[1]]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return tuple(np.empty(0, np.int32) for _ in range(arity)), 0
+    return (
+        tuple(np.concatenate([columns[at] for columns, _ in parts]) for at in range(arity)),
+        sum(rows for _, rows in parts),
+    )

@@ -1,0 +1,166 @@
+"""The state of an evaluation: numbers, relations, plans; what steps ask for while they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from lace.algebra.body import scans_of
+from lace.algebra.deltas import from_change, from_goal
+from lace.algebra.nodes import Version
+from lace.algebra.passes.order import order_joins
+from lace.engines.embedded.counting import Counting
+from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.planning import compile_plan, pattern_of
+from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.steps import run_plan
+from lace.engines.embedded.verdicts import Verdicts
+from lace.rules.syntax import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lace.algebra.nodes import Branch, CountTest, Project, RankTest, RelationalProgram, Scan
+    from lace.engines.embedded.budget import Budget
+    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.keys import Flags
+    from lace.engines.embedded.steps import Frame, Plan
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["GOAL", "Relations", "Rows", "State", "WHOLE"]
+
+Relations: TypeAlias = "dict[PredicateKey, Relation]"
+Rows: TypeAlias = "tuple[tuple[Ids, ...], int]"
+WHOLE: Final = -2
+"""The plan of a rule that starts from no change."""
+GOAL: Final = -1
+"""The plan of a rule that starts from the facts asked about."""
+_NEW_PLAN_BITS: Final = 3
+"""A plan is made again when a relation has grown or shrunk by this power of two."""
+
+
+class State:
+    """Everything that an evaluation knows.
+
+    `relations` has what scans read; `sets` has the rows of derived relations, by which
+    duplicates are found; `changed` has what a plan that starts from a change reads, `goal`
+    the facts that one asks about, `sliced` the rows to take for one place of a body.
+    `virtual` are the predicates whose facts are not made, because they are only counted.
+    """
+
+    def __init__(
+        self,
+        program: RelationalProgram,
+        dictionary: Dictionary,
+        size: int,
+        relations: Relations,
+        budget: Budget,
+    ) -> None:
+        self.program = program
+        self.dictionary = dictionary
+        self.size = size
+        self.relations = relations
+        self.sets: dict[PredicateKey, RowSet] = {}
+        self.changed: Mapping[PredicateKey, Relation] = {}
+        self.goal: Relation | None = None
+        self.sliced: tuple[int, Relation] | None = None
+        self.virtual = set(program.counted)
+        self.budget = budget
+        self.verdicts = Verdicts(dictionary, size)
+        self.counting = Counting(self)
+        self.branches: dict[PredicateKey, list[Branch]] = {}
+        for step in program.steps:
+            for branch in step.branches:
+                self.branches.setdefault(branch.predicate, []).append(branch)
+        self._plans: dict[tuple[int, int], tuple[tuple[int, ...], Plan]] = {}
+
+    def derived_set(self, predicate: PredicateKey) -> RowSet:
+        """Return the rows of a derived predicate, as a set."""
+        found = self.sets.get(predicate)
+        if found is None:
+            found = self.sets[predicate] = RowSet(predicate.arity, self.size)
+        return found
+
+    def clear(self, predicate: PredicateKey) -> None:
+        """Forget all facts of a derived predicate."""
+        self.relations[predicate] = Relation(predicate.arity)
+        self.sets.pop(predicate, None)
+
+    def relation(self, scan: Scan) -> Relation:
+        """Return the rows that a scan reads."""
+        if scan.version is Version.ALL:
+            if self.sliced is not None and scan.occurrence == self.sliced[0]:
+                return self.sliced[1]
+            return self._all(scan.predicate)
+        if scan.version is Version.CHANGED:
+            return self.changed[scan.predicate]
+        if self.goal is None:
+            raise AssertionError("a plan for a goal runs with a goal")
+        return self.goal
+
+    def _all(self, predicate: PredicateKey) -> Relation:
+        found = self.relations.get(predicate)
+        if found is None:
+            found = self.relations[predicate] = Relation(predicate.arity)
+        return found
+
+    def count_mask(self, test: CountTest, frame: Frame) -> Flags:
+        """Tell for which rows of a frame a count test holds."""
+        return self.counting.count_mask(test, frame)
+
+    def rank_mask(self, test: RankTest, frame: Frame) -> Flags:
+        """Tell for which rows of a frame a rank test holds."""
+        return self.counting.rank_mask(test, frame)
+
+    # What the order of joins is chosen by.
+
+    def rows(self, scan: Scan) -> int:
+        """Return how many rows a scan has."""
+        return self.relation(scan).count(pattern_of(scan, self.dictionary)[0])
+
+    def distinct(self, scan: Scan, columns: tuple[str, ...]) -> int:
+        """Return how many different values a scan has in a column; the most, of several."""
+        pattern, positions = pattern_of(scan, self.dictionary)
+        return max(
+            sum(
+                selection.members(positions[name], self.size).count
+                for selection in self.relation(scan).select(pattern)
+            )
+            for name in columns
+        )
+
+    def plan(self, branch: Branch, start: int = WHOLE) -> Plan:
+        """Return the steps of a rule, from all facts or from a change at one place."""
+        sizes = tuple(
+            self._all(scan.predicate).rows.bit_length() // _NEW_PLAN_BITS
+            for scan, _ in scans_of(branch.plan)
+        )
+        key = (branch.rule, start)
+        found = self._plans.get(key)
+        if found is None or found[0] != sizes:
+            ordered = order_joins(self._starting(branch, start), self)
+            found = self._plans[key] = sizes, compile_plan(ordered.input, self.dictionary)
+        return found[1]
+
+    def compiled(self, plan: Project) -> Plan:
+        """Return the steps of a plan that is not kept."""
+        return compile_plan(order_joins(plan, self).input, self.dictionary)
+
+    def _starting(self, branch: Branch, start: int) -> Project:
+        if start == WHOLE:
+            return branch.plan
+        return from_goal(branch) if start == GOAL else from_change(branch.plan, start)
+
+    def heads(self, branch: Branch, plan: Plan) -> Iterator[Rows]:
+        """Run a plan of a rule; yields the facts that it makes, repeated ones too."""
+        self.budget.rule = branch.rule
+        terms = branch.plan.terms
+        for frame in run_plan(plan, self):
+            columns = tuple(
+                frame.columns[term.name]
+                if isinstance(term, Variable)
+                else np.full(frame.rows, self.dictionary.intern(term.value), np.int32)
+                for term in terms
+            )
+            yield columns, frame.rows
