@@ -29,6 +29,8 @@ __all__ = ["bounded_counts"]
 _SLICE_WORK: Final = 2**20
 """Combinations of keys and rows to look at before keys that are certain are dropped."""
 _LEAST_SLICE: Final = 16
+_MANY_ROWS: Final = 64
+"""Rows that a join makes of one row, from which on it is done slice by slice."""
 
 
 def bounded_counts(
@@ -71,6 +73,7 @@ class _Counter:
         self._keys = keys
         self.counts = np.zeros(max(count, 1), np.int64)
         self._seen: RowSet | None = None
+        self._found: tuple[tuple[Ids, ...], npt.NDArray[np.intp]] = (), np.empty(0, np.intp)
 
     def run(self, branch: Branch) -> None:
         """Count what one rule makes for the keys that are not certain yet."""
@@ -102,18 +105,32 @@ class _Counter:
             state.sliced = access.scan.occurrence, Relation.of(part, min(last, rows) - first)
             state.goal = self._goal(open_keys)
             self._collect(branch, plan)
-            open_keys = self._open()
+            still_open = self._open()
+            if len(still_open) < len(open_keys):
+                self._forget()
+            open_keys = still_open
             first = last
 
     def _open(self) -> npt.NDArray[np.intp]:
         return np.flatnonzero(self.counts < self._enough)
+
+    def _forget(self) -> None:
+        """Forget the facts of keys that are certain: only what may be met again is kept."""
+        if self._seen is None or not self._at:
+            return
+        columns, slots = self._found
+        stays = self.counts[slots] < self._enough
+        self._found = tuple(column[stays] for column in columns), slots[stays]
+        self._seen = RowSet.of(self._found[0], len(self._found[1]), self._state.size)
 
     def _goal(self, which: npt.NDArray[np.intp]) -> Relation:
         return Relation.of([column[which] for column in self._keys], len(which))
 
     def _collect(self, branch: Branch, plan: Plan) -> None:
         if self._seen is None:
-            self._seen = RowSet(branch.predicate.arity, self._state.size)
+            arity = branch.predicate.arity
+            self._seen = RowSet(arity, self._state.size)
+            self._found = tuple(np.empty(0, np.int32) for _ in range(arity)), np.empty(0, np.intp)
         for columns, rows in self._state.heads(branch, plan):
             fits = self._fits(columns, rows)
             if fits is not None:
@@ -125,6 +142,11 @@ class _Counter:
             elif count:
                 slots = self.index.find([fresh[position] for position in self._at])
                 self.counts += np.bincount(slots, minlength=len(self.counts))
+                columns, before = self._found
+                self._found = (
+                    tuple(map(np.concatenate, zip(columns, fresh, strict=True))),
+                    np.concatenate((before, slots)),
+                )
 
     def _fits(self, columns: Sequence[Ids], rows: int) -> Flags | None:
         if not self._pattern.constants and not self._pattern.equal:
@@ -138,14 +160,13 @@ class _Counter:
 
 
 def _longest(plan: Plan, state: State) -> JoinStep | None:
-    """Return the join to take slice by slice: the one with most rows that adds columns."""
-    joins = [
-        step
-        for step in plan.steps
-        if isinstance(step, JoinStep) and step.access.fresh and step.access.scan.occurrence >= 0
-    ]
-    if not joins:
-        return None
-    return max(
-        joins, key=lambda step: state.relation(step.access.scan).count(step.access.pattern)
-    )
+    """Return the join to take slice by slice: one that makes many rows of each."""
+    found: list[tuple[int, JoinStep]] = []
+    for step in plan.steps:
+        if isinstance(step, JoinStep) and step.access.fresh and step.access.scan.occurrence >= 0:
+            scan, shared = step.access.scan, step.access.shared
+            rows = state.rows(scan)
+            growth = rows // max(1, state.distinct(scan, shared)) if shared else rows
+            if growth > _MANY_ROWS:
+                found.append((growth, step))
+    return max(found, key=lambda each: each[0])[1] if found else None

@@ -6,7 +6,8 @@ dictionary that is stored beside the records; new texts get the numbers behind i
 
 from __future__ import annotations
 
-from itertools import compress
+from collections import defaultdict
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -46,8 +47,11 @@ class Dictionary:
     def __init__(self, stored: StoredTexts | None = None) -> None:
         self._stored = stored
         self._base = len(stored) if stored is not None else 0
-        self._ids: dict[str, int] = {}
         self._new: list[str] = []
+        self._ids: dict[str, int] = {}
+        if stored is None:  # then a text that is missing gets its number while it is looked up
+            self._ids = numbering = defaultdict(int)
+            numbering.default_factory = numbering.__len__
 
     def __len__(self) -> int:
         return self._base + len(self._new)
@@ -69,23 +73,35 @@ class Dictionary:
     def intern_all(self, values: Sequence[str]) -> Ids:
         """Return the numbers of many texts, repeated ones too."""
         ids = self._ids
-        missing = list(dict.fromkeys([text for text in values if text not in ids]))
-        if missing and self._stored is not None:
-            found = self._stored.find(missing)
-            known = found >= 0
-            ids.update(zip(compress(missing, known), found[known].tolist(), strict=True))
-            missing = list(compress(missing, ~known))
-        if len(self) + len(missing) > MAX_TEXTS:
+        if self._stored is not None:
+            self._number(dict.fromkeys([text for text in values if text not in ids]))
+        made = np.fromiter(map(ids.__getitem__, values), np.int32, len(values))
+        if self._stored is None:
+            self._new += islice(ids, len(self._new), None)
+        if len(self) > MAX_TEXTS:
             raise LimitExceeded(
                 "there are more different values than the engine can number",
                 limit="max_base_facts",
                 allowed=MAX_TEXTS,
-                observed=len(self) + len(missing),
+                observed=len(self),
             )
-        first = len(self)
-        ids.update(zip(missing, range(first, first + len(missing)), strict=True))
-        self._new += missing
-        return np.fromiter(map(ids.__getitem__, values), np.int32, len(values))
+        return made
+
+    def _number(self, missing: Iterable[str]) -> None:
+        """Give numbers to texts that have none here: the stored ones, or new ones."""
+        texts = list(missing)
+        if not texts or self._stored is None:
+            return
+        found = self._stored.find(texts)
+        known = found >= 0
+        self._ids.update(zip(compress(texts, known), found[known].tolist(), strict=True))
+        new = list(compress(texts, ~known))
+        self._ids.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
+        self._new += new
+
+    def added(self, since: int) -> list[str]:
+        """Return the texts that are not stored, from a number on."""
+        return self._new[since - self._base :]
 
     def _add(self, text: str) -> int:
         return int(self.intern_all([text])[0])

@@ -14,7 +14,6 @@ from lace.algebra.lower import lower_program
 from lace.engines.embedded.budget import Budget, Statistics
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.load import (
-    check_values,
     count_classes,
     group_facts,
     intern_constants,
@@ -61,9 +60,8 @@ def evaluate(
     dictionary = Dictionary()
     columns: dict[PredicateKey, tuple[list[Ids], int]] = {}
     for key, values in group_facts(facts).items():
-        if key.arity:
-            check_values(dict.fromkeys(values), checked.limits.max_value_bytes)
-        columns[key] = intern_rows(key, values, dictionary), len(values) // max(key.arity, 1)
+        each = intern_rows(key, values, dictionary, checked.limits.max_value_bytes)
+        columns[key] = each, len(values) // max(key.arity, 1)
     intern_constants(checked, dictionary)
     size = max(1, len(dictionary))
     relations = relations_of(columns, size)

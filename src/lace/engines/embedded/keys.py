@@ -17,11 +17,22 @@ if TYPE_CHECKING:
 
     from lace.engines.embedded.dictionary import Ids
 
-__all__ = ["Flags", "Keys", "PairNumbers", "RowSet", "distinct_sorted", "radix_fits"]
+__all__ = [
+    "Flags",
+    "Keys",
+    "PairNumbers",
+    "RowSet",
+    "distinct_ids",
+    "distinct_sorted",
+    "radix_fits",
+    "radix_keys",
+]
 
 Keys: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _LARGEST_KEY: Final = 2**62
+_FLAGS_SHARE: Final = 16
+"""Flags pay when there are at least this share of values."""
 _MAX_FLAGS: Final = 2**26
 """Possible rows up to which a set is a table of flags, a byte each."""
 
@@ -49,6 +60,15 @@ def distinct_sorted(keys: Keys) -> Keys:
     first[0] = True
     np.not_equal(keys[1:], keys[:-1], out=first[1:])
     return keys[first]
+
+
+def distinct_ids(ids: Ids, size: int) -> Ids:
+    """Return the different numbers of a column, all below size, sorted."""
+    if len(ids) * _FLAGS_SHARE < size:
+        return np.unique(ids)
+    flags = np.zeros(size, np.bool_)
+    flags[ids] = True
+    return np.flatnonzero(flags).astype(np.int32)
 
 
 class _Runs:
@@ -161,7 +181,7 @@ class RowSet:
         keys = self._keys(columns, count, add=True)
         if self._flags is not None:
             fresh = keys[~self._flags[keys]]
-            if len(fresh) * 16 > len(self._flags):
+            if len(fresh) * _FLAGS_SHARE > len(self._flags):
                 before = self._flags.copy()
                 self._flags[fresh] = True
                 fresh = np.flatnonzero(self._flags & ~before)

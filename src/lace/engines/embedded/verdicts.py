@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.keys import radix_keys
+from lace.engines.embedded.keys import distinct_ids, radix_keys
 from lace.rules.builtins import int_compare, integer_rank, lex_compare, text_shape
 from lace.rules.syntax import Inequality, IntCompare, LexCompare, TextShape, Variable
 
@@ -56,9 +56,9 @@ class Ranks:
         for column in columns:
             unknown = column[self._ranks[column] == -2]
             if len(unknown):
-                missing.append(np.unique(unknown))
+                missing.append(unknown)
         if missing:
-            self._rank(np.unique(np.concatenate([self._known, *missing])))
+            self._rank(distinct_ids(np.concatenate([self._known, *missing]), size))
         return [self._ranks[column] for column in columns]
 
     def _rank(self, ids: Ids) -> None:
@@ -113,7 +113,7 @@ class Verdicts:
         found = table[column]
         unknown = found == _UNKNOWN
         if unknown.any():
-            ids = np.unique(column[unknown])
+            ids = distinct_ids(column[unknown], self._size)
             holds = _asker(test, name)
             texts = self._dictionary.texts(ids)
             table[ids] = np.fromiter(map(holds, texts), np.uint8, len(texts))

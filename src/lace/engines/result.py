@@ -1,0 +1,122 @@
+"""A result: the facts that follow from rules, as a mapping, with explanations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.errors import EngineError, UsageError
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    from lace.algebra.evaluator import Answer
+    from lace.engines.embedded.budget import Statistics
+    from lace.engines.embedded.engine import Evaluation
+    from lace.engines.explanation import Explanation
+    from lace.rules.program import CheckedProgram
+
+__all__ = ["Result", "parse_predicate"]
+
+_KEY: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)/([0-9]{1,3})")
+_SHOWN_ROWS: Final = 20
+
+
+def parse_predicate(text: str) -> PredicateKey:
+    """Return the predicate that `Name/arity` names.
+
+    Raises:
+        UsageError: the text is not of that form.
+    """
+    found = _KEY.fullmatch(text)
+    if not found:
+        raise UsageError(
+            f"{text!r} names no predicate", hint="name and arity, as in Selected/1"
+        )
+    return PredicateKey(found[1], int(found[2]))
+
+
+class Result(Mapping[str, frozenset[tuple[str, ...]]]):
+    """The facts of every predicate that rules define, by `"Name/arity"`.
+
+    Sets of texts are made when they are asked for; `count` needs none.
+    """
+
+    def __init__(self, checked: CheckedProgram, answer: Answer) -> None:
+        self._checked = checked
+        self._answer = answer
+        self._keys = {str(key): key for key in answer.derived}
+        self._sets: dict[str, frozenset[tuple[str, ...]]] = {}
+
+    def __getitem__(self, predicate: str) -> frozenset[tuple[str, ...]]:
+        found = self._sets.get(predicate)
+        if found is None:
+            found = frozenset(self._answer.texts(self._keys[predicate]))
+            self._sets[predicate] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, predicate: object) -> bool:
+        return predicate in self._keys
+
+    @property
+    def checked(self) -> CheckedProgram:
+        """The rules of this result."""
+        return self._checked
+
+    def count(self, predicate: str) -> int:
+        """Return how many facts a predicate has, without making their texts."""
+        return self._answer.count(self._keys[predicate])
+
+    def rows(self, predicate: str) -> list[tuple[str, ...]]:
+        """Return the facts of a predicate, each once, in no particular order."""
+        return self._answer.texts(self._keys[predicate])
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the embedded engine did for this result."""
+        return self._evaluation.statistics
+
+    @property
+    def _evaluation(self) -> Evaluation:
+        from lace.engines.embedded.engine import Evaluation
+
+        if not isinstance(self._answer, Evaluation):
+            raise EngineError(
+                "only the embedded engine explains its answers", hint="use engine='embedded'"
+            )
+        return self._answer
+
+    def why(self, predicate: str, *values: str) -> Explanation:
+        """Explain a fact: why it holds, or why it does not.
+
+        `predicate` is a name, or a name with its arity.
+        """
+        from lace.engines.explanation import explain_fact
+
+        name = predicate.partition("/")[0]
+        return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)
+
+    def to_arrow(self, predicate: str) -> Any:
+        """Return the facts of a predicate as a pyarrow table with columns `0`, `1`, …
+
+        Raises:
+            EngineError: pyarrow is not installed.
+        """
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise EngineError(
+                "pyarrow is not installed", hint="install the spark extra: pip install 'lace[spark]'"
+            ) from error
+        key = self._keys[predicate]
+        rows = self._answer.texts(key)
+        columns = list(zip(*rows, strict=True)) or [()] * key.arity
+        names = [str(at) for at in range(key.arity)]
+        arrays = [pyarrow.array(column, pyarrow.string()) for column in columns[: key.arity]]
+        return pyarrow.table(arrays, names=names)
