@@ -7,11 +7,12 @@ head, a negation or a test is taken from a positive atom, so every program is le
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from tests.property.lacegrams import Item, Program, Rule, Term
+if TYPE_CHECKING:
+    from tests.property.lacegrams import Item, Program, Rule, Term
 
 Fact = tuple[str, ...]
 Change = tuple[tuple[Fact, ...], tuple[Fact, ...]]

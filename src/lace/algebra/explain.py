@@ -49,13 +49,12 @@ def explain_plan(plan: Project) -> list[str]:
 
 def _lines(node: Node) -> Iterator[str]:
     keep = f" keep {','.join(node.columns)}" if node.columns else ""
+    below: tuple[Node, ...] = ()
     match node:
         case Scan():
             yield f"scan {_scan(node)}{keep}"
-            return
         case Unit():
             yield "unit"
-            return
         case Join():
             yield f"join{keep}"
             below = node.inputs

@@ -74,10 +74,7 @@ def lower_rule(rule: Rule) -> Project:
     ]
     columns = tuple(dict.fromkeys(name for scan in scans for name in scan.columns))
     node: Node
-    if len(scans) > 1:
-        node = Join(tuple(scans), columns)
-    else:
-        node = scans[0] if scans else Unit()
+    node = Join(tuple(scans), columns) if len(scans) > 1 else scans[0] if scans else Unit()
     for at, part in enumerate(rule.body):
         match part:
             case Inequality() | IntCompare() | LexCompare() | TextShape():

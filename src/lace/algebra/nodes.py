@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from lace.rules.syntax import Variable
 
 if TYPE_CHECKING:
-    from lace.rules.syntax import Constant, IntCompare, LexCompare, Operator, PredicateKey
-    from lace.rules.syntax import Term, Test
+    from lace.rules.syntax import (
+        Constant,
+        IntCompare,
+        LexCompare,
+        Operator,
+        PredicateKey,
+        Term,
+        Test,
+    )
 
 __all__ = [
     "AntiJoin",

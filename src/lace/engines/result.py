@@ -30,9 +30,7 @@ def parse_predicate(text: str) -> PredicateKey:
     """
     found = _KEY.fullmatch(text)
     if not found:
-        raise UsageError(
-            f"{text!r} names no predicate", hint="name and arity, as in Selected/1"
-        )
+        raise UsageError(f"{text!r} names no predicate", hint="name and arity, as in Selected/1")
     return PredicateKey(found[1], int(found[2]))
 
 
@@ -102,8 +100,8 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         name = predicate.partition("/")[0]
         return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)
 
-    def to_arrow(self, predicate: str) -> Any:
-        """Return the facts of a predicate as a pyarrow table with columns `0`, `1`, …
+    def to_arrow(self, predicate: str) -> Any:  # noqa: ANN401 - pyarrow is optional
+        """Return the facts of a predicate as a pyarrow table, with columns called 0, 1 and so on.
 
         Raises:
             EngineError: pyarrow is not installed.
@@ -112,7 +110,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
             import pyarrow
         except ImportError as error:
             raise EngineError(
-                "pyarrow is not installed", hint="install the spark extra: pip install 'lace[spark]'"
+                "pyarrow is not installed", hint="pip install 'lace[spark]'"
             ) from error
         key = self._keys[predicate]
         rows = self._answer.texts(key)

@@ -36,9 +36,7 @@ def prune_columns(program: RelationalProgram) -> RelationalProgram:
     steps = tuple(
         replace(
             step,
-            branches=tuple(
-                replace(branch, plan=_prune(branch.plan)) for branch in step.branches
-            ),
+            branches=tuple(replace(branch, plan=_prune(branch.plan)) for branch in step.branches),
         )
         for step in program.steps
     )

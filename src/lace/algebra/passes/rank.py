@@ -74,9 +74,7 @@ def recognise_ranks(program: RelationalProgram) -> RelationalProgram:
     return replace(program, steps=steps)
 
 
-def _halves(
-    branches: list[Branch], counted: frozenset[PredicateKey]
-) -> dict[str, _Half] | None:
+def _halves(branches: list[Branch], counted: frozenset[PredicateKey]) -> dict[str, _Half] | None:
     found: dict[str, _Half] = {}
     for branch in branches:
         half = _half(branch.plan)

@@ -102,7 +102,7 @@ class Budget:
         """Refuse more passes over a stratum than are allowed."""
         if iterations > self._limits.max_iterations:
             raise self._exceeded(
-                f"still makes new facts of {predicate} after {self._limits.max_iterations:,} passes",
+                f"still makes new {predicate} facts after {self._limits.max_iterations:,} passes",
                 "max_iterations",
                 self._limits.max_iterations,
                 iterations,

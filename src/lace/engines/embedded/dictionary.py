@@ -50,8 +50,9 @@ class Dictionary:
         self._new: list[str] = []
         self._ids: dict[str, int] = {}
         if stored is None:  # then a text that is missing gets its number while it is looked up
-            self._ids = numbering = defaultdict(int)
+            numbering: defaultdict[str, int] = defaultdict(int)
             numbering.default_factory = numbering.__len__
+            self._ids = numbering
 
     def __len__(self) -> int:
         return self._base + len(self._new)

@@ -13,6 +13,7 @@ from lace.algebra.body import scans_of
 from lace.algebra.lower import lower_program
 from lace.engines.embedded.budget import Budget, Statistics
 from lace.engines.embedded.dictionary import Dictionary
+from lace.engines.embedded.incremental import update_state
 from lace.engines.embedded.load import (
     count_classes,
     group_facts,
@@ -24,10 +25,11 @@ from lace.engines.embedded.seminaive import evaluate_fixpoint
 from lace.engines.embedded.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lace.algebra.nodes import RelationalProgram
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.factbase import Changes
     from lace.engines.embedded.relation import Relation
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
@@ -128,6 +130,14 @@ class Evaluation:
         return sorted(
             number for number in needed if not virtual.issuperset(steps[number].predicates)
         )
+
+    def update(
+        self, base: Mapping[PredicateKey, Relation], changes: Changes, budget: Budget
+    ) -> Changes:
+        """Bring what was made up to date with a change of base facts; returns all changes."""
+        self.state.budget = budget
+        steps = [self.state.program.steps[number] for number in sorted(self._done)]
+        return update_state(self.state, steps, base, changes)
 
     def relation(self, key: PredicateKey) -> Relation:
         """Return the relation of a derived predicate; its facts are made now if need be."""

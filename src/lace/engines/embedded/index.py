@@ -50,7 +50,8 @@ class Members:
             return flags[probe]
         at = np.searchsorted(self._sorted, probe)
         at[at == len(self._sorted)] = 0
-        return self._sorted[at] == probe
+        found: Flags = self._sorted[at] == probe
+        return found
 
 
 class Index:

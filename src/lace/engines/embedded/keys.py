@@ -39,7 +39,7 @@ _MAX_FLAGS: Final = 2**26
 
 def radix_fits(size: int, arity: int) -> bool:
     """Tell whether rows of so many numbers below size are numbers themselves."""
-    return max(size, 2) ** arity < _LARGEST_KEY
+    return bool(max(size, 2) ** arity < _LARGEST_KEY)
 
 
 def radix_keys(columns: Sequence[Ids], size: int) -> Keys:

@@ -59,8 +59,8 @@ def check_values(values: Sequence[str], max_value_bytes: int) -> None:
     try:
         joined = "".join(values)
     except TypeError:
-        odd = next(value for value in values if not isinstance(value, str))
-        raise EngineError(f"a value of a fact is text, not {type(odd).__name__}") from None
+        odd = next(kind for kind in map(type, values) if kind is not str)
+        raise EngineError(f"a value of a fact is text, not {odd.__name__}") from None
     if joined.isascii() and joined.isprintable() and max(map(len, values)) <= max_value_bytes:
         return  # as nearly always, and quicker than one by one
     for value in values:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.keys import RowSet
 
 __all__ = ["EVERYTHING", "ColumnPart", "Part", "Pattern", "Relation", "Selection"]
 
@@ -107,6 +108,10 @@ class Part(Protocol):
         """Return the rows that fit a pattern; asked again, the same selection."""
         ...
 
+    def fresh(self) -> Part:
+        """Return the same rows without the access paths made so far."""
+        ...
+
 
 class ColumnPart:
     """A part whose columns are at hand."""
@@ -121,6 +126,10 @@ class ColumnPart:
     def column(self, position: int) -> Ids:
         """Return a whole column."""
         return self.columns[position]
+
+    def fresh(self) -> ColumnPart:
+        """Return the same rows without the access paths made so far."""
+        return ColumnPart(self.columns, self.rows)
 
     def select(self, pattern: Pattern) -> Selection:
         """Return the rows that fit a pattern."""
@@ -174,6 +183,19 @@ class Relation:
             for at in range(self.arity)
         )
         return columns, sum(selection.rows for selection in chosen)
+
+    def without(self, gone: RowSet) -> Relation:
+        """Return the relation without the rows of a set."""
+        columns = self.columns()
+        stays = ~gone.contains(columns, self.rows)
+        if bool(stays.all()):
+            return self
+        rows = int(np.count_nonzero(stays))
+        return Relation.of([column[stays] for column in columns], rows)
+
+    def renumbered(self) -> Relation:
+        """Return the relation without its access paths, for another size of dictionary."""
+        return Relation(self.arity, [part.fresh() for part in self.parts])
 
     def with_rows(self, columns: Sequence[Ids], rows: int) -> Relation:
         """Return the relation with more rows, none of which it has already.

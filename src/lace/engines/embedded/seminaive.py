@@ -80,7 +80,9 @@ def apply_branch(state: State, branch: Branch, start: int, iteration: int, found
         statistics.end(run)
 
 
-def keep(state: State, found: Mapping[PredicateKey, Sequence[Rows]]) -> dict[PredicateKey, Relation]:
+def keep(
+    state: State, found: Mapping[PredicateKey, Sequence[Rows]]
+) -> dict[PredicateKey, Relation]:
     """Add new facts to their relations; returns them as relations of their own."""
     changed: dict[PredicateKey, Relation] = {}
     for predicate, pieces in found.items():

@@ -56,6 +56,7 @@ class State:
         size: int,
         relations: Relations,
         budget: Budget,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self.program = program
         self.dictionary = dictionary
@@ -67,7 +68,7 @@ class State:
         self.sliced: tuple[int, Relation] | None = None
         self.virtual = set(program.counted)
         self.budget = budget
-        self.verdicts = Verdicts(dictionary, size)
+        self.verdicts = verdicts or Verdicts(dictionary, size)
         self.counting = Counting(self)
         self.branches: dict[PredicateKey, list[Branch]] = {}
         for step in program.steps:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -206,9 +205,7 @@ class JoinStep:
             rows = index.rows_at(begins[which] + within)
             source = old[which]
             columns = {
-                name: frame.columns[name][source]
-                for name in self.columns
-                if name in frame.columns
+                name: frame.columns[name][source] for name in self.columns if name in frame.columns
             }
             for name in access.fresh:
                 columns[name] = selection.column(access.positions[name])[rows]
@@ -394,9 +391,6 @@ class ProductStep:
     def apply(self, frame: Frame, context: Context) -> Frame | Iterator[Frame]:
         """Return the combinations."""
         made = [
-            multiply(frame, other, self.columns, context)
-            for other in run_plan(self.plan, context)
+            multiply(frame, other, self.columns, context) for other in run_plan(self.plan, context)
         ]
         return _joined([iter((x,)) if isinstance(x, Frame) else x for x in made], self.columns)
-
-

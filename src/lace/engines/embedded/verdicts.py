@@ -101,7 +101,8 @@ class Verdicts:
             return self._of_one(test, names[0], columns[names[0]])
         if isinstance(test, Inequality):
             left, right = (_column(term, columns) for term in test.terms)
-            return left != right
+            differ: Flags = left != right
+            return differ
         if isinstance(test, LexCompare | IntCompare):
             return self._compared(test, columns)
         return self._of_several(test, names, columns)
@@ -138,8 +139,7 @@ class Verdicts:
         )
         texts = [self._dictionary.texts(column[at]) for column in chosen]
         answers = [
-            _ask(test, dict(zip(names, values, strict=True)))
-            for values in zip(*texts, strict=True)
+            _ask(test, dict(zip(names, values, strict=True))) for values in zip(*texts, strict=True)
         ]
         return np.array(answers, np.bool_)[back]
 

@@ -1,0 +1,123 @@
+"""Base facts that evaluations share, and their changes.
+
+A `FactBase` numbers texts, holds the base relations with the access paths made so far,
+and the verdicts of built-in tests. Several programs may be evaluated over one, and stay
+up to date with it (`lace.engines.embedded.session`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from lace.engines.embedded.dictionary import Dictionary
+from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.load import group_facts, intern_rows
+from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.verdicts import Verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lace.engines.embedded.dictionary import Ids, StoredTexts
+    from lace.facts.lines import Fact
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["Changes", "FactBase"]
+
+_LEAST_ROOM: Final = 4096
+"""Numbers to spare for texts that come later; beyond that everything is numbered anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that came and rows that went, by predicate; neither has a row of the other."""
+
+    added: Mapping[PredicateKey, Relation] = field(default_factory=dict)
+    removed: Mapping[PredicateKey, Relation] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+
+class FactBase:
+    """Base relations over one dictionary.
+
+    `size` is above every number given so far, with room to spare; `generation` changes
+    when everything kept by number has become void.
+    """
+
+    def __init__(self, stored: StoredTexts | None = None, *, max_value_bytes: int) -> None:
+        self.dictionary = Dictionary(stored)
+        self.relations: dict[PredicateKey, Relation] = {}
+        self.generation = 0
+        self._max_value_bytes = max_value_bytes
+        self._sets: dict[PredicateKey, RowSet] = {}
+        self.size = 0
+        self.verdicts = Verdicts(self.dictionary, 0)
+        self.make_room()
+
+    def make_room(self) -> bool:
+        """See that size is above every number; tells whether all was numbered anew."""
+        if self.size and len(self.dictionary) <= self.size:
+            return False
+        self.size = len(self.dictionary) + max(_LEAST_ROOM, len(self.dictionary) // 4)
+        self.verdicts = Verdicts(self.dictionary, self.size)
+        self.relations = {key: found.renumbered() for key, found in self.relations.items()}
+        self._sets.clear()
+        self.generation += 1
+        return True
+
+    def intern(self, facts: Iterable[Fact]) -> dict[PredicateKey, tuple[list[Ids], int]]:
+        """Return facts as columns of numbers; their values are checked."""
+        made: dict[PredicateKey, tuple[list[Ids], int]] = {}
+        for key, values in group_facts(facts).items():
+            each = intern_rows(key, values, self.dictionary, self._max_value_bytes)
+            made[key] = each, len(values) // max(key.arity, 1)
+        return made
+
+    def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> Changes:
+        """Take facts out, then add facts; returns what really changed."""
+        gone, come = self.intern(removed), self.intern(added)
+        self.make_room()
+        before = {key: self._known(key) for key in {*gone, *come}}
+        fresh: dict[PredicateKey, RowSet] = {}
+        removed_rows: dict[PredicateKey, Relation] = {}
+        added_rows: dict[PredicateKey, Relation] = {}
+        for key, (columns, rows) in come.items():
+            fresh[key] = RowSet.of(columns, rows, self.size)
+        for key, (columns, rows) in gone.items():
+            wanted, count = RowSet(key.arity, self.size).add(columns, rows)
+            going = before[key].contains(wanted, count)
+            if key in fresh:  # what goes and comes at once stays
+                going &= ~fresh[key].contains(wanted, count)
+            chosen = tuple(column[going] for column in wanted)
+            if going.any():
+                removed_rows[key] = Relation.of(chosen, int(going.sum()))
+        for key, (columns, rows) in come.items():
+            new, count = before[key].add(columns, rows)
+            if count:
+                added_rows[key] = Relation.of(new, count)
+        changes = Changes(added_rows, removed_rows)
+        self.apply(changes)
+        return changes
+
+    def apply(self, changes: Changes) -> None:
+        """Change the relations; what is added is not there yet, what is removed is."""
+        for key, gone in changes.removed.items():
+            columns = gone.columns()
+            present = self.relations[key]
+            self.relations[key] = present.without(RowSet.of(columns, gone.rows, self.size))
+            if key in self._sets:
+                self._sets[key].discard(columns, gone.rows)
+        for key, come in changes.added.items():
+            present = self.relations.get(key) or Relation(key.arity)
+            self.relations[key] = present.with_rows(come.columns(), come.rows)
+
+    def _known(self, key: PredicateKey) -> RowSet:
+        """Return the rows of a predicate as a set, which stays up to date with changes."""
+        found = self._sets.get(key)
+        if found is None:
+            present = self.relations.get(key) or Relation(key.arity)
+            found = self._sets[key] = RowSet.of(present.columns(), present.rows, self.size)
+        return found

@@ -1,0 +1,107 @@
+"""Sessions: evaluations that stay up to date while facts change.
+
+A session holds base facts and the evaluations of the programs asked so far. When facts
+come or go, every evaluation is brought up to date from the change alone. What it answers
+is always what a full evaluation of the facts of that moment would.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from lace.algebra.lower import lower_program
+from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.embedded.engine import Evaluation
+from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.load import count_classes, intern_constants
+from lace.engines.embedded.state import State
+from lace.rules.limits import OWN_LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.engines.embedded.budget import Clock
+    from lace.engines.embedded.factbase import Changes
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["Session"]
+
+_MAX_PROGRAMS: Final = 64
+"""Programs whose evaluations are kept; the one asked longest ago goes first."""
+
+
+class Session:
+    """Evaluations over facts that change."""
+
+    def __init__(self, base: FactBase | None = None, clock: Clock | None = None) -> None:
+        self.base = base or FactBase(max_value_bytes=OWN_LIMITS.max_value_bytes)
+        self._clock = clock
+        self._evaluations: OrderedDict[CheckedProgram, Evaluation] = OrderedDict()
+        self._generation = self.base.generation
+
+    def evaluate(
+        self, checked: CheckedProgram, predicates: Iterable[PredicateKey] | None = None
+    ) -> Evaluation:
+        """Return the evaluation of a program over the facts of now.
+
+        Raises:
+            LimitExceeded: it would go beyond a limit; there is no part of an answer.
+        """
+        self._check_generation()
+        found = self._evaluations.get(checked)
+        if found is None:
+            found = self._begin(checked)
+        self._evaluations.move_to_end(checked)
+        try:
+            found.run(predicates)
+        except BaseException:
+            self._evaluations.pop(checked, None)  # what is half done is not built upon
+            raise
+        while len(self._evaluations) > _MAX_PROGRAMS:
+            self._evaluations.popitem(last=False)
+        return found
+
+    def _begin(self, checked: CheckedProgram) -> Evaluation:
+        base = self.base
+        intern_constants(checked, base.dictionary)
+        if base.make_room():
+            self._check_generation()
+        budget = Budget(checked, self._statistics())
+        budget.check_base(*count_classes(base.relations))
+        relations = dict(base.relations)
+        state = State(
+            lower_program(checked), base.dictionary, base.size, relations, budget, base.verdicts
+        )
+        made = self._evaluations[checked] = Evaluation(checked, state)
+        return made
+
+    def _statistics(self) -> Statistics:
+        return Statistics(self._clock) if self._clock is not None else Statistics()
+
+    def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
+        """Take facts out and add facts, and bring every evaluation up to date."""
+        changes = self.base.change(added, removed)
+        if self._check_generation() and changes:
+            self.update(changes)
+
+    def update(self, changes: Changes) -> None:
+        """Bring every evaluation up to date with a change that the base has made."""
+        for checked, evaluation in list(self._evaluations.items()):
+            try:
+                budget = Budget(checked, self._statistics())
+                budget.check_base(*count_classes(self.base.relations))
+                evaluation.update(self.base.relations, changes, budget)
+            except BaseException:
+                self._evaluations.pop(checked, None)
+                raise
+
+    def _check_generation(self) -> bool:
+        """Drop evaluations by numbers that are void; tells whether there was no need to."""
+        if self.base.generation == self._generation:
+            return True
+        self._evaluations.clear()
+        self._generation = self.base.generation
+        return False
