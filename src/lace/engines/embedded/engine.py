@@ -139,6 +139,12 @@ class Evaluation:
         steps = [self.state.program.steps[number] for number in sorted(self._done)]
         return update_state(self.state, steps, base, changes)
 
+    def copy(self) -> Evaluation:
+        """Return this answer as it is now; later updates do not reach it."""
+        made = Evaluation(self.checked, self.state.copy())
+        made._done = set(self._done)
+        return made
+
     def relation(self, key: PredicateKey) -> Relation:
         """Return the relation of a derived predicate; its facts are made now if need be."""
         self.run([key])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.keys import PairNumbers, radix_fits, radix_keys
+from lace.engines.embedded.keys import PairNumbers, distinct_sorted, radix_fits, radix_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Members:
             self._flags[values] = True
             self.count = int(np.count_nonzero(self._flags))
         else:
-            self._sorted = np.unique(values)
+            self._sorted = distinct_sorted(values)
             self.count = len(self._sorted)
 
     def mask(self, probe: Ids) -> Flags:

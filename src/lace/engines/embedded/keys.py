@@ -7,7 +7,7 @@ a few sorted runs, of which small ones are merged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,10 @@ def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
     return keys
 
 
-def distinct_sorted(keys: Keys) -> Keys:
+_Number = TypeVar("_Number", np.int32, np.int64)
+
+
+def distinct_sorted(keys: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Return the different keys, sorted."""
     if len(keys) < 2:
         return keys

@@ -76,6 +76,20 @@ class State:
                 self.branches.setdefault(branch.predicate, []).append(branch)
         self._plans: dict[tuple[int, int], tuple[tuple[int, ...], Plan]] = {}
 
+    def copy(self) -> State:
+        """Return a state that goes its own way from here; it shares all that never changes."""
+        made = State(
+            self.program,
+            self.dictionary,
+            self.size,
+            dict(self.relations),
+            self.budget,
+            self.verdicts,
+        )
+        made.virtual = set(self.virtual)
+        made._plans = self._plans
+        return made
+
     def derived_set(self, predicate: PredicateKey) -> RowSet:
         """Return the rows of a derived predicate, as a set."""
         found = self.sets.get(predicate)
