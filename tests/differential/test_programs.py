@@ -45,3 +45,20 @@ def test_recursion_ends() -> None:
     ring = [("Edge", str(node), str((node + 1) % 5)) for node in range(5)]
     (rows,) = evaluate_naively(rules.program, ring).values()
     assert rows == {(str(a), str(b)) for a in range(5) for b in range(5)}
+
+
+@pytest.mark.requirement("030-59", "030-86")
+@pytest.mark.parametrize(
+    "text, holds",
+    [
+        ("A() :- Cardinality(G(),'>=','1').", True),
+        ("A() :- not G().", False),
+        ("A() :- E(_), not E('x').", False),
+        ("A() :- E('x'), Cardinality(E('x'),'<','1').", False),
+    ],
+)
+def test_a_rule_without_variables(text: str, holds: bool) -> None:
+    facts = [("G",), ("E", "x")]
+    rules = Lacegram.parse(text, profile=QUERY.with_base([("G", 0), ("E", 1)]))
+    (rows,) = evaluate_naively(rules.program, facts).values()
+    assert rows == ({()} if holds else set())
