@@ -49,7 +49,7 @@ def test_recursion_ends() -> None:
 
 @pytest.mark.requirement("030-59", "030-86")
 @pytest.mark.parametrize(
-    "text, holds",
+    ("text", "holds"),
     [
         ("A() :- Cardinality(G(),'>=','1').", True),
         ("A() :- not G().", False),
