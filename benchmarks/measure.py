@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Run", "cpu_of", "machine", "run_command"]
+__all__ = ["Run", "Steps", "StepsRun", "cpu_of", "machine", "run_command", "run_steps"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,73 @@ def run_command(arguments: Sequence[str], *, memory: bool = False) -> Run:
         raise RuntimeError(f"{arguments} gave exit code {code}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(cpu, wall, watcher.stop() if watcher else 0)
+
+
+class Steps:
+    """The steps of a process that measures itself and tells the one that started it."""
+
+    def __init__(self) -> None:
+        self._cpu: dict[str, list[float]] = {"start": [time.process_time()]}
+        self._wall: dict[str, list[float]] = {}
+        self._counts: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure what is done within; a name may come several times."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        yield
+        self._cpu.setdefault(name, []).append(time.process_time() - cpu)
+        self._wall.setdefault(name, []).append(time.perf_counter() - wall)
+
+    def count(self, name: str, number: int) -> None:
+        """Note a number, such as that of the facts derived."""
+        self._counts[name] = number
+
+    def tell(self) -> None:
+        """Print what `run_steps` reads."""
+        print(json.dumps([self._cpu, self._wall, self._counts, _own_peak()]))
+
+
+@dataclass(frozen=True)
+class StepsRun:
+    """What a process told about its steps: seconds by name and time, and its highest memory."""
+
+    cpu: dict[str, list[float]]
+    wall: dict[str, list[float]]
+    counts: dict[str, int]
+    peak_bytes: int
+
+    def cpu_sum(self, *names: str) -> float:
+        """Return the processor seconds of the first time of each of some steps."""
+        return sum(self.cpu[name][0] for name in names)
+
+    def wall_sum(self, *names: str) -> float:
+        """Return the seconds of the first time of each of some steps."""
+        return sum(self.wall[name][0] for name in names)
+
+
+def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> StepsRun | None:
+    """Run `python …` whose last line is what `Steps.tell` prints; None when it takes too long."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            timeout=seconds,
+            check=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return StepsRun(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def _own_peak() -> int:
+    """Return the highest memory of this process alone; a fork's would be that of its parent."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _environment() -> dict[str, str]:

@@ -35,10 +35,17 @@ from lace.record.seal import SigningKey
 from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["RecordFiles", "export_facts", "further_records", "record_facts_of", "records"]
+__all__ = [
+    "RecordFiles",
+    "export_facts",
+    "further_records",
+    "record_facts_of",
+    "records",
+    "seal_ids",
+]
 
 _SHARE = 500
 """How many records a process makes at a time."""
@@ -103,21 +110,24 @@ def _make_share(tasks: list[_Task]) -> list[_Made]:
 
 def records(count: int) -> RecordFiles:
     """Return the file of that many records; made when it is not there."""
-    return _files(describe(count), f"workload-{VERSION}-{count}", [])
+    return _files(describe(count), f"workload-{VERSION}-{count}", list)
 
 
-def further_records(before: RecordFiles) -> RecordFiles:
-    """Return the file of the records that come after those."""
-    description = describe_further(before.description)
-    name = f"{before.path.stem}-further-{description.records}"
-    return _files(description, name, _seal_ids(before))
+def further_records(before: RecordFiles, batches: int = 1) -> list[RecordFiles]:
+    """Return the files of batches of records that come after those, in order."""
+    made: list[RecordFiles] = []
+    for batch in range(batches):
+        description = describe_further(before.description, batch)
+        name = f"{before.path.stem}-further-{batch}"
+        made.append(_files(description, name, lambda: seal_ids(before, *made)))
+    return made
 
 
-def _files(description: Description, name: str, earlier: list[str]) -> RecordFiles:
+def _files(description: Description, name: str, earlier: Callable[[], list[str]]) -> RecordFiles:
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = RecordFiles(description, FOLDER / f"{name}.lace", FOLDER / f"{name}.tsv")
     if not found.path.exists() or not found.texts.exists():
-        _write(found, _make_all(description, earlier))
+        _write(found, _make_all(description, earlier()))
     return found
 
 
@@ -201,15 +211,16 @@ def _rows(files: RecordFiles) -> Iterator[list[str]]:
             yield line.rstrip("\n").split("\t")
 
 
-def _seal_ids(files: RecordFiles) -> list[str]:
-    return [row[0] for row in _rows(files)]
+def seal_ids(*files: RecordFiles) -> list[str]:
+    """Return the identifiers of the records of files, in order."""
+    return [row[0] for each in files for row in _rows(each)]
 
 
 def record_facts_of(files: RecordFiles, *earlier: RecordFiles) -> Iterator[Fact]:
     """Yield every record fact of the records, without looking into their bytes."""
     description = files.description
     rows = list(_rows(files))
-    ids = [*chain.from_iterable(map(_seal_ids, earlier)), *(row[0] for row in rows)]
+    ids = [*seal_ids(*earlier), *(row[0] for row in rows)]
     verifiers = [str(signing_key(number).verifier) for number in range(description.verifiers)]
     yield from text_facts(columns_of(description, ids, verifiers))
     for seal, plex, blob, signature, length in rows:
@@ -244,3 +255,11 @@ def export_facts(facts: Iterable[Fact], folder: Path) -> Path:
         with (scratch / f"{predicate}.tsv").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(chain.from_iterable(zip(each, repeat("\n"))))
     return scratch.rename(folder)
+
+
+def read_facts(folder: Path) -> Iterator[Fact]:
+    """Yield the facts that `export_facts` wrote."""
+    for path in sorted(folder.glob("*.tsv")):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                yield (path.stem, *line.rstrip("\n").split("\t"))

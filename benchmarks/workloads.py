@@ -19,6 +19,7 @@ __all__ = [
     "APPS",
     "ENDINGS",
     "FURTHER",
+    "GOALS",
     "GROUPS",
     "LABELS",
     "MEMBER",
@@ -89,6 +90,15 @@ HiSeq(P) :- Wanted(P), Field(P,'Seq',_,S), IntCompare(S,'>=','500').
 Send(P) :- Wanted(P), Signed(P,V), not Busy(V), not HiSeq(P).
 """
 )
+GOALS: Final = {
+    "W1": "Selected/1",
+    "W2": "Support/1",
+    "W3": "Selected/1",
+    "W4": "Selected/1",
+    "W5": "Send/1",
+    "TC": "Reach/2",
+}
+"""The predicate that each workload asks for in the end."""
 PROGRAMS: Final = {"W1": W1, "W2": W2, "W3": W3, "W4": W4, "W5": W5, "TC": TC}
 
 GROUPS: Final = ("u", "pub", "team", "home", "work", "misc", "archive", "keys")
@@ -178,16 +188,19 @@ def describe(records: int) -> Description:
     return found
 
 
-def describe_further(before: Description, count: int = FURTHER) -> Description:
-    """Return the description of records that come later, with one new member and one blocked."""
-    total = before.first + before.records
-    source = np.random.default_rng([VERSION, total, count])
-    numbers = np.arange(total, total + count)
+def describe_further(before: Description, batch: int = 0) -> Description:
+    """Return the description of a batch of records that come later.
+
+    Each batch has one new member and blocks one verifier; batches follow one another.
+    """
+    total = before.records + batch * FURTHER
+    source = np.random.default_rng([VERSION, before.records, FURTHER, batch])
+    numbers = np.arange(total, total + FURTHER)
     links = _links(source, np.empty((0, _CHAIN), np.int64), numbers)
-    found = _describe(source, total, count, before.records, before.verifiers, links)
+    found = _describe(source, total, FURTHER, before.records, before.verifiers, links)
     found.group[:2] = KEYS
     found.app[:2] = MEMBER, BLOCKED
-    found.named[:2] = before.verifiers - 1, before.verifiers // 4
+    found.named[:2] = before.verifiers - 1 - batch, before.verifiers // 4 + batch
     return found
 
 
