@@ -5,26 +5,58 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.corpus import FOLDER
+from benchmarks.engine import (
+    PLOTS,
+    benchmark_engine_fresh,
+    benchmark_engine_further,
+    benchmark_engine_growth,
+    benchmark_engine_small,
+    benchmark_engine_warm,
+)
+from benchmarks.engine_runs import FULL, QUICK, TINY, Sizes
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
-from benchmarks.results import Row, Section, write_results
+from benchmarks.results import RESULTS, Row, Section, write_results
 from benchmarks.starting import benchmark_listing, benchmark_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SMALL, LARGE = 100_000, 1_000_000
 QUICK_SMALL, QUICK_LARGE = 20_000, 50_000
 
 
-def _plan(small: int, large: int) -> list[tuple[str, Callable[[], list[Row]]]]:
+class _Benchmark(NamedTuple):
+    title: str
+    run: Callable[[], list[Row]]
+    images: tuple[str, ...] = ()
+
+
+def _plan(small: int, large: int) -> list[_Benchmark]:
     return [
-        ("Import against the sum of its parts", lambda: benchmark_import(small)),
-        ("Growth and memory of an import", lambda: benchmark_growth(small, large)),
-        ("Starting", benchmark_start),
-        ("Listing", lambda: benchmark_listing(large)),
+        _Benchmark("Import against the sum of its parts", lambda: benchmark_import(small)),
+        _Benchmark("Growth and memory of an import", lambda: benchmark_growth(small, large)),
+        _Benchmark("Starting", benchmark_start),
+        _Benchmark("Listing", lambda: benchmark_listing(large)),
+    ]
+
+
+def _engine_plan(engine: str, sizes: Sizes, images: Path) -> list[_Benchmark]:
+    records = f"{sizes.largest:,} records"
+    return [
+        _Benchmark(
+            f"Engine: {records} in a fresh process", lambda: benchmark_engine_fresh(engine, sizes)
+        ),
+        _Benchmark(
+            f"Engine: {records}, evaluated again", lambda: benchmark_engine_warm(engine, sizes)
+        ),
+        _Benchmark("Engine: growth", lambda: benchmark_engine_growth(engine, sizes, images), PLOTS),
+        _Benchmark("Engine: small workloads", lambda: benchmark_engine_small(engine, sizes)),
+        _Benchmark("Engine: more records", lambda: benchmark_engine_further(engine, sizes)),
     ]
 
 
@@ -32,15 +64,30 @@ def main() -> int:
     """Run the benchmarks; the exit code is 1 when a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--quick", action="store_true", help="small sizes; no RESULTS.md")
+    parser.add_argument("--only", metavar="WORD", help="titles with this word; no RESULTS.md")
+    parser.add_argument(
+        "--engine",
+        choices=["embedded", "reference"],
+        default="embedded",
+        help="`reference` tries the engine benchmarks at tiny sizes; no RESULTS.md",
+    )
     options = parser.parse_args()
     sizes = (QUICK_SMALL, QUICK_LARGE) if options.quick else (SMALL, LARGE)
+    whole = not options.quick and not options.only and options.engine == "embedded"
+    engine_sizes = QUICK if options.quick else FULL
+    if options.engine == "reference":
+        engine_sizes = TINY
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    images = RESULTS.parent if whole else FOLDER
     sections: list[Section] = []
-    for title, benchmark in _plan(*sizes):
+    for title, run, drawn in [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]:
+        if options.only and options.only.lower() not in title.lower():
+            continue
         print(f"running: {title} …", file=sys.stderr)
-        section = Section(title, benchmark())
+        section = Section(title, run(), drawn)
         sections.append(section)
         print(section.markdown())
-    if not options.quick:
+    if whole:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         write_results(sections, command="make bench", date=date, machine=machine())
     missed = [row for section in sections for row in section.rows if row.met is False]

@@ -110,6 +110,8 @@ def _evaluate_all(peer: DuckPeer, steps: Steps) -> None:
             count = peer.evaluate(workload)
         steps.count(workload, count)
     steps.count("rounds", peer.rounds)
+    for table in ("Field", "RecordLink"):
+        steps.count(table, peer.count(table))
 
 
 def _open(file: Path, steps: Steps) -> None:

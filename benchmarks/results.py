@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Row", "Section", "write_results"]
+__all__ = ["RESULTS", "Row", "Section", "write_results"]
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _INTRODUCTION = """\
@@ -36,15 +36,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """A benchmark's title and figures."""
+    """A benchmark's title, figures and drawings; these lie beside RESULTS.md."""
 
     title: str
     rows: list[Row]
+    images: tuple[str, ...] = ()
 
     def markdown(self) -> str:
         lines = [f"## {self.title}", "", "| figure | measured | target | met |"]
         lines.append("| --- | --- | --- | --- |")
         lines += [f"| {' | '.join(row.cells())} |" for row in self.rows]
+        for image in self.images:
+            lines += ["", f"![{self.title}]({image})"]
         return "\n".join(lines) + "\n"
 
 
