@@ -93,9 +93,11 @@ def _record_workloads(interned: bool) -> dict[str, tuple[str, ...]]:
     )
     evidence = f"l.n = {label('+Link')} AND l.d = {label('evidence')}"
     signed = f"f.n = {label('Signed-By')}"
+    selected = _table("selected", f"SELECT DISTINCT p {ding} AND {links}")
     return {
-        "W1": (_table("selected", f"SELECT DISTINCT p {ding} AND {links}"),),
+        "W1": (selected,),
         "W2": (
+            selected,
             _table(
                 "support",
                 "WITH RECURSIVE s(t) AS ("

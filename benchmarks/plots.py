@@ -20,8 +20,8 @@ __all__ = ["COLOURS", "Line", "line_chart"]
 COLOURS: Final = ("#3b82c4", "#d9742b", "#2f9e6e", "#a86bc9", "#c44f5c", "#8a8f36")
 """Seen well enough on white and on black."""
 
-_WIDTH, _HEIGHT = 760, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 208, 44, 56
+_WIDTH, _HEIGHT = 790, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 236, 44, 56
 _LABEL_GAP: Final = 15.0
 _STYLE: Final = """\
 text { font: 12px system-ui, sans-serif; fill: #444c56; }

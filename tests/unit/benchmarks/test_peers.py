@@ -45,8 +45,6 @@ def naively(workload: str, facts: list[Fact]) -> frozenset[Fact]:
 def with_duckdb(workload: str, folder: Path, *, interned: bool, loop: bool = False) -> DuckPeer:
     peer = DuckPeer(interned=interned)
     peer.load(folder)
-    if workload == "W2":
-        peer.evaluate("W1")
     peer.evaluate("W2 loop" if loop else workload)
     return peer
 
