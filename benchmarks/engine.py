@@ -178,6 +178,7 @@ def benchmark_engine_small(engine: str, sizes: Sizes) -> list[Row]:
         *_closure(engine, sizes.nodes),
         *_newest(engine, sizes),
         *_tiny(engine, sizes.tiny),
+        *_solved(sizes.records[0]),
     ]
 
 
@@ -240,6 +241,17 @@ def _tiny(engine: str, size: int) -> list[Row]:
         _at_most("W5, Lace, again / clingo: ground and solve", again / grounded, 0.1, ratio=True),
         Row("W5, Lace, from text / clingo: read, ground and solve", f"{text / whole:.2f} ×"),
     ]
+
+
+def _solved(size: int) -> list[Row]:
+    """Show what W1, W2 and W3 cost the solver, at a size that it can do."""
+    folder = facts_folder("records", size)
+    rows = []
+    for workload in WORKLOADS:
+        run = peer_run("peers_clingo", workload, folder)
+        name = f"{workload}, {size:,} records, clingo: ground and solve"
+        rows.append(Row(name, _answer(run, workload)))
+    return rows
 
 
 def benchmark_engine_further(engine: str, sizes: Sizes) -> list[Row]:

@@ -49,7 +49,7 @@ WORKLOADS: Final = ("W1", "W2", "W3")
 DUCKDB: Final = ("texts", "interned", "open")
 BATCHES: Final = 5
 ROUNDS: Final = 3
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0
 """Seconds after which a peer is taken to give no answer."""
 
 
