@@ -10,6 +10,7 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
+from lace.engines.embedded.engine import evaluate
 from lace.engines.reference import evaluate_naively
 from lace.facts.lines import format_fact, parse_fact
 from lace.rules.profiles import QUERY
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
     Rows = Mapping[PredicateKey, frozenset[tuple[str, ...]]]
     Evaluate = Callable[[CheckedProgram, list[Fact]], Rows]
 
-ENGINES: dict[str, Evaluate] = {"reference": evaluate_naively}
+
+def evaluate_embedded(program: CheckedProgram, facts: list[Fact]) -> Rows:
+    evaluation = evaluate(program, facts)
+    return {key: frozenset(evaluation.texts(key)) for key in program.derived}
+
+
+ENGINES: dict[str, Evaluate] = {"reference": evaluate_naively, "embedded": evaluate_embedded}
 """Every engine that must agree with the solver."""
 
 PROGRAMS: list[dict[str, Any]] = json.loads(

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 PROFILE = QUERY.with_base(evaluations.BASE)
 FULL = max(1400, settings().max_examples)
 STEPWISE = max(700, settings().max_examples)
-PROGRAMS = st.one_of(
-    evaluations.programs(), evaluations.programs(), evaluations.order_programs()
-)
+PROGRAMS = st.one_of(evaluations.programs(), evaluations.programs(), evaluations.order_programs())
 
 
 def checked(program: Program) -> CheckedProgram:

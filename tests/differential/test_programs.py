@@ -8,30 +8,52 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lace.engines.embedded.engine import evaluate
 from lace.engines.reference import evaluate_naively
 from lace.facts.lines import format_fact, parse_fact
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+
+    Rows = Mapping[PredicateKey, frozenset[tuple[str, ...]]]
 
 PROGRAMS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent.parent / "vectors" / "programs.json").read_text("utf-8")
 )
 
 
+def evaluate_embedded(program: CheckedProgram, facts: list[Fact]) -> Rows:
+    evaluation = evaluate(program, facts)
+    return {key: frozenset(evaluation.texts(key)) for key in program.derived}
+
+
+ENGINES: dict[str, Callable[[CheckedProgram, list[Fact]], Rows]] = {
+    "reference": evaluate_naively,
+    "embedded": evaluate_embedded,
+}
+
+
 @pytest.mark.requirement(
     "030-34", "030-35", "030-36", "030-59", "030-61", "030-62", "030-86", "030-87"
 )
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_the_reference_evaluator(number: int) -> None:
+def test_programs(number: int, engine: str) -> None:
     program = PROGRAMS[number]
     facts = [parse_fact(line.encode()) for line in program["facts"]]
     profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
     lacegram = Lacegram.parse(program["rules"], profile=profile)
-    result = evaluate_naively(lacegram.program, facts)
+    result = ENGINES[engine](lacegram.program, facts)
     derived = [format_fact((key.name, *row)) for key, rows in result.items() for row in rows]
     assert sorted(derived) == sorted(program["derived"])
 

@@ -69,6 +69,7 @@ def order_joins(plan: Project, estimates: Estimates) -> Project:
     scans, conditions = parts_of(plan.input)
     head = set(columns_of_terms(plan.terms))
     free, groups = _groups(scans, conditions)
+    groups.sort(key=lambda group: min(map(_text, group.scans)))
     made = [(_steps_of(group, estimates), group.columns & head) for group in groups]
     # Groups without a column of the head only have to exist; of the others the first is the
     # one that the steps run along, the rest are made by themselves and multiplied with it.

@@ -85,7 +85,7 @@ class Counting:
             if not access.shared:
                 counts += selection.rows
                 continue
-            index = selection.index(access.keys(), state.size)
+            index = selection.index(access.keys, state.size)
             slots = index.find([frame.columns[name] for name in access.shared])
             found = index.starts[slots + 1] - index.starts[slots]
             counts += np.where(slots >= 0, found, 0)

@@ -106,6 +106,8 @@ class Evaluation:
         else:
             wanted = [key for key in predicates if key in self._step_of]
             self.state.virtual.difference_update(wanted)
+        if self._done.issuperset(self._step_of[key] for key in wanted):
+            return
         for number in self._needed(wanted):
             if number not in self._done:
                 evaluate_fixpoint(self.state, self.state.program.steps[number])

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.body import scans_of
-from lace.algebra.deltas import places
 from lace.engines.embedded.factbase import Changes
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
@@ -147,7 +146,7 @@ def _update_step(
             state.goal = lost[branch.predicate]
             apply_branch(state, branch, GOAL, 1, found)
     for branch in step.branches:
-        for scan, changed in _starts(branch, added, removed):
+        for scan, changed in _starts(state, branch, added, removed):
             state.changed = {scan.predicate: changed}
             apply_branch(state, branch, scan.occurrence, 1, found)
     everything = run_rounds(state, step, found)
@@ -169,10 +168,13 @@ def _update_step(
 
 
 def _starts(
-    branch: Branch, added: Mapping[PredicateKey, Relation], removed: Mapping[PredicateKey, Relation]
+    state: State,
+    branch: Branch,
+    added: Mapping[PredicateKey, Relation],
+    removed: Mapping[PredicateKey, Relation],
 ) -> Iterator[tuple[Scan, Relation]]:
     """Yield where a change may give a rule new facts, with the rows that it starts from."""
-    for scan, positive in places(branch.plan):
+    for scan, positive in state.places[branch.rule]:
         key = scan.predicate
         if positive:
             if key in added:
@@ -185,10 +187,13 @@ def _starts(
 
 
 def _losses(
-    branch: Branch, added: Mapping[PredicateKey, Relation], removed: Mapping[PredicateKey, Relation]
+    state: State,
+    branch: Branch,
+    added: Mapping[PredicateKey, Relation],
+    removed: Mapping[PredicateKey, Relation],
 ) -> Iterator[tuple[Scan, Relation]]:
     """Yield where a change may take a reason from facts of a rule."""
-    for scan, positive in places(branch.plan):
+    for scan, positive in state.places[branch.rule]:
         key = scan.predicate
         if positive:
             if key in removed:
@@ -224,7 +229,7 @@ def _lost(
     try:
         waiting: Found = {}
         for branch in step.branches:
-            for scan, changed in _losses(branch, added, removed):
+            for scan, changed in _losses(state, branch, added, removed):
                 state.changed = {scan.predicate: changed}
                 _lose(state, branch, scan.occurrence, lost, waiting)
         everything: Found = {}
@@ -236,7 +241,7 @@ def _lost(
             reached = _relations(waiting)
             state.changed, waiting = reached, {}
             for branch in step.branches:
-                for scan, positive in places(branch.plan):
+                for scan, positive in state.places[branch.rule]:
                     if positive and scan.predicate in inside and scan.predicate in reached:
                         _lose(state, branch, scan.occurrence, lost, waiting)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lace.algebra.nodes import (
@@ -62,7 +63,8 @@ def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Dictionary) -> Acc
     pattern, positions = pattern_of(scan, dictionary)
     shared = tuple(name for name in scan.columns if name in bound)
     fresh = tuple(name for name in scan.columns if name not in bound)
-    return Access(scan, pattern, positions, shared, fresh)
+    keys = tuple(positions[name] for name in shared)
+    return Access(scan, pattern, positions, shared, fresh, keys)
 
 
 def compile_plan(node: Node, dictionary: Dictionary) -> Plan:
@@ -79,8 +81,7 @@ def _compile(node: Node, dictionary: Dictionary) -> tuple[Step, Node]:
         case Join((left, Scan() as right), columns):
             access = access_to(right, left.columns, dictionary)
             fresh = tuple(name for name in access.fresh if name in columns)
-            access = Access(access.scan, access.pattern, access.positions, access.shared, fresh)
-            return JoinStep(access, columns), left
+            return JoinStep(replace(access, fresh=fresh), columns), left
         case Join((left, right), columns):
             return ProductStep(compile_plan(right, dictionary), columns), left
         case SemiJoin(left, Scan() as right, columns):

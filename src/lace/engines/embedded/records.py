@@ -81,9 +81,7 @@ class RecordBase:
         if gone:
             ids = np.unique(np.array([self.base.dictionary.find(text) for text in gone], np.int32))
             removed = self._remove(ids)
-        added = {
-            key: Relation.of(columns, rows) for key, (columns, rows) in fresh.items() if rows
-        }
+        added = {key: Relation.of(columns, rows) for key, (columns, rows) in fresh.items() if rows}
         changes = Changes(added, removed)
         self.base.apply(Changes(added))
         return changes

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lace.algebra.deltas import places
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import WHOLE, Rows
 
@@ -33,7 +32,9 @@ def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
     inside = frozenset(step.predicates)
     found: Found = {}
     for branch in step.branches:
-        if not any(scan.predicate in inside for scan, positive in places(branch.plan) if positive):
+        if not any(
+            scan.predicate in inside for scan, positive in state.places[branch.rule] if positive
+        ):
             apply_branch(state, branch, WHOLE, 1, found)
     run_rounds(state, step, found)
 
@@ -58,7 +59,7 @@ def run_rounds(state: State, step: Fixpoint, found: Found, *, first: int = 1) ->
         found = {}
         state.changed = changed
         for branch in step.branches:
-            for scan, positive in places(branch.plan):
+            for scan, positive in state.places[branch.rule]:
                 if positive and scan.predicate in inside and scan.predicate in changed:
                     apply_branch(state, branch, scan.occurrence, iteration, found)
 

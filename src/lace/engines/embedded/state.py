@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from lace.algebra.body import scans_of
-from lace.algebra.deltas import from_change, from_goal
+from lace.algebra.deltas import from_change, from_goal, places
 from lace.algebra.nodes import Version
 from lace.algebra.passes.order import order_joins
 from lace.engines.embedded.counting import Counting
@@ -40,13 +41,23 @@ _NEW_PLAN_BITS: Final = 3
 """A plan is made again when a relation has grown or shrunk by this power of two."""
 
 
+@dataclass(slots=True)
+class _Planned:
+    """A plan, and how large what it reads was when its joins were ordered."""
+
+    reads: tuple[PredicateKey, ...]
+    sizes: list[int] = field(default_factory=list)
+    plan: Plan | None = None
+
+
 class State:
     """Everything that an evaluation knows.
 
     `relations` has what scans read; `sets` has the rows of derived relations, by which
     duplicates are found; `changed` has what a plan that starts from a change reads, `goal`
     the facts that one asks about, `sliced` the rows to take for one place of a body.
-    `virtual` are the predicates whose facts are not made, because they are only counted.
+    `virtual` are the predicates whose facts are not made, because they are only counted;
+    `places` has what `lace.algebra.deltas.places` says of each rule.
     """
 
     def __init__(
@@ -74,7 +85,12 @@ class State:
         for step in program.steps:
             for branch in step.branches:
                 self.branches.setdefault(branch.predicate, []).append(branch)
-        self._plans: dict[tuple[int, int], tuple[tuple[int, ...], Plan]] = {}
+        self.places: dict[int, tuple[tuple[Scan, bool], ...]] = {
+            branch.rule: tuple(places(branch.plan))
+            for step in program.steps
+            for branch in step.branches
+        }
+        self._plans: dict[tuple[int, int], _Planned] = {}
 
     def copy(self) -> State:
         """Return a state that goes its own way from here; it shares all that never changes."""
@@ -147,16 +163,17 @@ class State:
 
     def plan(self, branch: Branch, start: int = WHOLE) -> Plan:
         """Return the steps of a rule, from all facts or from a change at one place."""
-        sizes = tuple(
-            self._all(scan.predicate).rows.bit_length() // _NEW_PLAN_BITS
-            for scan, _ in scans_of(branch.plan)
-        )
         key = (branch.rule, start)
         found = self._plans.get(key)
-        if found is None or found[0] != sizes:
+        if found is None:
+            reads = tuple(dict.fromkeys(scan.predicate for scan, _ in scans_of(branch.plan)))
+            found = self._plans[key] = _Planned(reads)
+        sizes = [self._all(read).rows.bit_length() // _NEW_PLAN_BITS for read in found.reads]
+        if found.plan is None or found.sizes != sizes:
             ordered = order_joins(self._starting(branch, start), self)
-            found = self._plans[key] = sizes, compile_plan(ordered.input, self.dictionary)
-        return found[1]
+            found.plan = compile_plan(ordered.input, self.dictionary)
+            found.sizes = sizes
+        return found.plan
 
     def compiled(self, plan: Project) -> Plan:
         """Return the steps of a plan that is not kept."""

@@ -81,17 +81,17 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a scan is read: the rows that fit, where its columns are, which are compared."""
+    """How a scan is read: the rows that fit, where its columns are, which are compared.
+
+    `keys` are the positions of the columns that are shared.
+    """
 
     scan: Scan
     pattern: Pattern
     positions: Mapping[str, int]
     shared: tuple[str, ...]
     fresh: tuple[str, ...]
-
-    def keys(self) -> tuple[int, ...]:
-        """Return the positions that are compared."""
-        return tuple(self.positions[name] for name in self.shared)
+    keys: tuple[int, ...]
 
 
 class Step(Protocol):
@@ -176,7 +176,7 @@ class JoinStep:
         self, frame: Frame, selection: Selection, context: Context
     ) -> Frame | Iterator[Frame]:
         access = self.access
-        index = selection.index(access.keys(), context.size)
+        index = selection.index(access.keys, context.size)
         slots = index.find([frame.columns[name] for name in access.shared])
         hits = slots >= 0
         if index.is_unique:
@@ -294,10 +294,10 @@ def _matches(access: Access, frame: Frame, context: Context) -> Flags:
         if not access.shared:
             return np.ones(frame.rows, np.bool_)
         if len(access.shared) == 1:
-            members = selection.members(access.keys()[0], context.size)
+            members = selection.members(access.keys[0], context.size)
             found = members.mask(frame.columns[access.shared[0]])
         else:
-            index = selection.index(access.keys(), context.size)
+            index = selection.index(access.keys, context.size)
             found = index.find([frame.columns[name] for name in access.shared]) >= 0
         mask = found if mask is None else mask | found
     return np.zeros(frame.rows, np.bool_) if mask is None else mask
