@@ -62,7 +62,7 @@ def test_indexes(case: tuple[int, int, list[list[Row]]], data: st.DataObject) ->
     if not rows or not arity:
         return
     index = Index(columns(rows, arity), len(rows), size)
-    asked = rows + [tuple(0 for _ in range(arity))]
+    asked = [*rows, tuple(0 for _ in range(arity))]
     by_row: dict[Row, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
         by_row[row].append(number)
