@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lace.engines.embedded import bounded, frames, index, keys, relation
+from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively
+from lace.errors import LimitExceeded
+from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.property import evaluations
@@ -75,3 +79,52 @@ def test_increments(program: Program, facts: list[Fact], data: st.DataObject) ->
         session.change(come, gone)
         now = (now - set(gone)) | set(come)
         assert_same(session.evaluate(rules), rules, now)
+
+
+@pytest.mark.property
+@pytest.mark.slow
+@pytest.mark.requirement("030-63")
+@settings(max_examples=max(300, settings().max_examples))
+@given(PROGRAMS, evaluations.facts(max_size=20), st.data())
+def test_the_ways_of_large_relations(
+    program: Program, facts: list[Fact], data: st.DataObject
+) -> None:
+    """Short frames, no tables, few numbers that fit: what else only large relations meet."""
+    rules = checked(program)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "MAX_FRAME_ROWS", data.draw(st.sampled_from([1, 3, 2**21])))
+        patch.setattr(keys, "_MAX_FLAGS", data.draw(st.sampled_from([0, 2**26])))
+        patch.setattr(keys, "_LARGEST_KEY", data.draw(st.sampled_from([900, 2**62])))
+        patch.setattr(index, "_SMALL", data.draw(st.sampled_from([0, 4096])))
+        patch.setattr(index, "_TABLE_SHARE", data.draw(st.sampled_from([0, 32])))
+        patch.setattr(relation, "_MERGE_ROWS", 2)
+        patch.setattr(bounded, "_MANY_ROWS", data.draw(st.sampled_from([0, 64])))
+        patch.setattr(bounded, "_SLICE_WORK", 4)
+        patch.setattr(bounded, "_LEAST_SLICE", 1)
+        session = Session()
+        session.change(facts[::2])
+        session.evaluate(rules)
+        session.change(facts[1::2])
+        assert_same(session.evaluate(rules), rules, set(facts))
+        assert_same(evaluate(rules, facts), rules, set(facts))
+
+
+@pytest.mark.property
+@settings(max_examples=200)
+@given(PROGRAMS, evaluations.facts(), st.integers(0, 60))
+def test_a_budget_stops_before_it_is_passed(program: Program, facts: list[Fact], work: int) -> None:
+    """Whatever the budget: the whole answer or none, and never more work than allowed."""
+    rules = checked(program)
+    limited = check_source(canonical(program), profile=PROFILE, limits=RuleLimits(max_work=work))
+    statistics = Statistics()
+    stopped: LimitExceeded | None = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "MAX_FRAME_ROWS", 2)
+        needed = evaluate(rules, facts).statistics.work
+        try:
+            assert_same(evaluate(limited, facts, statistics=statistics), rules, set(facts))
+        except LimitExceeded as error:
+            stopped = error
+    assert (stopped is not None) == (needed > work)
+    assert stopped is None or (stopped.limit, (stopped.observed or 0) > work) == ("max_work", True)
+    assert statistics.work <= work

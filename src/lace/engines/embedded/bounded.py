@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import Branch, CountTest
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.frames import Frame
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Pattern
     from lace.engines.embedded.state import State
-    from lace.engines.embedded.steps import Frame
 
 __all__ = ["bounded_counts"]
 

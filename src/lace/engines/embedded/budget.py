@@ -6,7 +6,8 @@ stops at the same place every time. Time is only shown, never decided by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,19 @@ class Budget:
                 "X3",
             )
         self.statistics.work = work
+
+    def allows(self, rows: int) -> bool:
+        """Tell whether so many rows may still be visited."""
+        return self.statistics.work + rows <= self._limits.max_work
+
+    @contextmanager
+    def probing(self) -> Iterator[None]:
+        """Do something without counting it as work: it only tells what work would be."""
+        before = self.statistics.work
+        try:
+            yield
+        finally:
+            self.statistics.work = before
 
     def check_derived(self, predicate: PredicateKey, rows: int) -> None:
         """Refuse more facts of a predicate than may be kept."""

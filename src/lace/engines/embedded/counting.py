@@ -21,10 +21,10 @@ from lace.engines.embedded.planning import access_to, pattern_of
 if TYPE_CHECKING:
     from lace.algebra.nodes import CountTest, RankTest
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.frames import Frame
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Relation
     from lace.engines.embedded.state import State
-    from lace.engines.embedded.steps import Frame
     from lace.rules.syntax import IntCompare, LexCompare, Operator
 
 __all__ = ["Counting", "meets"]

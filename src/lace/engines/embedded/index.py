@@ -79,6 +79,11 @@ class Index:
         self.starts = np.append(begins, rows)
 
     @property
+    def longest(self) -> int:
+        """How many rows the most frequent key has."""
+        return int((self.starts[1:] - self.starts[:-1]).max(initial=0))
+
+    @property
     def keys(self) -> int:
         """How many different keys there are."""
         return len(self._keys)

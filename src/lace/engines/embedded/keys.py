@@ -120,7 +120,7 @@ class PairNumbers:
     def number(self, left: Keys, right: Ids, *, add: bool) -> Keys:
         """Return the number of each pair; a new one gets the next, or without `add` -1."""
         keys = left * self._size + right
-        distinct = distinct_sorted(keys)
+        distinct: Keys = distinct_sorted(keys)
         numbers = np.full(len(distinct), -1, np.int64)
         for run, codes in self._runs:
             at = np.searchsorted(run, distinct)
@@ -131,7 +131,8 @@ class PairNumbers:
             new = numbers < 0
             numbers[new] = np.arange(self._count, self._count + np.count_nonzero(new))
             self._count += int(np.count_nonzero(new))
-            self._add(distinct[new], numbers[new])
+            added: Keys = distinct[new]
+            self._add(added, numbers[new])
         made: Keys = numbers[np.searchsorted(distinct, keys)]
         made[left < 0] = -1
         return made

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from lace.algebra.nodes import Branch, CountTest, Project, RankTest, RelationalProgram, Scan
     from lace.engines.embedded.budget import Budget
     from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.frames import Frame
     from lace.engines.embedded.keys import Flags
-    from lace.engines.embedded.steps import Frame, Plan
+    from lace.engines.embedded.steps import Plan
     from lace.rules.syntax import PredicateKey
 
 __all__ = ["GOAL", "Relations", "Rows", "State", "WHOLE"]

@@ -1,23 +1,24 @@
 """Plans as steps over frames: how an ordered plan runs on columns.
 
-A frame is some rows as columns by variable. A step takes a frame and gives one, or
-several when it would grow too long: the rest of the plan then runs for each. Rows are
+A step takes a frame and gives one, or several when it would grow too long: the rest of
+the plan then runs for each. Rows are
 counted before they are visited, so a blow-up is stopped before it happens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from lace.engines.embedded.frames import UNIT, Frame, Frames, in_frames, joined_frames, multiplied
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from lace.algebra.nodes import CountTest, RankTest, Scan
     from lace.engines.embedded.budget import Budget
-    from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Pattern, Relation, Selection
     from lace.engines.embedded.verdicts import Verdicts
@@ -30,7 +31,6 @@ __all__ = [
     "CountStep",
     "ExistsStep",
     "FilterStep",
-    "Frame",
     "JoinStep",
     "Plan",
     "ProductStep",
@@ -39,24 +39,6 @@ __all__ = [
     "Step",
     "run_plan",
 ]
-
-MAX_FRAME_ROWS: Final = 2**21
-"""Rows that one frame has at most; longer results are worked off frame by frame."""
-
-
-@dataclass(slots=True)
-class Frame:
-    """Rows as columns by variable."""
-
-    rows: int
-    columns: Mapping[str, Ids]
-
-    def kept(self, mask: Flags, names: Sequence[str]) -> Frame:
-        """Return the rows that a mask keeps, with these columns."""
-        rows = int(np.count_nonzero(mask))
-        if rows == self.rows:
-            return Frame(rows, {name: self.columns[name] for name in names})
-        return Frame(rows, {name: self.columns[name][mask] for name in names})
 
 
 class Context(Protocol):
@@ -97,7 +79,7 @@ class Access:
 class Step(Protocol):
     """One step of a plan."""
 
-    def apply(self, frame: Frame, context: Context) -> Frame | Iterator[Frame]:
+    def apply(self, frame: Frame, context: Context) -> Frame | Frames:
         """Return what becomes of a frame."""
         ...
 
@@ -109,19 +91,17 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-_UNIT: Final = Frame(1, {})
-
-
 def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
     """Yield the frames of a plan that have rows."""
-    return _run(plan.steps, 0, _UNIT, context)
+    return _run(plan.steps, 0, UNIT, context)
 
 
 def _run(steps: tuple[Step, ...], at: int, frame: Frame, context: Context) -> Iterator[Frame]:
     while at < len(steps):
         made = steps[at].apply(frame, context)
         at += 1
-        if not isinstance(made, Frame):
+        if isinstance(made, Frames):
+            _look_ahead(steps, at, made, context)
             for each in made:
                 if each.rows:
                     yield from _run(steps, at, each, context)
@@ -132,6 +112,38 @@ def _run(steps: tuple[Step, ...], at: int, frame: Frame, context: Context) -> It
     yield frame
 
 
+def _look_ahead(steps: tuple[Step, ...], at: int, frames: Frames, context: Context) -> None:
+    """Stop a join that many frames would go through before the first of them does.
+
+    Each frame alone may stay within the budget and keep the engine busy for hours all the
+    same. So where the sum could pass the budget, it is counted first.
+    """
+    following = next((j for j in range(at, len(steps)) if isinstance(steps[j], JoinStep)), None)
+    if following is None or any(isinstance(steps[j], ProductStep) for j in range(at, following)):
+        return
+    join = steps[following]
+    if not isinstance(join, JoinStep):
+        raise AssertionError("the step that was found is a join")
+    if context.budget.allows(frames.rows * join.most(context)):
+        return
+    with context.budget.probing():
+        total = 0
+        for each in frames:
+            for step in steps[at:following]:
+                tested = step.apply(each, context)
+                if not isinstance(tested, Frame):
+                    raise AssertionError("a step that is no join gives one frame")
+                each = tested
+                if not each.rows:
+                    break
+            else:
+                total += join.cost(each, context)
+                if not context.budget.allows(total):
+                    break
+    if not context.budget.allows(total):
+        context.budget.spend(total)
+
+
 @dataclass(frozen=True, slots=True)
 class JoinStep:
     """Every combination of a row with the rows of a scan that agree with it."""
@@ -139,42 +151,59 @@ class JoinStep:
     access: Access
     columns: tuple[str, ...]
 
-    def apply(self, frame: Frame, context: Context) -> Frame | Iterator[Frame]:
+    def apply(self, frame: Frame, context: Context) -> Frame | Frames:
         """Return the combinations."""
         access = self.access
         selections = context.relation(access.scan).select(access.pattern)
         if not selections:
             return Frame(0, {})
-        frames: list[Iterator[Frame]] = []
+        frames: list[Frame | Frames] = []
         for selection in selections:
             if access.shared:
                 made = self._probe(frame, selection, context)
-            elif frame is _UNIT:
+            elif frame is UNIT:
                 made = self._start(selection, context)
             else:
                 made = self._multiply(frame, selection, context)
             if len(selections) == 1:
                 return made
-            frames.append(iter((made,)) if isinstance(made, Frame) else made)
-        return _joined(frames, self.columns)
+            frames.append(made)
+        return joined_frames(frames, self.columns)
 
-    def _start(self, selection: Selection, context: Context) -> Frame | Iterator[Frame]:
+    def most(self, context: Context) -> int:
+        """Return the most rows that this makes of one row."""
+        access = self.access
+        selections = context.relation(access.scan).select(access.pattern)
+        if not access.shared:
+            return sum(selection.rows for selection in selections)
+        return sum(selection.index(access.keys, context.size).longest for selection in selections)
+
+    def cost(self, frame: Frame, context: Context) -> int:
+        """Return how many rows this makes of a frame, without making them."""
+        access = self.access
+        total = 0
+        for selection in context.relation(access.scan).select(access.pattern):
+            if not access.shared:
+                total += frame.rows * selection.rows
+                continue
+            index = selection.index(access.keys, context.size)
+            slots = index.find([frame.columns[name] for name in access.shared])
+            slots = slots[slots >= 0]
+            total += int((index.starts[slots + 1] - index.starts[slots]).sum())
+        return total
+
+    def _start(self, selection: Selection, context: Context) -> Frame | Frames:
         rows, positions = selection.rows, self.access.positions
         context.budget.spend(rows)
         columns = {name: selection.column(positions[name]) for name in self.columns}
-        if rows <= MAX_FRAME_ROWS:
-            return Frame(rows, columns)
-        return (
-            Frame(
-                min(MAX_FRAME_ROWS, rows - at),
-                {name: column[at : at + MAX_FRAME_ROWS] for name, column in columns.items()},
-            )
-            for at in range(0, rows, MAX_FRAME_ROWS)
+        return in_frames(
+            rows,
+            lambda first, last: Frame(
+                last - first, {name: column[first:last] for name, column in columns.items()}
+            ),
         )
 
-    def _probe(
-        self, frame: Frame, selection: Selection, context: Context
-    ) -> Frame | Iterator[Frame]:
+    def _probe(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames:
         access = self.access
         index = selection.index(access.keys, context.size)
         slots = index.find([frame.columns[name] for name in access.shared])
@@ -211,78 +240,13 @@ class JoinStep:
                 columns[name] = selection.column(access.positions[name])[rows]
             return Frame(last - first, columns)
 
-        return _in_frames(total, expand)
+        return in_frames(total, expand)
 
-    def _multiply(
-        self, frame: Frame, selection: Selection, context: Context
-    ) -> Frame | Iterator[Frame]:
+    def _multiply(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames:
         access = self.access
         values = {name: selection.column(access.positions[name]) for name in access.fresh}
-        return multiply(frame, Frame(selection.rows, values), self.columns, context)
-
-
-def multiply(
-    frame: Frame, other: Frame, names: Sequence[str], context: Context
-) -> Frame | Iterator[Frame]:
-    """Return every combination of the rows of two frames."""
-    total = frame.rows * other.rows
-    context.budget.spend(total)
-    if frame.rows == 1 and not frame.columns and other.rows <= MAX_FRAME_ROWS:
-        return Frame(other.rows, {name: other.columns[name] for name in names})
-
-    def expand(first: int, last: int) -> Frame:
-        left, right = np.divmod(np.arange(first, last), other.rows)
-        return Frame(
-            last - first,
-            {
-                name: other.columns[name][right]
-                if name in other.columns
-                else frame.columns[name][left]
-                for name in names
-            },
-        )
-
-    return _in_frames(total, expand)
-
-
-class _Expand(Protocol):
-    def __call__(self, first: int, last: int) -> Frame: ...
-
-
-def _in_frames(total: int, expand: _Expand) -> Frame | Iterator[Frame]:
-    if total <= MAX_FRAME_ROWS:
-        return expand(0, total) if total else Frame(0, {})
-    return (
-        expand(first, min(first + MAX_FRAME_ROWS, total))
-        for first in range(0, total, MAX_FRAME_ROWS)
-    )
-
-
-def _joined(frames: Sequence[Iterator[Frame]], names: Sequence[str]) -> Frame | Iterator[Frame]:
-    """Return frames of several parts as one where they are short."""
-
-    def gathered() -> Iterator[Frame]:
-        waiting: list[Frame] = []
-        rows = 0
-        for each in (frame for source in frames for frame in source if frame.rows):
-            if waiting and rows + each.rows > MAX_FRAME_ROWS:
-                yield _concatenated(waiting, names)
-                waiting, rows = [], 0
-            waiting.append(each)
-            rows += each.rows
-        if waiting:
-            yield _concatenated(waiting, names)
-
-    return gathered()
-
-
-def _concatenated(frames: Sequence[Frame], names: Sequence[str]) -> Frame:
-    if len(frames) == 1:
-        return frames[0]
-    return Frame(
-        sum(frame.rows for frame in frames),
-        {name: np.concatenate([frame.columns[name] for frame in frames]) for name in names},
-    )
+        context.budget.spend(frame.rows * selection.rows)
+        return multiplied(frame, Frame(selection.rows, values), self.columns)
 
 
 def _matches(access: Access, frame: Frame, context: Context) -> Flags:
@@ -388,9 +352,10 @@ class ProductStep:
     plan: Plan
     columns: tuple[str, ...]
 
-    def apply(self, frame: Frame, context: Context) -> Frame | Iterator[Frame]:
+    def apply(self, frame: Frame, context: Context) -> Frame | Frames:
         """Return the combinations."""
-        made = [
-            multiply(frame, other, self.columns, context) for other in run_plan(self.plan, context)
-        ]
-        return _joined([iter((x,)) if isinstance(x, Frame) else x for x in made], self.columns)
+        made: list[Frame | Frames] = []
+        for other in run_plan(self.plan, context):
+            context.budget.spend(frame.rows * other.rows)
+            made.append(multiplied(frame, other, self.columns))
+        return joined_frames(made, self.columns)
