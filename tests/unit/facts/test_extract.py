@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lace.facts.extract import indexed_headers, split_link
+from lace.facts.columns import fact_columns
+from lace.facts.extract import record_facts, split_link
+from lace.record.model import Blob, Plex
+from lace.record.seal import SigningKey
+from lace.record.validate import ValidRecord, frame_record, validate_many
 
 TARGET = f"P.{'0' * 43}.H3"
 
@@ -34,10 +38,33 @@ def test_links(name: str, value: str, link: tuple[str, str] | None) -> None:
 
 def test_indexes_count_each_name() -> None:
     headers = (("a", "x"), ("b", "y"), ("b", "y"), ("b", "z"), ("c", "x"))
-    assert list(indexed_headers(headers)) == [
+    inner = Plex(
+        group="u", app="a", name="n", tai="1700000000:000000000", headers=headers, data=b""
+    )
+    (record,) = validate_many([frame_record(inner.bytes)], bytes)
+    assert isinstance(record, ValidRecord)
+    facts = [fact[2:] for fact in record_facts(record) if fact[0] == "Field"]
+    assert [fact for fact in facts if fact[0] in "abc"] == [
         ("a", "0", "x"),
         ("b", "0", "y"),
         ("b", "1", "y"),
         ("b", "2", "z"),
         ("c", "0", "x"),
     ]
+
+
+def test_columns_of_many_records_are_those_of_each() -> None:
+    inner = Plex(
+        group="u", app="a", name="n", tai="1700000000:000000000", data=b"x", headers=(("k", "v"),)
+    )
+    sealed = inner.seal(SigningKey(b"\1" * 32, lambda count: b"\1" * count))
+    frames = [frame_record(record.bytes) for record in (Blob(b"12"), inner, sealed, Blob(b""))]
+    records = [record for record in validate_many(frames, bytes) if isinstance(record, ValidRecord)]
+    made = fact_columns(records)
+    assert made.plexes == [1, 2]
+    assert made.seals == [2]
+    assert made.header_row == [1, 2]
+    assert list(made.lengths) == ["2", "1", "1", "0"]
+    assert [identifier.decode() for identifier in made.records] == [r.hash_text for r in records]
+    assert made.plex == [inner.id.encode()]
+    assert fact_columns([]).records == []
