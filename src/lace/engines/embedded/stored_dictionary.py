@@ -1,0 +1,221 @@
+"""The dictionary of stored segments: from texts to ids and back.
+
+Ids count from 0 in the order in which texts arrived. `locate` has a number for each id
+that says which heap holds the text, where and how long. Record hashes are kept as 33
+bytes, signatures apart from all other texts: whoever reads every Name reads no hash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lace.base import b64a
+from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES
+from lace.engines.embedded.stored_index import candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lace.engines.embedded.segment_files import Bytes, CheckedFile, Ids
+    from lace.engines.embedded.stored_hash import Hashes, TextHash
+    from lace.engines.embedded.stored_index import Run
+
+__all__ = [
+    "COLD",
+    "HASHES",
+    "HASH_BYTES",
+    "LOCATE_KIND",
+    "TEXTS",
+    "StoredDictionary",
+    "decode_hashes",
+    "encode_hashes",
+    "pack_locations",
+]
+
+HASHES: Final = 0
+COLD: Final = 1
+TEXTS: Final = 2
+"""The heaps: record hashes in binary, signatures, and every other text."""
+HASH_BYTES: Final = 33
+LOCATE_KIND: Final = np.dtype("<u8")
+
+_TEXT_BYTES: Final = 48
+_LENGTH_AT: Final = np.uint64(40)
+_HEAP_AT: Final = np.uint64(56)
+_OFFSET_MASK: Final = np.uint64((1 << 40) - 1)
+_LENGTH_MASK: Final = np.uint64(0xFFFF)
+_CHARACTERS: Final = np.frombuffer(b64a.ALPHABET.encode(), np.uint8)
+_SEXTETS: Final = np.zeros(256, np.uint8)
+_SEXTETS[_CHARACTERS] = np.arange(64, dtype=np.uint8)
+
+Offsets = npt.NDArray[np.int64]
+
+
+def pack_locations(heap: int, lengths: Offsets, offsets: Offsets) -> npt.NDArray[np.uint64]:
+    """Return the numbers of `locate` for texts of one heap."""
+    packed = offsets.astype(np.uint64) | (lengths.astype(np.uint64) << _LENGTH_AT)
+    return packed | (np.uint64(heap) << _HEAP_AT)
+
+
+def encode_hashes(rows: Bytes) -> Bytes:
+    """Return the texts of record hashes, a row each, as rows of 33 bytes: letter and digest."""
+    sextets = np.zeros((len(rows), 44), np.uint32)
+    sextets[:, :43] = _SEXTETS[rows[:, 2:45]]
+    groups = sextets.reshape(-1, 4)
+    whole = (groups[:, 0] << 18) | (groups[:, 1] << 12) | (groups[:, 2] << 6) | groups[:, 3]
+    octets = whole.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:].reshape(len(rows), 33)
+    made = np.empty((len(rows), HASH_BYTES), np.uint8)
+    made[:, 0] = rows[:, 0]
+    made[:, 1:] = octets[:, :32]
+    return made
+
+
+def decode_hashes(rows: Bytes) -> list[str]:
+    """Return the texts of rows that `encode_hashes` gave."""
+    octets = np.zeros((len(rows), 33), np.uint32)
+    octets[:, :32] = rows[:, 1:]
+    groups = octets.reshape(-1, 3)
+    whole = (groups[:, 0] << 16) | (groups[:, 1] << 8) | groups[:, 2]
+    sextets = np.empty((len(whole), 4), np.uint8)
+    for place in range(4):
+        sextets[:, place] = (whole >> (18 - 6 * place)) & 63
+    made = np.empty((len(rows), _TEXT_BYTES), np.uint8)
+    made[:, 0] = rows[:, 0]
+    made[:, 2:45] = _CHARACTERS[sextets.reshape(len(rows), 44)[:, :43]]
+    made[:, [1, 45, 46, 47]] = np.frombuffer(b"..H3", np.uint8)
+    text = made.tobytes().decode("latin-1")
+    return [text[at : at + _TEXT_BYTES] for at in range(0, len(text), _TEXT_BYTES)]
+
+
+class StoredDictionary:
+    """Texts and their ids in one state of the segments; it never changes.
+
+    Args:
+        count: how many texts there are.
+        locate: the file of their places.
+        heaps: the files that hold them.
+        runs: the index by hash.
+        text_hash: the hash function of this generation.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        locate: CheckedFile,
+        heaps: Sequence[CheckedFile],
+        runs: Sequence[Run],
+        text_hash: TextHash,
+    ) -> None:
+        self._count = count
+        self._locate = locate
+        self._heaps = heaps
+        self._runs = runs
+        self._hash = text_hash
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, texts: Sequence[str]) -> Ids:
+        """Return the id of each text; -1 where it has none.
+
+        Raises:
+            SegmentDamagedError: what was looked at is not what was written.
+        """
+        made = np.full(len(texts), -1, np.int32)
+        raw = [_encoded(text) for text in texts]
+        usable = [n for n, one in enumerate(raw) if len(one) <= MOST_TEXT_BYTES]
+        if usable and self._count:
+            encoded = [raw[n] for n in usable]
+            hashes = self._hash.of_texts(encoded)
+            order = np.argsort(hashes)
+            places = np.array(usable)[order]
+            for at, ids in self.find_sorted(hashes[order], lambda at: encoded[order[at]]):
+                made[places[at]] = ids
+        return made
+
+    def find_sorted(
+        self, hashes: Hashes, text_at: Callable[[int], bytes]
+    ) -> Iterator[tuple[Offsets, Ids]]:
+        """Yield positions among sorted hashes, and the ids of the texts that are there.
+
+        Args:
+            hashes: the hashes of some texts, sorted.
+            text_at: the UTF-8 text at a position.
+        """
+        for at, ids in candidates(self._runs, hashes):
+            stored = self.texts(ids)
+            same = [
+                text_at(place) == text.encode()
+                for place, text in zip(at.tolist(), stored, strict=True)
+            ]
+            yield at[same], ids[same]
+        for run in self._runs:
+            run.forget_pages()
+
+    def texts(self, ids: Ids) -> list[str]:
+        """Return the text of each id.
+
+        Raises:
+            SegmentDamagedError: what was looked at is not what was written.
+        """
+        heap, lengths, offsets = self._places(ids)
+        made: list[str] = [""] * len(ids)
+        hashes = np.flatnonzero(heap == HASHES)
+        if len(hashes) == len(ids):
+            return self._hash_texts(offsets)
+        for place, text in zip(hashes.tolist(), self._hash_texts(offsets[hashes]), strict=True):
+            made[place] = text
+        for kind in (COLD, TEXTS):
+            chosen = np.flatnonzero(heap == kind)
+            if len(chosen) == len(ids):
+                return self._plain_texts(kind, lengths, offsets)
+            texts = self._plain_texts(kind, lengths[chosen], offsets[chosen])
+            for place, text in zip(chosen.tolist(), texts, strict=True):
+                made[place] = text
+        return made
+
+    def _places(self, ids: Ids) -> tuple[npt.NDArray[np.uint64], Offsets, Offsets]:
+        """Return heap, length and offset of each id, all inside what is committed."""
+        wide = ids.astype(np.int64)
+        if len(wide) and (int(wide.min()) < 0 or int(wide.max()) >= self._count):
+            raise SegmentDamagedError("the segments name a text that they do not have")
+        starts = wide * LOCATE_KIND.itemsize
+        self._locate.check_scattered(starts, starts + LOCATE_KIND.itemsize)
+        packed = self._locate.data.view(LOCATE_KIND)[wide]
+        heap = packed >> _HEAP_AT
+        lengths = ((packed >> _LENGTH_AT) & _LENGTH_MASK).astype(np.int64)
+        return heap, lengths, (packed & _OFFSET_MASK).astype(np.int64)
+
+    def _hash_texts(self, offsets: Offsets) -> list[str]:
+        if not len(offsets):
+            return []
+        heap = self._heaps[HASHES]
+        heap.check_scattered(offsets, offsets + HASH_BYTES)
+        rows = heap.data[: heap.length // HASH_BYTES * HASH_BYTES].reshape(-1, HASH_BYTES)
+        return decode_hashes(rows[offsets // HASH_BYTES])
+
+    def _plain_texts(self, kind: int, lengths: Offsets, offsets: Offsets) -> list[str]:
+        if not len(lengths):
+            return []
+        heap = self._heaps[kind]
+        some = lengths > 0
+        heap.check_scattered(offsets[some], (offsets + lengths)[some])
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        wanted = np.arange(int(ends[-1]), dtype=np.int64)
+        wanted += np.repeat(offsets - starts, lengths)
+        raw = heap.data[wanted].tobytes()
+        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+        if raw.isascii():
+            text = raw.decode("ascii")
+            return [text[start:end] for start, end in pairs]
+        return [raw[start:end].decode("utf-8") for start, end in pairs]
+
+
+def _encoded(text: str) -> bytes:
+    """Return a text as UTF-8; a lone surrogate, which nothing stored holds, as other bytes."""
+    return text.encode("utf-8", "surrogatepass")
