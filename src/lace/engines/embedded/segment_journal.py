@@ -31,6 +31,7 @@ __all__ = [
     "MOST_RUNS",
     "REMOVED",
     "SUMS",
+    "Covered",
     "Entry",
     "RunEntry",
     "SegmentDamagedError",
@@ -66,7 +67,7 @@ FILES: Final = (*(name for names in COLUMNS.values() for name in names), LOCATE,
 MOST_RUNS: Final = 48
 """Runs of the index: each has more than twice the entries of the next, so this is never reached."""
 
-_HEAD: Final = struct.Struct("<8sQqqqqQ")
+_HEAD: Final = struct.Struct("<8sQqqqqqQ")
 _LENGTHS: Final = struct.Struct(f"<{len(FILES)}Q")
 _TABLES: Final = struct.Struct("<QQQQQ")
 _RUN: Final = struct.Struct("<QQQ")
@@ -94,10 +95,21 @@ class RunEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Covered:
+    """Which records segments cover: the counters of the store that had just these."""
+
+    high_water: int
+    removal_sequence: int
+    records: int
+    record_bytes: int
+    key_xor: int
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """The state after an append.
 
-    `records` and `key_xor` count the covered records that are stored: those up to
+    `records`, `record_bytes` and `key_xor` count the covered records that are stored: those up to
     StoreRecordId `high_water`, without the removals up to `removal_sequence`.
     """
 
@@ -105,6 +117,7 @@ class Entry:
     high_water: int
     removal_sequence: int
     records: int
+    record_bytes: int
     key_xor: int
     texts: int
     lengths: tuple[int, ...]
@@ -153,6 +166,7 @@ def format_entry(entry: Entry) -> bytes:
                 entry.high_water,
                 entry.removal_sequence,
                 entry.records,
+                entry.record_bytes,
                 entry.key_xor,
                 entry.texts,
             ),
@@ -175,7 +189,7 @@ def parse_entry(raw: bytes) -> Entry | None:
     body = raw[:_BODY_BYTES]
     if len(raw) != ENTRY_BYTES or raw[_BODY_BYTES:] != _CHECK.pack(checksum(body)):
         return None
-    magic, sequence, high_water, removals, records, key_xor, texts = _HEAD.unpack_from(body)
+    magic, sequence, high_water, removals, records, size, key_xor, texts = _HEAD.unpack_from(body)
     sums, sums_check, directory, directory_check, run_count = _TABLES.unpack_from(
         body, _HEAD.size + _LENGTHS.size
     )
@@ -188,6 +202,7 @@ def parse_entry(raw: bytes) -> Entry | None:
         high_water,
         removals,
         records,
+        size,
         key_xor,
         texts,
         _LENGTHS.unpack_from(body, _HEAD.size),

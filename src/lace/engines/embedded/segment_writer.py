@@ -26,6 +26,7 @@ from lace.engines.embedded.segment_journal import (
     LOCATE,
     REMOVED,
     SUMS,
+    Covered,
     Entry,
     RunEntry,
     SegmentDamagedError,
@@ -57,7 +58,7 @@ def create_generation(folder: Path, key: bytes) -> None:
         (folder / name).touch()
     (folder / HEADER).write_bytes(format_header(key))
     empty = checksum(b"")
-    entry = Entry(0, 0, 0, 0, 0, 0, (0,) * len(FILES), 0, empty, 0, empty, ())
+    entry = Entry(0, 0, 0, 0, 0, 0, 0, (0,) * len(FILES), 0, empty, 0, empty, ())
     (folder / JOURNAL).write_bytes(format_entry(entry))
 
 
@@ -87,21 +88,14 @@ class SegmentWriter:
     def append(
         self,
         columns: FactColumns,
-        *,
-        high_water: int,
-        removal_sequence: int,
-        records: int,
-        key_xor: int,
+        covered: Covered,
         removed: Ids,
     ) -> Segments:
         """Append the facts of records; returns the new state.
 
         Args:
             columns: the facts of the records that are new here.
-            high_water: the highest StoreRecordId that is covered now.
-            removal_sequence: the last removal that is covered now.
-            records: how many covered records are stored now.
-            key_xor: the XOR of their keys.
+            covered: what the segments cover then.
             removed: ids of all covered records that are not stored now, sorted.
         """
         before = self.entry
@@ -135,10 +129,11 @@ class SegmentWriter:
         )
         entry = Entry(
             before.sequence + 1,
-            high_water,
-            removal_sequence,
-            records,
-            key_xor,
+            covered.high_water,
+            covered.removal_sequence,
+            covered.records,
+            covered.record_bytes,
+            covered.key_xor,
             before.texts + len(texts.new_hashes),
             lengths,
             sums_bytes,

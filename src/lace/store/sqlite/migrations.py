@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.store.interface import StoreVersionError
 from lace.store.sqlite.connection import APPLICATION_ID, not_a_lace
+from lace.store.sqlite.counters import key_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +21,28 @@ Migration = str
 """The SQL that brings a store from one version to the next."""
 
 
-def _initial() -> Migration:
-    return files("lace.store.sqlite").joinpath("schema.sql").read_text("utf-8")
+def _read(name: str) -> Migration:
+    return files("lace.store.sqlite").joinpath(name).read_text("utf-8")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_initial(),)
+MIGRATIONS: Final[tuple[Migration, ...]] = (_read("schema.sql"), _read("schema-2.sql"))
 """Entry N leads from version N to N+1; a store of the newest version has them all."""
+
+
+class _KeyXor:
+    """The SQL aggregate of version 2: the XOR of keys."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def step(self, *keys: apsw.SQLiteValue) -> None:
+        """Take the next key."""
+        for key in keys:
+            self._value ^= key_number(key) if isinstance(key, bytes) else 0
+
+    def final(self) -> int:
+        """Return the XOR of all."""
+        return self._value
 
 
 def is_new(connection: apsw.Connection) -> bool:
@@ -62,6 +79,7 @@ def migrate(
     Each step is a transaction of its own: a crash leaves a version, never a mixture.
     """
     before = 0 if is_new(connection) else check_version(connection, path, migrations)
+    connection.create_aggregate_function("key_xor", _KeyXor, 1)
     for version in range(before, len(migrations)):
         with connection:
             connection.execute(migrations[version])

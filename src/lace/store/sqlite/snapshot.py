@@ -15,6 +15,7 @@ from lace.record.ids import IdError, RecordId, record_id
 from lace.record.validate import ValidRecord, trust_stored
 from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals
 from lace.store.sqlite.connection import translated
+from lace.store.sqlite.counters import Counters, read_counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +64,22 @@ class SqliteSnapshot:
 
     def totals(self) -> Totals:
         """Return the counts of this state."""
-        rows = self.select("SELECT name, value FROM counter", ())
-        values = {str(name): int(str(value)) for name, value in rows}
-        try:
-            return Totals(values["records"], values["record_bytes"], values["high_water"])
-        except KeyError as error:
-            raise StoreDamagedError(f"{self._path} has lost its counter {error}") from None
+        counters = self.counters()
+        return Totals(counters.records, counters.record_bytes, counters.high_water)
+
+    def counters(self) -> Counters:
+        """Return all counters of this state."""
+        return read_counters(self.select("SELECT name, value FROM counter", ()), self._path)
+
+    def removals(self, after: int) -> list[tuple[int, RecordId]]:
+        """Return the removals with a sequence above `after`: it, and which record."""
+        sql = "SELECT sequence, id FROM removal WHERE sequence > ? ORDER BY sequence"
+        return [(number, _stored_id(number, key)) for number, key in self.select(sql, (after,))]
+
+    def keys(self, after: int) -> list[bytes]:
+        """Return the keys of the records with a StoreRecordId above `after`."""
+        sql = "SELECT id FROM record WHERE store_record_id > ? ORDER BY store_record_id"
+        return [key for (key,) in self.select(sql, (after,))]
 
     def has(self, identifier: str) -> bool:
         """Tell whether the record is stored here in its own right."""
@@ -98,6 +109,11 @@ class SqliteSnapshot:
         """Yield every record with a StoreRecordId above `after`."""
         for number, key, raw in self.raw_records(order=order, after=after):
             yield _load(number, key, raw)
+
+    def numbered_records(self, after: int = 0) -> Iterator[tuple[int, ValidRecord]]:
+        """Yield StoreRecordId and record of every record above `after`, rising."""
+        for number, key, raw in self.raw_records(after=after):
+            yield number, _load(number, key, raw)
 
     def raw_records(
         self, *, order: Order = Order.STORED, after: int = 0

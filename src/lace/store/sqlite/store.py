@@ -8,8 +8,9 @@ processes may read while one writes; a writer that must wait for another does so
 from __future__ import annotations
 
 import json
+import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -22,24 +23,27 @@ from lace.record.writer import MARKER
 from lace.store.interface import (
     Admission,
     NoStoreError,
-    StoreDamagedError,
+    StoreBusyError,
     StoreUnavailableError,
 )
 from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import connect, translated
+from lace.store.sqlite.counters import Counters, read_counters, xor_of_digests, xor_of_keys
 from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
+from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lace.record.ids import RecordId
+    from lace.store.sqlite.fact_state import FactState
 
 __all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "record_rows"]
 
 DATABASE_NAME: Final = "store.sqlite3"
-_OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile"})
+_OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile", SEGMENTS_NAME})
 
 _TYPE_AT: Final = slice(len(MARKER), len(MARKER) + 1)
 INSERT: Final = (
@@ -76,6 +80,7 @@ class SqliteStore:
         settings: cache size, waiting time and what else the store heeds.
         purpose: what this process is doing, for whoever waits for it.
         migrations: the versions of the store, for tests.
+        random_bytes: randomness for the segments beside the database.
 
     Raises:
         NoStoreError: no lace is there, or the folder is something else.
@@ -92,12 +97,14 @@ class SqliteStore:
         settings: Settings = DEFAULT_SETTINGS,
         purpose: str = "lace",
         migrations: Sequence[Migration] = MIGRATIONS,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.folder = folder
         self.path = folder / DATABASE_NAME
         self.read_only = read_only
         self._settings = settings
         self._lock = WriteLock(folder, purpose)
+        self.segments = SegmentKeeper(folder, random_bytes)
         self._migrations = migrations
         self._idle: list[apsw.Connection] = []  # for snapshots
         self._writer: apsw.Connection | None = None
@@ -161,13 +168,18 @@ class SqliteStore:
         yield self._writer
 
     @contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
-        """Hold the write lock and a transaction; any failure undoes all of it."""
+    def _locked(self) -> Iterator[apsw.Connection]:
+        """Hold the write lock."""
         with (
             self._connection_for_writing() as connection,
             self._lock.held(self._settings.wait_seconds),
-            translated(self.path),
         ):
+            yield connection
+
+    @contextmanager
+    def _begun(self, connection: apsw.Connection) -> Iterator[apsw.Connection]:
+        """Be inside a transaction; any failure undoes all of it."""
+        with translated(self.path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -177,6 +189,12 @@ class SqliteStore:
                     connection.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """Hold the write lock and a transaction."""
+        with self._locked() as connection, self._begun(connection):
+            yield connection
+
     def admit(self, records: Sequence[ValidRecord]) -> Admission:
         """Store every record that is not there yet: all of them, or on any failure none."""
         for record in records:
@@ -184,28 +202,93 @@ class SqliteStore:
                 raise TypeError("a store admits ValidRecords only")
         if not records:
             return Admission((), 0)
-        with self._transaction() as connection:
-            before = _counter(connection, "high_water")
-            stored = _insert(connection, records, before + 1)
+        is_rebuild_due = False
+        with self._locked() as connection:
+            with self._begun(connection):
+                before = now = self._counters(connection)
+                stored = _insert(connection, records, before.high_water + 1)
+                if len(stored) == len(records):
+                    new = records
+                else:
+                    new = [records[number - before.high_water - 1] for number in stored]
+                if stored:
+                    now = replace(
+                        before,
+                        high_water=stored[-1],
+                        records=before.records + len(new),
+                        record_bytes=before.record_bytes + sum(len(r.bytes) for r in new),
+                        key_xor=(before.key_xor or 0) ^ xor_of_digests([r.digest for r in new]),
+                    )
+                    _write_counters(connection, now)
             if stored:
-                size = sum(len(records[number - before - 1].bytes) for number in stored)
-                _add(connection, high_water=stored[-1] - before, records=len(stored), size=size)
+                numbered = list(zip(stored, new, strict=True))
+                is_rebuild_due = self.segments.after_admission(numbered, before, now, self.snapshot)
+        if is_rebuild_due:
+            self._rebuild_segments()
         return Admission(tuple(stored), len(records) - len(stored))
 
     def remove(self, identifiers: Iterable[RecordId]) -> int:
         """Take records out; returns how many were there."""
         keys = [key_of_id(identifier) for identifier in identifiers]
-        removed = size = 0
+        gone: list[bytes] = []
+        size = 0
         with self._transaction() as connection:
+            before = self._counters(connection)
+            sequence = before.removal_sequence or 0
             for key in keys:
                 for (length,) in connection.execute(
                     "DELETE FROM record WHERE id = ? RETURNING length(bytes)", (key,)
                 ):
-                    removed += 1
+                    gone.append(key or b"")
                     size += int(length)
-            if removed:
-                _add(connection, high_water=0, records=-removed, size=-size)
-        return removed
+            if gone:
+                connection.executemany(
+                    "INSERT INTO removal (sequence, id) VALUES (?, ?)",
+                    enumerate(gone, sequence + 1),
+                )
+                now = replace(
+                    before,
+                    records=before.records - len(gone),
+                    record_bytes=before.record_bytes - size,
+                    removal_sequence=sequence + len(gone),
+                    key_xor=(before.key_xor or 0) ^ xor_of_keys(gone),
+                )
+                _write_counters(connection, now)
+        return len(gone)
+
+    def _counters(self, connection: apsw.Connection) -> Counters:
+        return read_counters(connection.execute("SELECT name, value FROM counter"), self.path)
+
+    @contextmanager
+    def fact_snapshot(self) -> Iterator[tuple[SqliteSnapshot, FactState]]:
+        """Open a consistent view together with its facts, from segments where they are.
+
+        Segments that are missing, behind, stale or damaged are brought up to date first when
+        this process may write and no other is at it; the answer is right in any case.
+        """
+        for as_it_is in (self.read_only, True):
+            self.segments.open()  # before the snapshot, which is then never the older one
+            with self.snapshot() as snapshot:
+                state = self.segments.facts(snapshot, as_it_is=as_it_is)
+                if state is not None:
+                    yield snapshot, state
+                    return
+            self._tend_segments()
+
+    def discard_segments(self) -> None:
+        """Give up segments in which damage was found; the next `fact_snapshot` has others."""
+        self.segments.discard()
+
+    def _tend_segments(self) -> None:
+        """Append to the segments or rebuild them, unless another process is writing."""
+        with suppress(StoreBusyError, StoreUnavailableError):
+            with self._lock.held(0), self.snapshot() as snapshot:
+                is_rebuild_due = self.segments.catch_up(snapshot.counters(), self.snapshot)
+            if is_rebuild_due:
+                self._rebuild_segments()
+
+    def _rebuild_segments(self) -> None:
+        self.segments.rebuild(self.snapshot, lambda: self._lock.held(self._settings.wait_seconds))
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
@@ -309,13 +392,8 @@ def _insert(
     return [number for (number,) in numbers]
 
 
-def _counter(connection: apsw.Connection, name: str) -> int:
-    value = connection.execute("SELECT value FROM counter WHERE name = ?", (name,)).get
-    if not isinstance(value, int):
-        raise StoreDamagedError(f"the store has no counter {name!r}", hint="run `lace verify`")
-    return value
-
-
-def _add(connection: apsw.Connection, *, high_water: int, records: int, size: int) -> None:
-    changes = ((high_water, "high_water"), (records, "records"), (size, "record_bytes"))
-    connection.executemany("UPDATE counter SET value = value + ? WHERE name = ?", changes)
+def _write_counters(connection: apsw.Connection, counters: Counters) -> None:
+    connection.executemany(
+        "UPDATE counter SET value = ? WHERE name = ?",
+        [(value, name) for name, value in asdict(counters).items() if value is not None],
+    )

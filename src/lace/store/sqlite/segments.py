@@ -1,0 +1,379 @@
+"""The upkeep of segments beside the database: when they are appended to, rebuilt, or left.
+
+A lace has the folder `segments`: generations, each a folder with a random name, and the
+file `current`, which names the one that counts. Whoever holds the write lock may append to
+it. A rebuild writes a generation aside, under a lock of its own, so that it keeps no writer
+waiting, and then switches. Segments are a cache: a failure to write them is a warning.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lace.engines.embedded.segment_journal import (
+    KEY_BYTES,
+    Entry,
+    SegmentDamagedError,
+    read_last_entry,
+)
+from lace.errors import LaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from lace.engines.embedded.segment import Segments
+    from lace.engines.embedded.segment_files import Ids
+    from lace.engines.embedded.segment_journal import Covered
+    from lace.engines.embedded.segment_writer import SegmentWriter
+    from lace.record.validate import ValidRecord
+    from lace.store.sqlite.counters import Counters
+    from lace.store.sqlite.fact_state import FactState
+    from lace.store.sqlite.snapshot import SqliteSnapshot
+
+    Snapshots = Callable[[], AbstractContextManager[SqliteSnapshot]]
+
+__all__ = ["APPEND_BYTES", "APPEND_RECORDS", "SEGMENTS_NAME", "SegmentKeeper", "is_behind"]
+
+SEGMENTS_NAME: Final = "segments"
+APPEND_RECORDS: Final = 256
+"""So many records or removals behind the segments are worth an append."""
+APPEND_BYTES: Final = 4 * 1024 * 1024
+"""So many record bytes are, too: a reader holds all that is behind the segments."""
+_REBUILD_RECORDS: Final = 100_000
+"""So many records behind the segments are caught up by a rebuild, which keeps nobody waiting."""
+_REMOVED_PART: Final = 4
+"""When more than one in so many covered records is removed, the segments are rebuilt."""
+_SLICE_RECORDS: Final = 32_000
+_SLICE_BYTES: Final = 20 * 1024 * 1024
+"""What one append takes at most: memory grows with it."""
+_CURRENT: Final = "current"
+_REBUILD_LOCK: Final = "rebuild.lock"
+_GENERATION: Final = re.compile("[0-9a-f]{16}")
+_TRIES: Final = 5
+_MOST_TAIL: Final = 4096
+"""With more records than this behind the segments, a reader that may not write makes its own."""
+
+
+def is_behind(entry: Entry, counters: Counters, *, more: int = 0) -> bool:
+    """Tell whether enough has happened since an entry to append what is new.
+
+    `more` is how many more records there must be, whatever their bytes.
+    """
+    removals = (counters.removal_sequence or 0) - entry.removal_sequence
+    return (
+        counters.high_water - entry.high_water >= APPEND_RECORDS + more
+        or removals >= APPEND_RECORDS + more
+        or (not more and counters.record_bytes - entry.record_bytes >= APPEND_BYTES)
+    )
+
+
+class SegmentKeeper:
+    """The segments of one lace.
+
+    Args:
+        folder: the lace's folder.
+        random_bytes: randomness, for the names of generations and the keys of their hashes.
+    """
+
+    def __init__(self, folder: Path, random_bytes: Callable[[int], bytes]) -> None:
+        self.folder = folder / SEGMENTS_NAME
+        self.warning: str | None = None
+        """Why segments could not be written, when they could not."""
+        self._random_bytes = random_bytes
+        self._distrusted: set[str] = set()
+        self._opened: tuple[str, Segments] | None = None
+        self._private: Segments | None = None
+        self._writer: SegmentWriter | None = None
+
+    # -- reading ------------------------------------------------------------------------
+
+    def state(self) -> tuple[str, Entry] | None:
+        """Return the generation that counts and its last entry; None when there is none."""
+        with suppress(OSError, UnicodeDecodeError, SegmentDamagedError):
+            generation = (self.folder / _CURRENT).read_text("ascii").strip()
+            if _GENERATION.fullmatch(generation) and generation not in self._distrusted:
+                return generation, read_last_entry(self.folder / generation)[0]
+        return None
+
+    def open(self) -> Segments | None:
+        """Open the segments as they are; None when there are none to be trusted."""
+        from lace.engines.embedded.segment import open_segments
+
+        for _try in range(_TRIES):
+            state = self.state()
+            if state is None:
+                self._opened = None
+                return None
+            generation, entry = state
+            known = self._opened
+            if known is not None and known[0] == generation and known[1].entry == entry:
+                return known[1]
+            try:
+                opened = open_segments(self.folder / generation, entry)
+            except FileNotFoundError:
+                continue  # a writer has merged a run, or switched to another generation
+            except SegmentDamagedError:
+                break
+            except OSError:
+                self._opened = None
+                return None
+            if known is not None and known[0] == generation:
+                opened.keep_checks_of(known[1])
+            self._opened = generation, opened
+            return opened
+        self.discard()
+        return None
+
+    def discard(self) -> None:
+        """Never use the present generation again: something in it is not what was written."""
+        with suppress(OSError, UnicodeDecodeError):
+            self._distrusted.add((self.folder / _CURRENT).read_text("ascii").strip())
+        self._opened = self._writer = None
+
+    def facts(self, snapshot: SqliteSnapshot, *, as_it_is: bool) -> FactState | None:
+        """Return the facts of a snapshot that is not older than the last `open`.
+
+        Args:
+            snapshot: the state of the store.
+            as_it_is: answer in any case; otherwise None when upkeep is due first.
+        """
+        from lace.store.sqlite.fact_state import all_as_tail, fact_state
+
+        counters = snapshot.counters()
+        segments = self._opened[1] if self._opened else None
+        if segments is not None and counters.key_xor is not None:
+            limit = _MOST_TAIL if as_it_is else 0
+            if not is_behind(segments.entry, counters, more=limit):
+                try:
+                    state = fact_state(segments, snapshot)
+                except SegmentDamagedError:
+                    self.discard()
+                    state = None
+                if state is not None and (as_it_is or not _is_thin(segments, len(state.removed))):
+                    return state
+        elif counters.records < APPEND_RECORDS and counters.record_bytes < APPEND_BYTES:
+            return all_as_tail(snapshot)
+        if not as_it_is:
+            return None
+        return self._private_facts(snapshot, counters) or all_as_tail(snapshot)
+
+    def _private_facts(self, snapshot: SqliteSnapshot, counters: Counters) -> FactState | None:
+        """Return the facts from segments of this process alone, in a folder without a name."""
+        from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.store.sqlite.fact_state import fact_state
+
+        if counters.key_xor is None or counters.records <= _MOST_TAIL:
+            return None
+        with suppress(OSError, SegmentDamagedError):
+            if self._private and not is_behind(self._private.entry, counters, more=_MOST_TAIL):
+                state = fact_state(self._private, snapshot)
+                if state is not None:
+                    return state
+            with tempfile.TemporaryDirectory(prefix="lace-segments-") as scratch:
+                writer = SegmentWriter(self._create(Path(scratch)))
+                _fill(writer, snapshot)
+                self._private = writer.segments
+            return fact_state(self._private, snapshot)
+        self._private = None
+        return None
+
+    # -- writing ------------------------------------------------------------------------
+
+    def after_admission(
+        self,
+        numbered: Sequence[tuple[int, ValidRecord]],
+        before: Counters,
+        now: Counters,
+        snapshots: Snapshots,
+    ) -> bool:
+        """Append what was just stored, under the write lock; True when a rebuild is due.
+
+        Args:
+            numbered: the records that were stored, with their StoreRecordIds.
+            before: the counters before them.
+            now: the counters after them.
+            snapshots: opens a snapshot of the store.
+        """
+        state = self.state()
+        if state is None:
+            if now.records < APPEND_RECORDS and now.record_bytes < APPEND_BYTES:
+                return False
+            if before.high_water:
+                return True
+            with self._noting_failures():
+                self._switch(self._create(self.folder))
+            state = self.state()
+        if state is None or not is_behind(state[1], now):
+            return False
+        is_rebuild_due = False
+        with self._noting_failures():
+            is_rebuild_due = self._append(state, numbered, before, now, snapshots)
+        return is_rebuild_due
+
+    def catch_up(self, counters: Counters, snapshots: Snapshots) -> bool:
+        """Append all that is behind the segments, under the write lock; True: rebuild instead."""
+        state = self.state()
+        if state is None:
+            return True
+        is_rebuild_due = False
+        with self._noting_failures():
+            is_rebuild_due = self._append(state, (), None, counters, snapshots)
+        return is_rebuild_due
+
+    def _append(
+        self,
+        state: tuple[str, Entry],
+        numbered: Sequence[tuple[int, ValidRecord]],
+        before: Counters | None,
+        now: Counters,
+        snapshots: Snapshots,
+    ) -> bool:
+        from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.store.sqlite.fact_state import advance, covered_by_counters
+
+        generation, entry = state
+        try:
+            writer = self._writer
+            if writer is None or writer.folder.name != generation or not writer.is_current():
+                writer = self._writer = SegmentWriter(self.folder / generation)
+            removed = writer.segments.removed()
+            if before is not None and not len(removed) and _is_at(entry, before):
+                _append_all(writer, numbered, covered_by_counters(now), removed)
+                return False
+            if now.high_water - entry.high_water > _REBUILD_RECORDS:
+                return True
+            with snapshots() as snapshot:
+                found = advance(writer.segments, snapshot)
+                if found is None or _is_thin(writer.segments, len(found.removed)):
+                    return True
+                behind = found.not_returned(snapshot.numbered_records(after=entry.high_water))
+                _append_all(writer, behind, found.covered, found.removed)
+        except SegmentDamagedError:
+            self.discard()
+            return True
+        return False
+
+    def rebuild(
+        self, snapshots: Snapshots, write_lock: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """Write a new generation aside and switch to it; nothing when another process does so."""
+        from lace.engines.embedded.segment_writer import SegmentWriter
+
+        with self._noting_failures(), self._rebuild_lock() as is_ours:
+            if not is_ours:
+                return
+            folder = self._create(self.folder)
+            try:
+                with snapshots() as snapshot:
+                    _fill(SegmentWriter(folder), snapshot)
+                with write_lock():
+                    self._switch(folder)
+                    for other in self.folder.iterdir():
+                        if _GENERATION.fullmatch(other.name) and other != folder:
+                            shutil.rmtree(other, ignore_errors=True)
+            except BaseException:
+                state = self.state()
+                if state is None or state[0] != folder.name:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def _create(self, parent: Path) -> Path:
+        from lace.engines.embedded.segment_writer import create_generation
+
+        folder = parent / self._random_bytes(8).hex()
+        try:
+            create_generation(folder, self._random_bytes(KEY_BYTES))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return folder
+
+    def _switch(self, folder: Path) -> None:
+        scratch = self.folder / f"{_CURRENT}.new"
+        scratch.write_text(folder.name + "\n", "ascii")
+        scratch.replace(self.folder / _CURRENT)
+        self._opened = self._writer = None
+
+    @contextmanager
+    def _rebuild_lock(self) -> Iterator[bool]:
+        self.folder.mkdir(exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.folder / _REBUILD_LOCK, flags, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _noting_failures(self) -> Iterator[None]:
+        """Note why segments could not be written: nothing that was stored depends on them."""
+        try:
+            yield
+        except (OSError, LaceError) as error:
+            self._writer = None
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self.warning = f"the facts beside the store could not be brought up to date: {reason}"
+        else:
+            self.warning = None
+
+
+def _is_at(entry: Entry, counters: Counters) -> bool:
+    """Tell whether an entry covers exactly what the counters count."""
+    return (
+        entry.high_water == counters.high_water
+        and entry.removal_sequence == counters.removal_sequence
+        and entry.records == counters.records
+        and entry.key_xor == counters.key_xor
+    )
+
+
+def _is_thin(segments: Segments, removed: int) -> bool:
+    """Tell whether so many covered records are removed that the segments should be rebuilt."""
+    return removed * _REMOVED_PART > segments.records
+
+
+def _fill(writer: SegmentWriter, snapshot: SqliteSnapshot) -> None:
+    """Append all records of a snapshot to an empty generation."""
+    from lace.store.sqlite.fact_state import covered_by_counters
+
+    covered = covered_by_counters(snapshot.counters())
+    _append_all(writer, snapshot.numbered_records(), covered, writer.segments.removed())
+
+
+def _append_all(
+    writer: SegmentWriter,
+    numbered: Iterable[tuple[int, ValidRecord]],
+    covered: Covered,
+    removed: Ids,
+) -> None:
+    """Append records in parts of bounded size; the last part brings the segments to `covered`.
+
+    A part before it covers its records only: removals and what came back wait for the last.
+    """
+    from lace.facts.columns import fact_columns
+    from lace.store.sqlite.fact_state import extended
+
+    part: list[ValidRecord] = []
+    size = 0
+    for number, record in numbered:
+        part.append(record)
+        size += len(record.bytes)
+        if len(part) >= _SLICE_RECORDS or size >= _SLICE_BYTES:
+            so_far = extended(writer.entry, part, number)
+            if so_far.high_water < covered.high_water:
+                writer.append(fact_columns(part), so_far, writer.segments.removed())
+                part, size = [], 0
+    writer.append(fact_columns(part), covered, removed)
