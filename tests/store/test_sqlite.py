@@ -303,8 +303,8 @@ def test_a_newer_store_is_refused_in_words(folder: Path, read_only: bool) -> Non
     with pytest.raises(StoreVersionError) as caught:
         SqliteStore(folder, read_only=read_only)
     text = str(caught.value)
-    assert "store version 2" in text
-    assert "up to 1" in text
+    assert f"store version {len(NEWER)}" in text
+    assert f"up to {len(MIGRATIONS)}" in text
     assert "newer Lace" in text
     assert caught.value.exit_code == 3
     assert (folder / DATABASE_NAME).read_bytes() == before
@@ -313,7 +313,7 @@ def test_a_newer_store_is_refused_in_words(folder: Path, read_only: bool) -> Non
 def test_an_older_store_is_brought_up_to_date_with_all_its_records(folder: Path) -> None:
     records = make(folder, 30)
     store = SqliteStore(folder, migrations=NEWER)
-    assert pragma(store, "user_version") == 2
+    assert pragma(store, "user_version") == len(NEWER)
     assert contents(store) == records
     assert is_clean(store)
     store.admit(valid(blob("after")))
@@ -332,7 +332,7 @@ def test_several_versions_are_passed_one_by_one(folder: Path) -> None:
     store = SqliteStore(folder, migrations=steps)
     with store.snapshot() as snapshot:
         assert list(snapshot.select("SELECT x FROM extra", ())) == [("three, four",)]
-    assert pragma(store, "user_version") == 4
+    assert pragma(store, "user_version") == len(steps)
     store.close()
 
 
@@ -358,7 +358,7 @@ def test_a_migration_that_fails_leaves_the_old_version(folder: Path, broken: str
     with pytest.raises(StoreError):
         SqliteStore(folder, migrations=(*MIGRATIONS, broken))
     store = SqliteStore(folder)
-    assert pragma(store, "user_version") == 1
+    assert pragma(store, "user_version") == len(MIGRATIONS)
     assert contents(store) == records
     assert is_clean(store)
     store.close()
@@ -372,7 +372,7 @@ def test_a_failure_in_the_second_of_two_steps_keeps_the_first(folder: Path) -> N
     with pytest.raises(StoreError):
         SqliteStore(folder, migrations=(*NEWER, "DELETE FROM record; nonsense"))
     store = SqliteStore(folder, migrations=NEWER)
-    assert pragma(store, "user_version") == 2
+    assert pragma(store, "user_version") == len(NEWER)
     assert contents(store) == records
     store.close()
 

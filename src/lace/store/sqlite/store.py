@@ -207,10 +207,9 @@ class SqliteStore:
             with self._begun(connection):
                 before = now = self._counters(connection)
                 stored = _insert(connection, records, before.high_water + 1)
-                if len(stored) == len(records):
-                    new = records
-                else:
-                    new = [records[number - before.high_water - 1] for number in stored]
+                new = list(records)
+                if len(stored) < len(new):
+                    new = [new[number - before.high_water - 1] for number in stored]
                 if stored:
                     now = replace(
                         before,
