@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.facts.lines import Fact
+    from lace.record.model import Record
     from lace.record.validate import ValidRecord
     from lace.store.sqlite.fact_state import FactState
     from lace.store.sqlite.store import SqliteStore
@@ -80,7 +81,7 @@ def checked(store: SqliteStore) -> FactState:
 
 def linked(count: int, prefix: str = "l") -> list[ValidRecord]:
     """Many different records with extra headers and links to one another and to nothing."""
-    made = []
+    made: list[Record] = []
     for number in range(count):
         target = blob(f"{prefix}{number // 3}").id
         inner = plex(
@@ -95,7 +96,8 @@ def linked(count: int, prefix: str = "l") -> list[ValidRecord]:
                 ("Tag", f"{number % 11}"),
             ],
         )
-        made.append([blob(f"{prefix}{number}"), inner, seal(inner, 1 + number % 2)][number % 3])
+        kinds: list[Record] = [blob(f"{prefix}{number}"), inner, seal(inner, 1 + number % 2)]
+        made.append(kinds[number % 3])
     return valid(*made)
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import apsw
@@ -19,8 +16,7 @@ from lace.engines.embedded.segment import SegmentDamagedError
 from lace.engines.embedded.segment_journal import ENTRY_BYTES
 from lace.store.sqlite import segments
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
-from tests.store.actors import finish, line, start
-from tests.store.samples import blob, contents, flip, mixed, valid
+from tests.store.samples import blob, contents, flip, valid
 from tests.store.segment_samples import checked, generation, linked, segment_files
 
 if TYPE_CHECKING:

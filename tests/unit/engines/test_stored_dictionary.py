@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_many_texts_over_many_appends_and_merges(tmp_path: Path) -> None:
     writer = written(tmp_path / "g", batches, TextHash)
     dictionary = writer.segments.dictionary
     counts = [run.count for run in writer.entry.runs]
-    assert all(later * 2 <= earlier for earlier, later in zip(counts, counts[1:], strict=False))
+    assert all(later * 2 <= earlier for earlier, later in itertools.pairwise(counts))
     assert sum(counts) == len(dictionary)
     everything = sorted({text for batch in batches for text in batch})
     ids = dictionary.find(everything)

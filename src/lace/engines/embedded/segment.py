@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.segment_files import SUM, CheckedFile, Ids, read_table
+from lace.engines.embedded.segment_files import SUM, CheckedFile, Ids, distinct, read_table
 from lace.engines.embedded.segment_journal import (
     COLUMNS,
     DIRECTORY,
@@ -99,12 +99,14 @@ class Segments:
         for row in ranges[ranges["name"] == REST]:
             start = int(row["start"])
             found.append(column.array(ID, start, start + int(row["count"])))
-        return np.unique(np.concatenate(found)).astype(np.int32, copy=False)
+        return distinct(np.concatenate(found).astype(np.int32, copy=False))
 
     def removed(self) -> Ids:
         """Return the ids of covered records that this state knows to be removed, sorted."""
         file = self.files[REMOVED]
-        log = file.array(ID, 0, file.length // ID.itemsize)
+        log: Ids = file.array(ID, 0, file.length // ID.itemsize)
+        if not len(log):
+            return log
         # An id for a removal, its complement for a record that came back; the last one counts.
         ids = np.where(log < 0, ~log, log)
         latest, at = np.unique(ids[::-1], return_index=True)

@@ -51,7 +51,7 @@ class TextHash:
         lengths = np.fromiter(map(len, texts), np.uint64, len(texts))
         made = np.empty(len(texts), np.uint64)
         classes = np.searchsorted(_WIDTHS, lengths)
-        for width_class in np.unique(classes).tolist():
+        for width_class in np.flatnonzero(np.bincount(classes)).tolist():
             chosen = np.flatnonzero(classes == width_class)
             same = texts if len(chosen) == len(texts) else [texts[n] for n in chosen.tolist()]
             width = int(_WIDTHS[width_class])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lace.engines.embedded.segment_files import distinct
 from lace.engines.embedded.segment_journal import Covered
 from lace.store.sqlite.counters import xor_of_digests, xor_of_keys
 from lace.store.sqlite.snapshot import id_from_key, key_of_id
@@ -100,15 +101,14 @@ def advance(segments: Segments, snapshot: SqliteSnapshot) -> Advance | None:
         key_xor ^= xor_of_keys(keys)
     if (records, key_xor) != (now.records, now.key_xor):
         return None
-    removed = np.union1d(removed, gone).astype(np.int32, copy=False)
-    returned = np.empty(0, np.int32)
+    removed = distinct(np.concatenate([removed, gone]))
     keys_back: frozenset[bytes] = frozenset()
     if len(removed) and behind:
         ids = segments.dictionary.find([id_from_key(key) for key in behind])
         is_back = np.isin(ids, removed)
-        returned = ids[is_back]
+        removed = removed[~np.isin(removed, ids[is_back])]
         keys_back = frozenset(key for key, back in zip(behind, is_back, strict=True) if back)
-    return Advance(now, np.setdiff1d(removed, returned), keys_back)
+    return Advance(now, removed, keys_back)
 
 
 def _gone(segments: Segments, removals: Sequence[tuple[int, RecordId]], known: Ids) -> Ids:
@@ -116,9 +116,9 @@ def _gone(segments: Segments, removals: Sequence[tuple[int, RecordId]], known: I
     if not removals:
         return np.empty(0, np.int32)
     found = segments.dictionary.find(list({text for _sequence, text in removals}))
-    found = np.unique(found[found >= 0])
-    covered = found[np.isin(found, segments.column("Have", 0))]
-    return np.setdiff1d(covered, known, assume_unique=True)
+    found = distinct(found[found >= 0])
+    is_stored = np.isin(found, segments.column("Have", 0)) & ~np.isin(found, known)
+    return found[is_stored]
 
 
 def fact_state(segments: Segments, snapshot: SqliteSnapshot) -> FactState | None:

@@ -51,8 +51,8 @@ _REBUILD_RECORDS: Final = 100_000
 """So many records behind the segments are caught up by a rebuild, which keeps nobody waiting."""
 _REMOVED_PART: Final = 4
 """When more than one in so many covered records is removed, the segments are rebuilt."""
-_SLICE_RECORDS: Final = 32_000
-_SLICE_BYTES: Final = 20 * 1024 * 1024
+_SLICE_RECORDS: Final = 16_000
+_SLICE_BYTES: Final = 16 * 1024 * 1024
 """What one append takes at most: memory grows with it."""
 _CURRENT: Final = "current"
 _REBUILD_LOCK: Final = "rebuild.lock"
