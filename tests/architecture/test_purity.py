@@ -43,6 +43,7 @@ CONFINED = {
     "unicodedata2": ("base/text.py",),
     "coincurve": ("record/",),
     "blake3": ("base/digest.py", "record/"),
+    "numpy": ("engines/", "record/schnorr_batch.py", "store/sqlite/fact_state.py"),
 }
 
 

@@ -433,3 +433,15 @@ def test_damage_is_seen_among_versions(folder: Path) -> None:
         with pytest.raises(StoreDamagedError):
             store.get("//u//a//versions")
         assert store.get(f"//u//a//versions/|/seal/{key().verifier}") == old
+
+
+def test_a_mark_of_other_keys_is_found(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "lace", create=True)
+    store.admit(valid(*mixed(10)))
+    with store._transaction() as connection:
+        connection.execute("UPDATE counter SET value = value + 1 WHERE name = 'key_xor'")
+    with store.snapshot() as snapshot:
+        found = verify_store(snapshot, settings=Settings(), random_bytes=os.urandom, workers=0)
+    assert [damage.record for damage in found.damage] == [""]
+    assert "keys" in found.damage[0].reason
+    store.close()

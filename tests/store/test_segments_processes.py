@@ -90,10 +90,9 @@ class AnyChanges(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.usual = segments.APPEND_RECORDS, segments._MOST_TAIL, segments._SLICE_RECORDS
-        segments.APPEND_RECORDS = FEW  # type: ignore[misc]  # so that few records are enough
-        segments._MOST_TAIL = FEW  # type: ignore[misc]
-        segments._SLICE_RECORDS = 4  # type: ignore[misc]
+        self.patch = pytest.MonkeyPatch()  # so that few records are enough
+        for name, value in (("APPEND_RECORDS", FEW), ("_MOST_TAIL", FEW), ("_SLICE_RECORDS", 4)):
+            self.patch.setattr(segments, name, value)
         self.place = Path(tempfile.mkdtemp(prefix="lace-segments-test-"))
         self.store = self.opened()
 
@@ -167,11 +166,7 @@ class AnyChanges(RuleBasedStateMachine):
         checked(self.store)
         self.store.close()
         shutil.rmtree(self.place)
-        (
-            segments.APPEND_RECORDS,  # type: ignore[misc]
-            segments._MOST_TAIL,  # type: ignore[misc]
-            segments._SLICE_RECORDS,  # type: ignore[misc]
-        ) = self.usual
+        self.patch.undo()
 
 
 AnyChanges.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -133,6 +133,7 @@ def _lace(session: Session) -> Iterator[Check]:
         return
     if not wrong:  # with wrong settings it cannot be opened
         yield _opened(session, folder)
+        yield from _segments(session)
     yield _folder(folder)
     yield from _keys(folder / "keys")
     yield from _space(folder)
@@ -159,6 +160,22 @@ def _opened(session: Session, folder: Path) -> Check:
     except LaceError as error:
         return Check(PROBLEM, "lace", str(error), "see `lace verify`")
     return Check(OK, "lace", records)
+
+
+def _segments(session: Session) -> Iterator[Check]:
+    """Look whether the facts beside the store are those of its records; queries use them."""
+    from lace.store.sqlite.segment_check import check_segments  # loads NumPy
+
+    try:
+        with session.reading("doctor") as lace:
+            found = check_segments(lace.store)
+    except LaceError:
+        return  # told by the check of the lace itself
+    if found.reason:
+        fix = "nothing is lost: the next query or import makes them anew"
+        yield Check(OPTIONAL, "segments", found.reason, fix)
+    else:
+        yield Check(OK, "segments", f"facts of {found.covered:,} records, {found.behind:,} behind")
 
 
 def _folder(folder: Path) -> Check:

@@ -160,6 +160,9 @@ class Session:
             except (Exception, KeyboardInterrupt, Terminated) as error:
                 self._log_failure(change, command, started, error)
                 raise
+            finally:
+                if lace.store.segments.warning:
+                    self.output.warn(f"{lace.store.segments.warning}; nothing stored is lost")
             self.log(change, command, started)
 
     def _log_failure(

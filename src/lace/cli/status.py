@@ -22,6 +22,8 @@ _OPERATIONS: Final = 5
 
 
 def _gather(lace: Lace) -> dict[str, object]:
+    segments = lace.store.segments
+    state = segments.state()
     with lace.snapshot() as snapshot:
         totals = snapshot.totals()
     return {
@@ -34,6 +36,8 @@ def _gather(lace: Lace) -> dict[str, object]:
         "store_version": lace.store.version,
         "database_bytes": _size(lace.store.path),
         "wal_bytes": _size(lace.store.path.with_name(lace.store.path.name + "-wal")),
+        "segments_records": state[1].records if state else 0,
+        "segments_bytes": segments.size(),
     }
 
 
@@ -59,6 +63,8 @@ def _size(path: Path) -> int:
         "store_version": "the version of the store's format",
         "database_bytes": "size of the database file",
         "wal_bytes": "size of its write-ahead log",
+        "segments_records": "how many records' facts are kept beside the database",
+        "segments_bytes": "the size of these",
         "operations": "the last operations, as `lace log --json` gives them",
     },
     examples=[

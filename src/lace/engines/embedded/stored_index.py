@@ -83,6 +83,10 @@ class Run:
         hashes, ids = self.read(first, max(first, behind))
         return _between(hashes, ids, low, high)
 
+    def check(self) -> None:
+        """Check every entry."""
+        self._file.check(0, self._file.length)
+
     def forget_pages(self) -> None:
         """Give back the memory of what was read."""
         self._file.forget_pages()

@@ -132,6 +132,15 @@ class SegmentKeeper:
         self.discard()
         return None
 
+    def size(self) -> int:
+        """Return how many bytes the present generation has on the disk."""
+        state = self.state()
+        total = 0
+        with suppress(OSError):
+            for path in (self.folder / state[0]).iterdir() if state else ():
+                total += path.stat().st_size
+        return total
+
     def discard(self) -> None:
         """Never use the present generation again: something in it is not what was written."""
         with suppress(OSError, UnicodeDecodeError):

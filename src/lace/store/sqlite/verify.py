@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record
 from lace.store.interface import StoreDamagedError
+from lace.store.sqlite.counters import key_number
 from lace.store.sqlite.snapshot import SqliteSnapshot, id_from_key
 from lace.store.validation import (
     SIGNATURE_BATCH,
@@ -87,6 +88,7 @@ class _Verifier:
         self.rows: dict[int, list[_Row]] = {}
         self._settings = settings
         self._highest = 0
+        self._key_xor = 0
 
     def note(self, damage: Damage) -> None:
         self.seen.damaged += 1
@@ -101,6 +103,7 @@ class _Verifier:
         for number, key, *columns, raw in self._readable_rows(snapshot):
             row = _Row(number, _identifier(key), tuple(columns))
             self._highest = number
+            self._key_xor ^= key_number(key)
             self.seen.records += 1
             self.seen.record_bytes += len(raw)
             try:
@@ -170,7 +173,7 @@ class _Verifier:
         """Note counts that are not what the rows add up to."""
         seen = self.seen
         try:
-            totals = snapshot.totals()
+            totals = snapshot.counters()
         except StoreDamagedError as error:
             self.note(Damage("", None, str(error)))
             return
@@ -180,6 +183,9 @@ class _Verifier:
         ):
             if counted != kept:
                 self.note(Damage("", None, f"the store counts {kept} {name}, but has {counted}"))
+        is_other_set = totals.key_xor is not None and self._key_xor != totals.key_xor
+        if is_other_set and not seen.damaged:  # other damage would explain it
+            self.note(Damage("", None, "the store's mark of its records' keys is not theirs"))
         if self._highest > totals.high_water:
             reason = f"StoreRecordId {self._highest} is above the high water {totals.high_water}"
             self.note(Damage("", None, reason))
