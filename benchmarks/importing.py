@@ -1,8 +1,8 @@
 """`lace import` against the sum of its parts, its growth with size, and its memory.
 
 The parts, over the same records and in the same run: reading ranges, three BLAKE3
-digests a Seal, batch Schnorr, and SQLite inserts with the store's own schema,
-settings and batch size.
+digests a Seal, batch Schnorr, SQLite inserts with the store's own schema, settings and
+batch size, and the facts of the records appended to segments.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from benchmarks.measure import Run, cpu_of, run_command
 from benchmarks.results import Row
 from lace.api import read_chunks
 from lace.base.limits import DEFAULT_SETTINGS
+from lace.engines.embedded.segment_journal import KEY_BYTES
+from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
+from lace.facts.columns import fact_columns
 from lace.record.reader import RawRecord, read_records
 from lace.record.seal import verify_many
 from lace.record.validate import ValidRecord, validate_many
 from lace.store.sqlite.connection import connect
+from lace.store.sqlite.fact_state import extended
 from lace.store.sqlite.migrations import migrate
+from lace.store.sqlite.segments import SLICE_RECORDS
 from lace.store.sqlite.store import INSERT, record_rows
 from lace.store.validation import SIGNATURE_BATCH
 
@@ -82,6 +87,16 @@ def _insert(rows: list[tuple[apsw.SQLiteValue, ...]], folder: Path) -> None:
     connection.close()
 
 
+def _append(records: list[ValidRecord], folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    create_generation(folder, os.urandom(KEY_BYTES))
+    writer = SegmentWriter(folder)
+    for start in range(0, len(records), SLICE_RECORDS):
+        part = records[start : start + SLICE_RECORDS]
+        covered = extended(writer.entry, part, start + len(part))
+        writer.append(fact_columns(part), covered, writer.segments.removed())
+
+
 def _measure_parts(records: int) -> dict[str, float]:
     path = corpus(records)
     frames = _read(path)
@@ -96,6 +111,7 @@ def _measure_parts(records: int) -> dict[str, float]:
         "three BLAKE3": cpu_of(lambda: _hash(frames)),
         "batch Schnorr": cpu_of(lambda: _verify(items)),
         "SQLite insert": cpu_of(lambda: _insert(rows, FOLDER / "parts")),
+        "facts and segments": cpu_of(lambda: _append(valid, FOLDER / "segments")),
     }
 
 

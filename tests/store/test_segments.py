@@ -102,7 +102,7 @@ def test_known_records_among_new_ones(store: SqliteStore) -> None:
 
 
 def test_appends_in_parts(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_SLICE_RECORDS", 7)
+    monkeypatch.setattr(segments, "SLICE_RECORDS", 7)
     store.admit(RECORDS[:50])
     state = checked(store)
     assert state.segments is not None

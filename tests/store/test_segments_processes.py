@@ -91,7 +91,7 @@ class AnyChanges(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()  # so that few records are enough
-        for name, value in (("APPEND_RECORDS", FEW), ("_MOST_TAIL", FEW), ("_SLICE_RECORDS", 4)):
+        for name, value in (("APPEND_RECORDS", FEW), ("_MOST_TAIL", FEW), ("SLICE_RECORDS", 4)):
             self.patch.setattr(segments, name, value)
         self.place = Path(tempfile.mkdtemp(prefix="lace-segments-test-"))
         self.store = self.opened()

@@ -40,7 +40,14 @@ if TYPE_CHECKING:
 
     Snapshots = Callable[[], AbstractContextManager[SqliteSnapshot]]
 
-__all__ = ["APPEND_BYTES", "APPEND_RECORDS", "SEGMENTS_NAME", "SegmentKeeper", "is_behind"]
+__all__ = [
+    "APPEND_BYTES",
+    "APPEND_RECORDS",
+    "SEGMENTS_NAME",
+    "SLICE_RECORDS",
+    "SegmentKeeper",
+    "is_behind",
+]
 
 SEGMENTS_NAME: Final = "segments"
 APPEND_RECORDS: Final = 256
@@ -51,7 +58,7 @@ _REBUILD_RECORDS: Final = 100_000
 """So many records behind the segments are caught up by a rebuild, which keeps nobody waiting."""
 _REMOVED_PART: Final = 4
 """When more than one in so many covered records is removed, the segments are rebuilt."""
-_SLICE_RECORDS: Final = 16_000
+SLICE_RECORDS: Final = 16_000
 _SLICE_BYTES: Final = 16 * 1024 * 1024
 """What one append takes at most: memory grows with it."""
 _CURRENT: Final = "current"
@@ -380,7 +387,7 @@ def _append_all(
     for number, record in numbered:
         part.append(record)
         size += len(record.bytes)
-        if len(part) >= _SLICE_RECORDS or size >= _SLICE_BYTES:
+        if len(part) >= SLICE_RECORDS or size >= _SLICE_BYTES:
             so_far = extended(writer.entry, part, number)
             if so_far.high_water < covered.high_water:
                 writer.append(fact_columns(part), so_far, writer.segments.removed())
