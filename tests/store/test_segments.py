@@ -188,6 +188,18 @@ def test_a_record_that_was_behind_the_segments_and_is_removed(store: SqliteStore
     assert (len(state.tail), len(state.removed)) == (2, 0)
 
 
+def test_removals_that_are_covered_are_forgotten(store: SqliteStore) -> None:
+    store.admit(RECORDS[:60])
+    for number in range(3):
+        store.remove(ids(RECORDS[number * FEW : number * FEW + 3]))  # type: ignore[arg-type]
+        store.admit(RECORDS[60 + number * 20 : 80 + number * 20])
+        checked(store)
+    store.remove(ids(RECORDS[50:51]))  # type: ignore[arg-type]
+    with store.snapshot() as snapshot:
+        assert [sequence for sequence, _record in snapshot.removals(0)] == [10]
+    assert len(checked(store).removed) == 10
+
+
 # -- stale, foreign and damaged ---------------------------------------------------------------
 
 
@@ -402,6 +414,26 @@ def test_a_disk_without_space(
         assert store.segments.warning is None or "No space left" in store.segments.warning
         checked(store)
     assert store.segments.warning is None
+
+
+def test_a_rebuild_that_fails_is_not_tried_again_and_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.admit(RECORDS[:30])
+    tries = 0
+
+    def full(*_arguments: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segments, "_fill", full)
+    store.discard_segments()
+    for number in range(3):
+        store.admit(linked(10, f"f{number}"))
+        checked(store)
+    assert tries == 1 + 3  # once beside the store, and each time in a folder of its own
+    assert "No space left" in (store.segments.warning or "")
 
 
 def test_a_folder_that_cannot_be_made(store: SqliteStore, folder: Path) -> None:

@@ -99,6 +99,7 @@ class SegmentKeeper:
         self._opened: tuple[str, Segments] | None = None
         self._private: Segments | None = None
         self._writer: SegmentWriter | None = None
+        self._gave_up = False
 
     # -- reading ------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class SegmentKeeper:
         """Never use the present generation again: something in it is not what was written."""
         with suppress(OSError, UnicodeDecodeError):
             self._distrusted.add((self.folder / _CURRENT).read_text("ascii").strip())
-        self._opened = self._writer = None
+        self._opened = self._private = self._writer = None
 
     def facts(self, snapshot: SqliteSnapshot, *, as_it_is: bool) -> FactState | None:
         """Return the facts of a snapshot that is not older than the last `open`.
@@ -283,8 +284,12 @@ class SegmentKeeper:
         """Write a new generation aside and switch to it; nothing when another process does so."""
         from lace.engines.embedded.segment_writer import SegmentWriter
 
+        if self._gave_up:  # trying again and again would take as long as all that is stored
+            return
+        self._gave_up = True
         with self._noting_failures(), self._rebuild_lock() as is_ours:
             if not is_ours:
+                self._gave_up = False
                 return
             folder = self._create(self.folder)
             try:
@@ -295,6 +300,7 @@ class SegmentKeeper:
                     for other in self.folder.iterdir():
                         if _GENERATION.fullmatch(other.name) and other != folder:
                             shutil.rmtree(other, ignore_errors=True)
+                self._gave_up = False
             except BaseException:
                 state = self.state()
                 if state is None or state[0] != folder.name:

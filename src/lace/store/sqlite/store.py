@@ -245,6 +245,10 @@ class SqliteStore:
                     "INSERT INTO removal (sequence, id) VALUES (?, ?)",
                     enumerate(gone, sequence + 1),
                 )
+                covered = self.segments.state()
+                if covered:  # nobody asks for older ones any more
+                    oldest = covered[1].removal_sequence
+                    connection.execute("DELETE FROM removal WHERE sequence <= ?", (oldest,))
                 now = replace(
                     before,
                     records=before.records - len(gone),
