@@ -28,7 +28,7 @@ from lace.record.validate import ValidRecord, validate_many
 from lace.store.sqlite.connection import connect
 from lace.store.sqlite.fact_state import extended
 from lace.store.sqlite.migrations import migrate
-from lace.store.sqlite.segments import SLICE_RECORDS
+from lace.store.sqlite.segment_append import SLICE_RECORDS
 from lace.store.sqlite.store import INSERT, record_rows
 from lace.store.validation import SIGNATURE_BATCH
 

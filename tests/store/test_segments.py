@@ -14,7 +14,7 @@ from lace.base.limits import Settings
 from lace.engines.embedded import segment_writer
 from lace.engines.embedded.segment import SegmentDamagedError
 from lace.engines.embedded.segment_journal import ENTRY_BYTES
-from lace.store.sqlite import segments
+from lace.store.sqlite import segment_append, segments
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
 from tests.store.samples import blob, contents, flip, valid
 from tests.store.segment_samples import checked, generation, linked, segment_files
@@ -102,7 +102,7 @@ def test_known_records_among_new_ones(store: SqliteStore) -> None:
 
 
 def test_appends_in_parts(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "SLICE_RECORDS", 7)
+    monkeypatch.setattr(segment_append, "SLICE_RECORDS", 7)
     store.admit(RECORDS[:50])
     state = checked(store)
     assert state.segments is not None
@@ -427,7 +427,7 @@ def test_a_rebuild_that_fails_is_not_tried_again_and_again(
         tries += 1
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(segments, "_fill", full)
+    monkeypatch.setattr(segment_append, "fill_generation", full)
     store.discard_segments()
     for number in range(3):
         store.admit(linked(10, f"f{number}"))

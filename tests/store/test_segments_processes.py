@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lace.base.limits import Settings
-from lace.store.sqlite import segments
+from lace.store.sqlite import segment_append, segments
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
 from tests.store.actors import finish, line, start
 from tests.store.samples import flip, mixed
@@ -91,8 +91,9 @@ class AnyChanges(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()  # so that few records are enough
-        for name, value in (("APPEND_RECORDS", FEW), ("_MOST_TAIL", FEW), ("SLICE_RECORDS", 4)):
-            self.patch.setattr(segments, name, value)
+        self.patch.setattr(segments, "APPEND_RECORDS", FEW)
+        self.patch.setattr(segments, "_MOST_TAIL", FEW)
+        self.patch.setattr(segment_append, "SLICE_RECORDS", 4)
         self.place = Path(tempfile.mkdtemp(prefix="lace-segments-test-"))
         self.store = self.opened()
 

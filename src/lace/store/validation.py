@@ -48,9 +48,9 @@ __all__ = [
 SIGNATURE_BATCH: Final = 8000
 SIGNATURE_BATCH_BYTES: Final = 8 * 1024 * 1024
 """How much is validated together: more would take memory and save nothing."""
-ALONE_BATCHES: Final = 4
-"""A process takes as long to start as a batch, and hands over each record: only a stream that is
-longer than this is worth that, unless processes were asked for."""
+ALONE_BATCHES: Final = 2
+"""A process takes as long to start as a batch: only a stream that is longer than this is worth
+that, unless processes were asked for."""
 _AHEAD: Final = 4
 """Batches that a process has in hand or in its pipe while the parent stores a large one."""
 _AHEAD_BYTES: Final = 32 * 1024 * 1024

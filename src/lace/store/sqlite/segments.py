@@ -26,12 +26,10 @@ from lace.engines.embedded.segment_journal import (
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from lace.engines.embedded.segment import Segments
-    from lace.engines.embedded.segment_files import Ids
-    from lace.engines.embedded.segment_journal import Covered
     from lace.engines.embedded.segment_writer import SegmentWriter
     from lace.record.validate import ValidRecord
     from lace.store.sqlite.counters import Counters
@@ -44,7 +42,6 @@ __all__ = [
     "APPEND_BYTES",
     "APPEND_RECORDS",
     "SEGMENTS_NAME",
-    "SLICE_RECORDS",
     "SegmentKeeper",
     "is_behind",
 ]
@@ -56,11 +53,6 @@ APPEND_BYTES: Final = 4 * 1024 * 1024
 """So many record bytes are, too: a reader holds all that is behind the segments."""
 _REBUILD_RECORDS: Final = 100_000
 """So many records behind the segments are caught up by a rebuild, which keeps nobody waiting."""
-_REMOVED_PART: Final = 4
-"""When more than one in so many covered records is removed, the segments are rebuilt."""
-SLICE_RECORDS: Final = 16_000
-_SLICE_BYTES: Final = 16 * 1024 * 1024
-"""What one append takes at most: memory grows with it."""
 _CURRENT: Final = "current"
 _REBUILD_LOCK: Final = "rebuild.lock"
 _GENERATION: Final = re.compile("[0-9a-f]{16}")
@@ -163,6 +155,7 @@ class SegmentKeeper:
             as_it_is: answer in any case; otherwise None when upkeep is due first.
         """
         from lace.store.sqlite.fact_state import all_as_tail, fact_state
+        from lace.store.sqlite.segment_append import is_thin
 
         counters = snapshot.counters()
         segments = self._opened[1] if self._opened else None
@@ -174,7 +167,7 @@ class SegmentKeeper:
                 except SegmentDamagedError:
                     self.discard()
                     state = None
-                if state is not None and (as_it_is or not _is_thin(segments, len(state.removed))):
+                if state is not None and (as_it_is or not is_thin(segments, len(state.removed))):
                     return state
         elif counters.records < APPEND_RECORDS and counters.record_bytes < APPEND_BYTES:
             return all_as_tail(snapshot)
@@ -186,6 +179,7 @@ class SegmentKeeper:
         """Return the facts from segments of this process alone, in a folder without a name."""
         from lace.engines.embedded.segment_writer import SegmentWriter
         from lace.store.sqlite.fact_state import fact_state
+        from lace.store.sqlite.segment_append import fill_generation
 
         if counters.key_xor is None or counters.records <= _MOST_TAIL:
             return None
@@ -196,7 +190,7 @@ class SegmentKeeper:
                     return state
             with tempfile.TemporaryDirectory(prefix="lace-segments-") as scratch:
                 writer = SegmentWriter(self._create(Path(scratch)))
-                _fill(writer, snapshot)
+                fill_generation(writer, snapshot)
                 self._private = writer.segments
             return fact_state(self._private, snapshot)
         self._private = None
@@ -255,6 +249,7 @@ class SegmentKeeper:
     ) -> bool:
         from lace.engines.embedded.segment_writer import SegmentWriter
         from lace.store.sqlite.fact_state import advance, covered_by_counters
+        from lace.store.sqlite.segment_append import append_all, is_at, is_thin
 
         generation, entry = state
         try:
@@ -262,17 +257,17 @@ class SegmentKeeper:
             if writer is None or writer.folder.name != generation or not writer.is_current():
                 writer = self._writer = SegmentWriter(self.folder / generation)
             removed = writer.segments.removed()
-            if before is not None and not len(removed) and _is_at(entry, before):
-                _append_all(writer, numbered, covered_by_counters(now), removed)
+            if before is not None and not len(removed) and is_at(entry, before):
+                append_all(writer, numbered, covered_by_counters(now), removed)
                 return False
             if now.high_water - entry.high_water > _REBUILD_RECORDS:
                 return True
             with snapshots() as snapshot:
                 found = advance(writer.segments, snapshot)
-                if found is None or _is_thin(writer.segments, len(found.removed)):
+                if found is None or is_thin(writer.segments, len(found.removed)):
                     return True
                 behind = found.not_returned(snapshot.numbered_records(after=entry.high_water))
-                _append_all(writer, behind, found.covered, found.removed)
+                append_all(writer, behind, found.covered, found.removed)
         except SegmentDamagedError:
             self.discard()
             return True
@@ -283,6 +278,7 @@ class SegmentKeeper:
     ) -> None:
         """Write a new generation aside and switch to it; nothing when another process does so."""
         from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.store.sqlite.segment_append import fill_generation
 
         if self._gave_up:  # trying again and again would take as long as all that is stored
             return
@@ -294,7 +290,7 @@ class SegmentKeeper:
             folder = self._create(self.folder)
             try:
                 with snapshots() as snapshot:
-                    _fill(SegmentWriter(folder), snapshot)
+                    fill_generation(SegmentWriter(folder), snapshot)
                 with write_lock():
                     self._switch(folder)
                     for other in self.folder.iterdir():
@@ -350,52 +346,3 @@ class SegmentKeeper:
             self.warning = f"the facts beside the store could not be brought up to date: {reason}"
         else:
             self.warning = None
-
-
-def _is_at(entry: Entry, counters: Counters) -> bool:
-    """Tell whether an entry covers exactly what the counters count."""
-    return (
-        entry.high_water == counters.high_water
-        and entry.removal_sequence == counters.removal_sequence
-        and entry.records == counters.records
-        and entry.key_xor == counters.key_xor
-    )
-
-
-def _is_thin(segments: Segments, removed: int) -> bool:
-    """Tell whether so many covered records are removed that the segments should be rebuilt."""
-    return removed * _REMOVED_PART > segments.records
-
-
-def _fill(writer: SegmentWriter, snapshot: SqliteSnapshot) -> None:
-    """Append all records of a snapshot to an empty generation."""
-    from lace.store.sqlite.fact_state import covered_by_counters
-
-    covered = covered_by_counters(snapshot.counters())
-    _append_all(writer, snapshot.numbered_records(), covered, writer.segments.removed())
-
-
-def _append_all(
-    writer: SegmentWriter,
-    numbered: Iterable[tuple[int, ValidRecord]],
-    covered: Covered,
-    removed: Ids,
-) -> None:
-    """Append records in parts of bounded size; the last part brings the segments to `covered`.
-
-    A part before it covers its records only: removals and what came back wait for the last.
-    """
-    from lace.facts.columns import fact_columns
-    from lace.store.sqlite.fact_state import extended
-
-    part: list[ValidRecord] = []
-    size = 0
-    for number, record in numbered:
-        part.append(record)
-        size += len(record.bytes)
-        if len(part) >= SLICE_RECORDS or size >= _SLICE_BYTES:
-            so_far = extended(writer.entry, part, number)
-            if so_far.high_water < covered.high_water:
-                writer.append(fact_columns(part), so_far, writer.segments.removed())
-                part, size = [], 0
-    writer.append(fact_columns(part), covered, removed)

@@ -1,0 +1,71 @@
+"""Appending the records of a store to segments, in parts of bounded size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.facts.columns import fact_columns
+from lace.store.sqlite.fact_state import covered_by_counters, extended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.engines.embedded.segment import Segments
+    from lace.engines.embedded.segment_files import Ids
+    from lace.engines.embedded.segment_journal import Covered, Entry
+    from lace.engines.embedded.segment_writer import SegmentWriter
+    from lace.record.validate import ValidRecord
+    from lace.store.sqlite.counters import Counters
+    from lace.store.sqlite.snapshot import SqliteSnapshot
+
+__all__ = ["SLICE_RECORDS", "append_all", "fill_generation", "is_at", "is_thin"]
+
+SLICE_RECORDS: Final = 16_000
+_SLICE_BYTES: Final = 16 * 1024 * 1024
+"""What one append takes at most: memory grows with it."""
+_REMOVED_PART: Final = 4
+"""When more than one in so many covered records is removed, the segments are rebuilt."""
+
+
+def is_at(entry: Entry, counters: Counters) -> bool:
+    """Tell whether an entry covers exactly what the counters count."""
+    return (
+        entry.high_water == counters.high_water
+        and entry.removal_sequence == counters.removal_sequence
+        and entry.records == counters.records
+        and entry.key_xor == counters.key_xor
+    )
+
+
+def is_thin(segments: Segments, removed: int) -> bool:
+    """Tell whether so many covered records are removed that the segments should be rebuilt."""
+    return removed * _REMOVED_PART > segments.records
+
+
+def fill_generation(writer: SegmentWriter, snapshot: SqliteSnapshot) -> None:
+    """Append all records of a snapshot to an empty generation."""
+    covered = covered_by_counters(snapshot.counters())
+    append_all(writer, snapshot.numbered_records(), covered, writer.segments.removed())
+
+
+def append_all(
+    writer: SegmentWriter,
+    numbered: Iterable[tuple[int, ValidRecord]],
+    covered: Covered,
+    removed: Ids,
+) -> None:
+    """Append records in parts of bounded size; the last part brings the segments to `covered`.
+
+    A part before it covers its records only: removals and what came back wait for the last.
+    """
+    part: list[ValidRecord] = []
+    size = 0
+    for number, record in numbered:
+        part.append(record)
+        size += len(record.bytes)
+        if len(part) >= SLICE_RECORDS or size >= _SLICE_BYTES:
+            so_far = extended(writer.entry, part, number)
+            if so_far.high_water < covered.high_water:
+                writer.append(fact_columns(part), so_far, writer.segments.removed())
+                part, size = [], 0
+    writer.append(fact_columns(part), covered, removed)
