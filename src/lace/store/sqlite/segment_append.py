@@ -22,7 +22,8 @@ __all__ = ["SLICE_RECORDS", "append_all", "fill_generation", "is_at", "is_thin"]
 
 SLICE_RECORDS: Final = 16_000
 _SLICE_BYTES: Final = 16 * 1024 * 1024
-"""What one append takes at most: memory grows with it."""
+_SLICE_HEAD_BYTES: Final = 3 * 1024 * 1024
+"""What one append takes at most, of records and of headers: memory grows with it."""
 _REMOVED_PART: Final = 4
 """When more than one in so many covered records is removed, the segments are rebuilt."""
 
@@ -59,13 +60,15 @@ def append_all(
     A part before it covers its records only: removals and what came back wait for the last.
     """
     part: list[ValidRecord] = []
-    size = 0
+    size = head_size = 0
     for number, record in numbered:
         part.append(record)
         size += len(record.bytes)
-        if len(part) >= SLICE_RECORDS or size >= _SLICE_BYTES:
+        head_size += record.blob_at - record.plex_at
+        is_large = size >= _SLICE_BYTES or head_size >= _SLICE_HEAD_BYTES
+        if is_large or len(part) >= SLICE_RECORDS:
             so_far = extended(writer.entry, part, number)
             if so_far.high_water < covered.high_water:
                 writer.append(fact_columns(part), so_far, writer.segments.removed())
-                part, size = [], 0
+                part, size, head_size = [], 0, 0
     writer.append(fact_columns(part), covered, removed)
