@@ -477,3 +477,19 @@ def test_an_older_lace_gets_its_counters(folder: Path) -> None:
     store.remove([RECORDS[50].id])
     checked(store)
     store.close()
+
+
+# -- what is read -------------------------------------------------------------------------------
+
+
+def test_reading_names_touches_neither_hashes_nor_signatures(store: SqliteStore) -> None:
+    store.admit(RECORDS)
+    with store.fact_snapshot() as (_snapshot, state):
+        found = state.segments
+        assert found is not None
+        (name,) = found.dictionary.find(["Name"]).tolist()
+        assert set(found.dictionary.texts(found.column("Field", 3, name))) == {
+            f"l/{number}" for number in range(7)
+        }
+        untouched = {file for file, data in found.files.items() if not data._is_checked.any()}
+    assert {"heap.hashes", "heap.cold", "have.0", "field.0", "field.1", "field.2"} <= untouched
