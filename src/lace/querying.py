@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.engines.embedded.records import RecordBase
-from lace.engines.embedded.segment_files import SegmentDamagedError
+from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.facts.extract import record_facts
 

@@ -244,8 +244,7 @@ def test_a_stopped_session_answers_rightly_later() -> None:
     session = Session()
     session.change([("E", "0", "1")])
     session.evaluate(rules)
-    with pytest.raises(LimitExceeded):
-        session.change([("E", str(number), str(number + 1)) for number in range(1, 9)])
+    session.change([("E", str(number), str(number + 1)) for number in range(1, 9)])
     with pytest.raises(LimitExceeded):
         session.evaluate(rules)
     session.change([], [("E", str(number), str(number + 1)) for number in range(3, 9)])

@@ -16,6 +16,7 @@ from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.load import count_classes, intern_constants
 from lace.engines.embedded.state import State
+from lace.errors import LimitExceeded
 from lace.rules.limits import OWN_LIMITS
 
 if TYPE_CHECKING:
@@ -43,9 +44,15 @@ class Session:
         self._generation = self.base.generation
 
     def evaluate(
-        self, checked: CheckedProgram, predicates: Iterable[PredicateKey] | None = None
+        self,
+        checked: CheckedProgram,
+        predicates: Iterable[PredicateKey] | None = None,
+        statistics: Statistics | None = None,
     ) -> Evaluation:
         """Return the evaluation of a program over the facts of now.
+
+        What is done now, if anything, is noted in the statistics; what was done for earlier
+        facts is not done again.
 
         Raises:
             LimitExceeded: it would go beyond a limit; there is no part of an answer.
@@ -54,6 +61,7 @@ class Session:
         found = self._evaluations.get(checked)
         if found is None:
             found = self._begin(checked)
+        found.state.budget = Budget(checked, statistics or self._statistics())
         self._evaluations.move_to_end(checked)
         try:
             found.run(predicates)
@@ -78,24 +86,33 @@ class Session:
         made = self._evaluations[checked] = Evaluation(checked, state)
         return made
 
+    def forget(self) -> None:
+        """Forget all evaluations; numbers and access paths stay."""
+        self._evaluations.clear()
+
     def _statistics(self) -> Statistics:
         return Statistics(self._clock) if self._clock is not None else Statistics()
 
     def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
         """Take facts out and add facts, and bring every evaluation up to date."""
-        changes = self.base.change(added, removed)
-        if self._check_generation() and changes:
-            self.update(changes)
+        self.update(self.base.change(added, removed))
 
     def update(self, changes: Changes) -> None:
-        """Bring every evaluation up to date with a change that the base has made."""
+        """Bring every evaluation up to date with a change that the base has made.
+
+        One that goes beyond a limit is dropped: whoever asks for it next will be told.
+        """
+        if not self._check_generation() or not changes:
+            return
         for checked, evaluation in list(self._evaluations.items()):
             try:
                 budget = Budget(checked, self._statistics())
                 budget.check_base(*count_classes(self.base.relations))
                 evaluation.update(self.base.relations, changes, budget)
+            except LimitExceeded:
+                del self._evaluations[checked]
             except BaseException:
-                self._evaluations.pop(checked, None)
+                self._evaluations.clear()  # what is half done is not built upon
                 raise
 
     def _check_generation(self) -> bool:
