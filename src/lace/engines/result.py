@@ -95,7 +95,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
 
         `predicate` is a name, or a name with its arity.
         """
-        from lace.engines.explanation import explain_fact
+        from lace.engines.embedded.why import explain_fact
 
         name = predicate.partition("/")[0]
         return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)

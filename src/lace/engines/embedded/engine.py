@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lace.algebra.nodes import RelationalProgram
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import Changes
+    from lace.engines.embedded.heights import Heights
     from lace.engines.embedded.relation import Relation
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
@@ -81,6 +82,7 @@ class Evaluation:
     def __init__(self, checked: CheckedProgram, state: State) -> None:
         self.checked = checked
         self.state = state
+        self.heights: dict[PredicateKey, Heights] = {}
         self._done: set[int] = set()
         self._step_of = {
             key: number

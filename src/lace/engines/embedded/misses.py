@@ -1,0 +1,203 @@
+"""Misses: what each rule lacks to give a fact that does not hold.
+
+The body of a rule is gone through as it is written; a condition waits until its
+variables have values. The first item that no binding passes is the one that failed.
+Of the bindings that come as far as that, the least ones are looked at for a near miss.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lace.engines.embedded.items import instance_of, unify, value_of, variables_of
+from lace.engines.embedded.relation import EVERYTHING, Relation
+from lace.engines.embedded.search import Search
+from lace.engines.explanation import Absence, Miss, RuleReference
+from lace.rules.suggest import closest
+from lace.rules.syntax import Atom, Cardinality, NegatedAtom, PredicateKey, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.engines.embedded.items import Binding
+    from lace.engines.embedded.lookups import Lookups
+    from lace.engines.explanation import MissKind
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import BodyAtom, Rule
+
+__all__ = ["find_absence"]
+
+SAMPLED_BINDINGS: Final = 32
+"""Bindings that are looked at for the nearest miss, at most."""
+MAX_DEPTH: Final = 2
+"""How often the absence of a fact is explained by that of another."""
+
+
+def find_absence(
+    checked: CheckedProgram, lookups: Lookups, fact: Fact, depth: int = MAX_DEPTH
+) -> Absence:
+    """Return why a fact does not hold."""
+    name, *values = fact
+    key = PredicateKey(name, len(values))
+    positions = checked.dependencies.rules_for(key)
+    if positions:
+        misses = [_miss(checked, lookups, position, fact, depth) for position in positions]
+        return Absence(fact, "rules", tuple(misses))
+    relations = lookups.state.relations
+    if (key in relations and relations[key].rows) or key in checked.profile.base:
+        _, nearest = _nearest(lookups, key, values, ())
+        return Absence(fact, "base", nearest=nearest)
+    return Absence(fact, "unknown", suggestion=_suggestion(checked, lookups, key))
+
+
+def _suggestion(checked: CheckedProgram, lookups: Lookups, key: PredicateKey) -> str | None:
+    """Return the known predicate most like one that is not known."""
+    given = {each for each, relation in lookups.state.relations.items() if relation.rows}
+    known = given | set(checked.derived) | checked.profile.base
+    names = {each.name for each in known}
+    name = key.name if key.name in names else closest(key.name, names)
+    arities = [each.arity for each in known if each.name == name]
+    if name is None:
+        return None
+    return f"{name}/{min(arities, key=lambda arity: (abs(arity - key.arity), arity))}"
+
+
+def _miss(checked: CheckedProgram, lookups: Lookups, position: int, fact: Fact, depth: int) -> Miss:
+    rule, reference = checked.rules[position], RuleReference.of(checked, position)
+    given, clash = unify(rule.head, fact[1:])
+    if clash is not None:
+        expected = value_of(rule.head.terms[clash], given)
+        text = str(rule.head)
+        return Miss(reference, "head", text, text, argument=clash + 1, expected=expected)
+    order = _as_written(rule, set(given))
+    for number, at in enumerate(order, 1):
+        search = Search(lookups, [rule.body[each] for each in order[:number]])
+        if next(search.bindings(given), None) is None:
+            reached = Search(lookups, [rule.body[each] for each in order[: number - 1]])
+            sample = list(islice(reached.bindings(given), SAMPLED_BINDINGS))
+            return _failed(checked, lookups, reference, (rule.body[at], at), sample, depth)
+    raise AssertionError("a rule gives a fact that does not hold")
+
+
+def _as_written(rule: Rule, bound: set[str]) -> list[int]:
+    """Return the positions of a body in the order to go through them.
+
+    A condition comes where it is written, or as soon as its variables have values.
+    """
+    binding = {name for atom in rule.positive_atoms() for name in variables_of(atom)}
+    order: list[int] = []
+    waiting: list[int] = []
+    for at, item in enumerate(rule.body):
+        waiting.append(at)
+        if isinstance(item, Atom):
+            bound |= set(variables_of(item))
+            waiting.remove(at)
+            order.append(at)
+        ready = [
+            each for each in waiting if binding.intersection(variables_of(rule.body[each])) <= bound
+        ]
+        order += ready
+        waiting = [each for each in waiting if each not in ready]
+    return order
+
+
+def _failed(
+    checked: CheckedProgram,
+    lookups: Lookups,
+    reference: RuleReference,
+    failed: tuple[BodyAtom, int],
+    sample: Sequence[Binding],
+    depth: int,
+) -> Miss:
+    item, at = failed
+    binding, nearest, count, exact, inner = sample[0], None, None, True, None
+    kind: MissKind = "test"
+    match item:
+        case Atom():
+            kind = "fact"
+            binding, nearest = _nearest_of(lookups, item, sample)
+            inner = _inner(checked, lookups, item, binding, depth)
+        case NegatedAtom(atom):
+            kind = "not"
+            nearest = lookups.least(atom, binding)
+        case Cardinality():
+            kind = "count"
+            count, exact = lookups.count(item, binding)
+        case _:
+            pass
+    return Miss(
+        reference,
+        kind,
+        str(item),
+        instance_of(item, binding),
+        position=at,
+        binding=tuple(binding.items()),
+        nearest=nearest,
+        count=count,
+        exact=exact,
+        inner=inner,
+    )
+
+
+def _inner(
+    checked: CheckedProgram, lookups: Lookups, atom: Atom, binding: Binding, depth: int
+) -> Absence | None:
+    """Return why the fact that an atom asks for does not hold, when it asks for one fact."""
+    values = [value_of(term, binding) for term in atom.terms]
+    known = [value for value in values if value is not None]
+    if depth <= 0 or len(known) < len(values) or not checked.dependencies.rules_for(atom.key):
+        return None
+    return find_absence(checked, lookups, (atom.name, *known), depth - 1)
+
+
+def _nearest_of(
+    lookups: Lookups, atom: Atom, sample: Sequence[Binding]
+) -> tuple[Binding, Fact | None]:
+    """Return the binding under which some fact comes nearest to an atom, and that fact."""
+    best: tuple[int, Binding, Fact | None] = 0, sample[0], None
+    for binding in sample:
+        first: dict[str, int] = {}
+        equal: list[tuple[int, int]] = []
+        values = [value_of(term, binding) for term in atom.terms]
+        for at, term in enumerate(atom.terms):
+            if isinstance(term, Variable) and values[at] is None:
+                earlier = first.setdefault(term.name, at)
+                if earlier != at:
+                    equal.append((earlier, at))
+        agreed, fact = _nearest(lookups, atom.key, values, equal)
+        if agreed > best[0]:
+            best = agreed, binding, fact
+    return best[1], best[2]
+
+
+def _nearest(
+    lookups: Lookups,
+    key: PredicateKey,
+    values: Sequence[str | None],
+    equal: Sequence[tuple[int, int]],
+) -> tuple[int, Fact | None]:
+    """Return in how many places some fact agrees at most, and the first such fact as text."""
+    state = lookups.state
+    numbers = [None if value is None else state.dictionary.find(value) for value in values]
+    most, found = 0, None
+    for selection in state.relations.get(key, Relation(key.arity)).select(EVERYTHING):
+        state.budget.spend(selection.rows)
+        agreed = np.zeros(selection.rows, np.int32)
+        for at, number in enumerate(numbers):
+            if number is not None and number >= 0:
+                agreed += selection.column(at) == number
+        for left, right in equal:
+            agreed += selection.column(left) == selection.column(right)
+        here = int(agreed.max())
+        if here == 0 or here < most:
+            continue
+        rows = np.flatnonzero(agreed == here)
+        columns = [selection.column(at)[rows] for at in range(key.arity)]
+        least: Fact = (key.name, *min(state.dictionary.rows(columns, len(rows))))
+        found = least if found is None or here > most else min(found, least)
+        most = here
+    return most, found
