@@ -79,7 +79,7 @@ class _Maker:
         found = self._searches.get(position)
         if found is None:
             rule = self._checked.rules[position]
-            found = self._searches[position] = Search(self._lookups, rule.body)
+            found = self._searches[position] = Search(self._lookups, position, rule.body)
         return found
 
     def _reference(self, position: int) -> RuleReference:

@@ -119,7 +119,8 @@ def _find(evaluation: Evaluation, key: PredicateKey) -> Heights:
         ),
         recursive=True,
     )
-    rounds = _rounds(state, step)
+    strata = sum(not cone.keys().isdisjoint(each.predicates) for each in state.program.steps)
+    rounds = _rounds(state, step, strata)
     ranked = {each: _ranked(each, rounds.get(_marked(each), {})) for each in cone}
     return Heights(ranked, read, state.size)
 
@@ -162,8 +163,11 @@ def _joined(scans: tuple[Scan, ...]) -> Node:
     return scans[0] if scans else Unit()
 
 
-def _rounds(state: State, step: Fixpoint) -> dict[PredicateKey, dict[int, Rows]]:
-    """Run a fixed point; returns what each pass finds, by predicate."""
+def _rounds(state: State, step: Fixpoint, strata: int) -> dict[PredicateKey, dict[int, Rows]]:
+    """Run a fixed point; returns what each pass finds, by predicate.
+
+    It takes the passes of several strata, each of which may have as many as are allowed.
+    """
     inside = frozenset(step.predicates)
     for predicate in step.predicates:
         state.clear(predicate)
@@ -194,7 +198,8 @@ def _rounds(state: State, step: Fixpoint) -> dict[PredicateKey, dict[int, Rows]]
             state.relations[predicate] = state.relations[predicate].with_rows(columns, rows)
         height += 1
         some = next(iter(changed))
-        state.budget.check_iterations(PredicateKey(some.name[len(_MARK) :], some.arity), height)
+        plain = PredicateKey(some.name.removeprefix(_MARK), some.arity)
+        state.budget.check_iterations(plain, -(-height // strata))
         state.changed, found = changed, {}
         for branch, scans in starts:
             for scan in scans:

@@ -35,18 +35,16 @@ SAMPLED_BINDINGS: Final = 32
 """Bindings that are looked at for the nearest miss, at most."""
 MAX_DEPTH: Final = 2
 """How often the absence of a fact is explained by that of another."""
+MAX_INNER_RULES: Final = 200
+"""Rules that are gone through for the absence of other facts than the one asked about."""
 
 
-def find_absence(
-    checked: CheckedProgram, lookups: Lookups, fact: Fact, depth: int = MAX_DEPTH
-) -> Absence:
+def find_absence(checked: CheckedProgram, lookups: Lookups, fact: Fact) -> Absence:
     """Return why a fact does not hold."""
     name, *values = fact
     key = PredicateKey(name, len(values))
-    positions = checked.dependencies.rules_for(key)
-    if positions:
-        misses = [_miss(checked, lookups, position, fact, depth) for position in positions]
-        return Absence(fact, "rules", tuple(misses))
+    if checked.dependencies.is_derived(key):
+        return _Finder(checked, lookups).absence(fact, MAX_DEPTH)
     relations = lookups.state.relations
     if (key in relations and relations[key].rows) or key in checked.profile.base:
         _, nearest = _nearest(lookups, key, values, ())
@@ -66,21 +64,84 @@ def _suggestion(checked: CheckedProgram, lookups: Lookups, key: PredicateKey) ->
     return f"{name}/{min(arities, key=lambda arity: (abs(arity - key.arity), arity))}"
 
 
-def _miss(checked: CheckedProgram, lookups: Lookups, position: int, fact: Fact, depth: int) -> Miss:
-    rule, reference = checked.rules[position], RuleReference.of(checked, position)
-    given, clash = unify(rule.head, fact[1:])
-    if clash is not None:
-        expected = value_of(rule.head.terms[clash], given)
-        text = str(rule.head)
-        return Miss(reference, "head", text, text, argument=clash + 1, expected=expected)
-    order = _as_written(rule, set(given))
-    for number, at in enumerate(order, 1):
-        search = Search(lookups, [rule.body[each] for each in order[:number]])
-        if next(search.bindings(given), None) is None:
-            reached = Search(lookups, [rule.body[each] for each in order[: number - 1]])
-            sample = list(islice(reached.bindings(given), SAMPLED_BINDINGS))
-            return _failed(checked, lookups, reference, (rule.body[at], at), sample, depth)
-    raise AssertionError("a rule gives a fact that does not hold")
+class _Finder:
+    """Finds why derived facts do not hold; each fact is explained once."""
+
+    def __init__(self, checked: CheckedProgram, lookups: Lookups) -> None:
+        self._checked = checked
+        self._lookups = lookups
+        self._seen: set[Fact] = set()
+        self._left = MAX_INNER_RULES
+
+    def absence(self, fact: Fact, depth: int) -> Absence:
+        """Return what each rule of a fact's predicate lacks."""
+        self._seen.add(fact)
+        rules = self._checked.dependencies.rules_for(PredicateKey(fact[0], len(fact) - 1))
+        return Absence(fact, "rules", tuple(self._miss(rule, fact, depth) for rule in rules))
+
+    def _miss(self, position: int, fact: Fact, depth: int) -> Miss:
+        lookups, rule = self._lookups, self._checked.rules[position]
+        reference = RuleReference.of(self._checked, position)
+        given, clash = unify(rule.head, fact[1:])
+        if clash is not None:
+            expected = value_of(rule.head.terms[clash], given)
+            text = str(rule.head)
+            return Miss(reference, "head", text, text, argument=clash + 1, expected=expected)
+        order = _as_written(rule, set(given))
+        for number, at in enumerate(order):
+            items = [rule.body[each] for each in order[: number + 1]]
+            if next(Search(lookups, position, items).bindings(given), None) is None:
+                reached = Search(lookups, position, items[:-1]).bindings(given)
+                sample = list(islice(reached, SAMPLED_BINDINGS))
+                return self._failed(reference, at, rule.body[at], sample, depth)
+        raise AssertionError("a rule gives a fact that does not hold")
+
+    def _failed(
+        self,
+        reference: RuleReference,
+        at: int,
+        item: BodyAtom,
+        sample: Sequence[Binding],
+        depth: int,
+    ) -> Miss:
+        """Return the miss of an item that no binding passes; these came as far as that."""
+        binding, nearest, count, exact, inner = sample[0], None, None, True, None
+        kind: MissKind = "test"
+        match item:
+            case Atom():
+                kind = "fact"
+                binding, nearest = _nearest_of(self._lookups, item, sample)
+                inner = self._inner(item, binding, depth - 1)
+            case NegatedAtom(atom):
+                kind = "not"
+                nearest = self._lookups.least(atom, binding)
+            case Cardinality():
+                kind = "count"
+                count, exact = self._lookups.count(item, binding)
+            case _:
+                pass
+        return Miss(
+            reference,
+            kind,
+            str(item),
+            instance_of(item, binding),
+            position=at,
+            binding=tuple(binding.items()),
+            nearest=nearest,
+            count=count,
+            exact=exact,
+            inner=inner,
+        )
+
+    def _inner(self, atom: Atom, binding: Binding, depth: int) -> Absence | None:
+        """Return why the fact that an atom asks for does not hold, if it asks for one fact."""
+        values = [value_of(term, binding) for term in atom.terms]
+        fact = (atom.name, *(value for value in values if value is not None))
+        rules = len(self._checked.dependencies.rules_for(atom.key))
+        if None in values or fact in self._seen or not rules or depth < 0 or rules > self._left:
+            return None
+        self._left -= rules
+        return self.absence(fact, depth)
 
 
 def _as_written(rule: Rule, bound: set[str]) -> list[int]:
@@ -103,55 +164,6 @@ def _as_written(rule: Rule, bound: set[str]) -> list[int]:
         order += ready
         waiting = [each for each in waiting if each not in ready]
     return order
-
-
-def _failed(
-    checked: CheckedProgram,
-    lookups: Lookups,
-    reference: RuleReference,
-    failed: tuple[BodyAtom, int],
-    sample: Sequence[Binding],
-    depth: int,
-) -> Miss:
-    item, at = failed
-    binding, nearest, count, exact, inner = sample[0], None, None, True, None
-    kind: MissKind = "test"
-    match item:
-        case Atom():
-            kind = "fact"
-            binding, nearest = _nearest_of(lookups, item, sample)
-            inner = _inner(checked, lookups, item, binding, depth)
-        case NegatedAtom(atom):
-            kind = "not"
-            nearest = lookups.least(atom, binding)
-        case Cardinality():
-            kind = "count"
-            count, exact = lookups.count(item, binding)
-        case _:
-            pass
-    return Miss(
-        reference,
-        kind,
-        str(item),
-        instance_of(item, binding),
-        position=at,
-        binding=tuple(binding.items()),
-        nearest=nearest,
-        count=count,
-        exact=exact,
-        inner=inner,
-    )
-
-
-def _inner(
-    checked: CheckedProgram, lookups: Lookups, atom: Atom, binding: Binding, depth: int
-) -> Absence | None:
-    """Return why the fact that an atom asks for does not hold, when it asks for one fact."""
-    values = [value_of(term, binding) for term in atom.terms]
-    known = [value for value in values if value is not None]
-    if depth <= 0 or len(known) < len(values) or not checked.dependencies.rules_for(atom.key):
-        return None
-    return find_absence(checked, lookups, (atom.name, *known), depth - 1)
 
 
 def _nearest_of(

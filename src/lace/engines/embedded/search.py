@@ -2,16 +2,20 @@
 
 Variables get their values in the order in which the positive atoms name them, and each
 its values in the order of their texts. The values to try come from the atom that has
-the fewest; the others only confirm them. So the first binding found is the least one,
-and no more is looked at than is needed to find it.
+the fewest, and where they are many, only those that the engine finds in some binding;
+the other atoms confirm them. So the first binding found is the least one, and little more
+is looked at than is needed to find it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from lace.engines.embedded.items import variables_of
 from lace.engines.embedded.keys import distinct_ids
+from lace.engines.embedded.survivors import Survivors
 from lace.rules.syntax import Atom, Variable
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 _Trial: TypeAlias = "tuple[Iterator[str], Atom]"
+MANY_VALUES = 64
+"""Values from which on the engine is asked first which of them are worth trying."""
 
 
 class Search:
@@ -32,8 +38,10 @@ class Search:
     A variable that no positive atom names is left open: it is counted over.
     """
 
-    def __init__(self, lookups: Lookups, items: Sequence[BodyAtom]) -> None:
+    def __init__(self, lookups: Lookups, rule: int, items: Sequence[BodyAtom]) -> None:
         self._lookups = lookups
+        self._rule = rule
+        self._survivors = Survivors(lookups.state, rule, items)
         self._items = tuple(items)
         self._kept: dict[tuple[str, ...], list[list[BodyAtom]]] = {}
         self._atoms = [item for item in items if isinstance(item, Atom)]
@@ -105,9 +113,15 @@ class Search:
         at = atom.terms.index(Variable(name))
         (column,), rows = matches.columns((at,))
         state = lookups.state
+        state.budget.rule = self._rule
         state.budget.spend(rows)
-        values = state.dictionary.texts(distinct_ids(column, state.size) if rows > 1 else column)
-        return iter(sorted(values)), atom
+        if rows > 1:
+            column = distinct_ids(column, state.size)
+        if len(column) > MANY_VALUES and len(self._items) > 1:
+            surviving = self._survivors.values(name, binding)
+            if surviving is not None:
+                column = np.intersect1d(column, surviving, assume_unique=True)
+        return iter(sorted(state.dictionary.texts(column))), atom
 
 
 def _cost(item: BodyAtom) -> int:
