@@ -31,7 +31,7 @@ from lace.rules.syntax import (
     TrueAtom,
     Variable,
 )
-from tests.property import evaluations
+from tests.property import derivations, evaluations
 from tests.property import lacegrams as plain
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ pytestmark = pytest.mark.property
 
 Fact = tuple[str, ...]
 Binding = dict[str, str]
-PROGRAMS = st.one_of(evaluations.programs(), evaluations.programs(), evaluations.order_programs())
+Made = tuple[plain.Program, list[Fact]]
+DENSE = derivations.dense_worlds()
+WIDE = st.one_of(
+    st.tuples(evaluations.programs(), evaluations.facts()),
+    st.tuples(evaluations.order_programs(), evaluations.facts()),
+)
 
 
 class World:
@@ -161,10 +166,17 @@ def _many_values(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@given(PROGRAMS, evaluations.facts(), st.data())
-def test_what_holds_has_a_shortest_derivation(
-    program: plain.Program, facts: list[Fact], data: st.DataObject
-) -> None:
+@given(DENSE, st.data())
+def test_what_holds_has_a_shortest_derivation(made: Made, data: st.DataObject) -> None:
+    check_all_that_holds(*made, data)
+
+
+@given(WIDE, st.data())
+def test_what_holds_by_wider_rules(made: Made, data: st.DataObject) -> None:
+    check_all_that_holds(*made, data)
+
+
+def check_all_that_holds(program: plain.Program, facts: list[Fact], data: st.DataObject) -> None:
     world = World(program, facts)
     result = world.result()
     assert world.derived <= set(world.heights)
@@ -223,8 +235,17 @@ def check_step(world: World, step: Step) -> None:
             assert condition.count == len(world.matching(item.atom, solved[0]))
 
 
-@given(PROGRAMS, evaluations.facts(), st.data())
-def test_what_does_not_hold_has_a_miss_for_each_rule(
+@given(DENSE, st.data())
+def test_what_does_not_hold_has_a_miss_for_each_rule(made: Made, data: st.DataObject) -> None:
+    check_what_does_not_hold(*made, data)
+
+
+@given(WIDE, st.data())
+def test_what_does_not_hold_by_wider_rules(made: Made, data: st.DataObject) -> None:
+    check_what_does_not_hold(*made, data)
+
+
+def check_what_does_not_hold(
     program: plain.Program, facts: list[Fact], data: st.DataObject
 ) -> None:
     world = World(program, facts)
