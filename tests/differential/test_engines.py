@@ -18,6 +18,7 @@ from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.property import evaluations
+from tests.property.derivations import dense_worlds
 from tests.property.lacegrams import canonical
 
 if TYPE_CHECKING:
@@ -26,10 +27,18 @@ if TYPE_CHECKING:
     from tests.property.evaluations import Fact
     from tests.property.lacegrams import Program
 
+    World = tuple[Program, list[Fact]]
+
 PROFILE = QUERY.with_base(evaluations.BASE)
 FULL = max(1400, settings().max_examples)
 STEPWISE = max(700, settings().max_examples)
-PROGRAMS = st.one_of(evaluations.programs(), evaluations.programs(), evaluations.order_programs())
+WORLDS = st.one_of(
+    st.tuples(evaluations.programs(), evaluations.facts(max_size=20)),
+    st.tuples(evaluations.order_programs(), evaluations.facts(max_size=20)),
+    dense_worlds(),
+    dense_worlds(),
+)
+"""Programs with facts: wide ones, those that count an order, and dense ones."""
 
 
 def checked(program: Program) -> CheckedProgram:
@@ -50,8 +59,9 @@ def assert_same(evaluation: Evaluation, program: CheckedProgram, facts: set[Fact
 @pytest.mark.slow
 @pytest.mark.requirement("030-57", "030-63", "030-64", "030-65")
 @settings(max_examples=FULL)
-@given(PROGRAMS, evaluations.facts(), st.randoms(use_true_random=False))
-def test_reference_and_embedded(program: Program, facts: list[Fact], random: object) -> None:
+@given(WORLDS, st.randoms(use_true_random=False))
+def test_reference_and_embedded(world: World, random: object) -> None:
+    program, facts = world
     rules = checked(program)
     evaluation = evaluate(rules, facts)
     assert_same(evaluation, rules, set(facts))
@@ -68,8 +78,9 @@ def test_reference_and_embedded(program: Program, facts: list[Fact], random: obj
 @pytest.mark.slow
 @pytest.mark.requirement("030-125", "030-126", "030-127")
 @settings(max_examples=STEPWISE)
-@given(PROGRAMS, evaluations.facts(), st.data())
-def test_increments(program: Program, facts: list[Fact], data: st.DataObject) -> None:
+@given(WORLDS, st.data())
+def test_increments(world: World, data: st.DataObject) -> None:
+    program, facts = world
     rules = checked(program)
     session = Session()
     session.change(facts)
@@ -85,11 +96,10 @@ def test_increments(program: Program, facts: list[Fact], data: st.DataObject) ->
 @pytest.mark.slow
 @pytest.mark.requirement("030-63")
 @settings(max_examples=max(300, settings().max_examples))
-@given(PROGRAMS, evaluations.facts(max_size=20), st.data())
-def test_the_ways_of_large_relations(
-    program: Program, facts: list[Fact], data: st.DataObject
-) -> None:
+@given(WORLDS, st.data())
+def test_the_ways_of_large_relations(world: World, data: st.DataObject) -> None:
     """Short frames, no tables, few numbers that fit: what else only large relations meet."""
+    program, facts = world
     rules = checked(program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "MAX_FRAME_ROWS", data.draw(st.sampled_from([1, 3, 2**21])))
@@ -111,9 +121,10 @@ def test_the_ways_of_large_relations(
 
 @pytest.mark.property
 @settings(max_examples=200)
-@given(PROGRAMS, evaluations.facts(), st.integers(0, 60))
-def test_a_budget_stops_before_it_is_passed(program: Program, facts: list[Fact], work: int) -> None:
+@given(WORLDS, st.integers(0, 60))
+def test_a_budget_stops_before_it_is_passed(world: World, work: int) -> None:
     """Whatever the budget: the whole answer or none, and never more work than allowed."""
+    program, facts = world
     rules = checked(program)
     limited = check_source(canonical(program), profile=PROFILE, limits=RuleLimits(max_work=work))
     statistics = Statistics()

@@ -39,13 +39,14 @@ def batches(draw: st.DrawFn) -> tuple[int, int, list[list[Row]]]:
 @given(batches(), st.data())
 def test_row_sets(case: tuple[int, int, list[list[Row]]], data: st.DataObject) -> None:
     size, arity, groups = case
-    rows, known = RowSet(arity, size), set[Row]()
+    rows = RowSet(arity, size)
+    known: set[Row] = set()
     for group in groups:
         fresh = rows_of(rows.add(columns(group, arity), len(group)))
         assert sorted(fresh) == sorted(set(group) - known)
         known |= set(group)
         assert rows.rows == len(known)
-        if known and data.draw(st.booleans()):
+        if data.draw(st.booleans()) and known:
             gone = data.draw(st.lists(st.sampled_from(sorted(known)), unique=True))
             rows.discard(columns(gone, arity), len(gone))
             known -= set(gone)

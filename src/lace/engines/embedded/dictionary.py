@@ -66,6 +66,14 @@ class Dictionary:
                 self._ids[text] = found
         return found
 
+    def find_all(self, texts: Sequence[str]) -> Ids:
+        """Return the numbers of texts, -1 for one that has none."""
+        found = np.array([self._ids.get(text, -1) for text in texts], np.int32)
+        missing = np.flatnonzero(found < 0)
+        if len(missing) and self._stored is not None:
+            found[missing] = self._stored.find([texts[at] for at in missing.tolist()])
+        return found
+
     def intern(self, text: str) -> int:
         """Return the number of a text; it gets one now if it had none."""
         found = self.find(text)

@@ -57,7 +57,17 @@ class Members:
 class Index:
     """Rows in the order of their keys, and where each key begins."""
 
-    __slots__ = ("_asked", "_keys", "_pairs", "_size", "_table", "is_unique", "order", "starts")
+    __slots__ = (
+        "_asked",
+        "_pairs",
+        "_rows",
+        "_size",
+        "_sorted",
+        "_starts",
+        "_table",
+        "is_unique",
+        "order",
+    )
 
     def __init__(self, columns: Sequence[Ids], rows: int, size: int) -> None:
         self._size = size
@@ -65,8 +75,27 @@ class Index:
         self._table: Ids | None = None
         direct = radix_fits(size, len(columns))
         self._pairs = [] if direct else [PairNumbers(size) for _ in columns[2:]]
-        keys = self._encode(columns, add=True)
         self.order: npt.NDArray[np.intp] | None = None
+        self._rows = rows
+        self._sorted: Ids | Keys | None = None
+        self._starts: npt.NDArray[np.intp] | None = None
+        self.is_unique = False
+        if len(columns) == 1 and size <= _TABLE_SHARE * rows and rows > _SMALL:
+            self._number(columns[0])
+        if not self.is_unique:
+            self._sort(self._encode(columns, add=True))
+
+    def _number(self, keys: Ids) -> None:
+        """Make a table of rows by key, if no two rows have the same: quicker than sorting."""
+        flags = np.zeros(self._size, np.bool_)
+        flags[keys] = True
+        if np.count_nonzero(flags) == self._rows:
+            self.is_unique = True
+            self._table = np.full(self._size, -1, np.int32)
+            self._table[keys] = np.arange(self._rows, dtype=np.int32)
+
+    def _sort(self, keys: Ids | Keys) -> None:
+        rows = self._rows
         if rows > 1 and not bool((keys[1:] >= keys[:-1]).all()):
             self.order = np.argsort(keys)
             keys = keys[self.order]
@@ -75,18 +104,27 @@ class Index:
         np.not_equal(keys[1:], keys[:-1], out=first[1:])
         begins = np.flatnonzero(first)
         self.is_unique = len(begins) == rows
-        self._keys = keys if self.is_unique else keys[begins]
-        self.starts = np.append(begins, rows)
+        self._sorted = keys if self.is_unique else keys[begins]
+        self._starts = np.append(begins, rows)
+
+    @property
+    def starts(self) -> npt.NDArray[np.intp]:
+        """Where the rows of each key begin, and at last where they end."""
+        if self._starts is None:
+            self._starts = np.arange(self._rows + 1)
+        return self._starts
 
     @property
     def longest(self) -> int:
         """How many rows the most frequent key has."""
+        if self.is_unique:
+            return 1
         return int((self.starts[1:] - self.starts[:-1]).max(initial=0))
 
     @property
     def keys(self) -> int:
         """How many different keys there are."""
-        return len(self._keys)
+        return len(self._sorted) if self._sorted is not None else self._rows
 
     def _encode(self, columns: Sequence[Ids], *, add: bool) -> Ids | Keys:
         if len(columns) == 1:
@@ -103,17 +141,19 @@ class Index:
     def find(self, columns: Sequence[Ids]) -> Slots:
         """Return the number of each row's key, -1 where there is no such key."""
         probe = self._encode(columns, add=False)
-        single = len(columns) == 1
-        if single and self._table is None:
+        keys = self._sorted
+        if len(columns) == 1 and keys is not None and self._table is None:
             self._asked += len(probe)
-            if self._asked * _TABLE_SHARE >= self._size and len(self._keys) > _SMALL // 16:
-                self._table = np.full(int(self._keys[-1]) + 2, -1, np.int32)
-                self._table[self._keys] = np.arange(len(self._keys), dtype=np.int32)
-        if single and self._table is not None:
-            return self._table[np.minimum(probe, len(self._table) - 1)].astype(np.intp)
-        at = np.searchsorted(self._keys, probe)
-        at[at == len(self._keys)] = 0
-        at[self._keys[at] != probe] = -1
+            if self._asked * _TABLE_SHARE >= self._size and len(keys) > _SMALL // 16:
+                self._table = np.full(self._size, -1, np.int32)
+                self._table[keys] = np.arange(len(keys), dtype=np.int32)
+        if self._table is not None:
+            return self._table[probe].astype(np.intp)
+        if keys is None:
+            raise AssertionError("an index has sorted keys or a table")
+        at = np.searchsorted(keys, probe)
+        at[at == len(keys)] = 0
+        at[keys[at] != probe] = -1
         return at
 
     def rows_at(self, positions: Slots) -> Slots:

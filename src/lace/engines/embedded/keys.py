@@ -7,7 +7,7 @@ a few sorted runs, of which small ones are merged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +51,7 @@ def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
     return keys
 
 
-_Number = TypeVar("_Number", np.int32, np.int64)
-
-
-def distinct_sorted(keys: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+def distinct_sorted(keys: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the different keys, sorted."""
     if len(keys) < 2:
         return keys
@@ -182,17 +179,10 @@ class RowSet:
 
     def add(self, columns: Sequence[Ids], count: int) -> tuple[tuple[Ids, ...], int]:
         """Add rows; returns those that are new, each once."""
-        keys = self._keys(columns, count, add=True)
         if self._flags is not None:
-            fresh = keys[~self._flags[keys]]
-            if len(fresh) * _FLAGS_SHARE > len(self._flags):
-                before = self._flags.copy()
-                self._flags[fresh] = True
-                fresh = np.flatnonzero(self._flags & ~before)
-            else:
-                fresh = distinct_sorted(fresh)
-                self._flags[fresh] = True
-        elif self._direct:
+            return self._add_flags(columns, count, self._flags)
+        keys = self._keys(columns, count, add=True)
+        if self._direct:
             fresh = distinct_sorted(keys)
             fresh = fresh[self._runs.missing(fresh)]
             self._runs.add(fresh)
@@ -203,6 +193,21 @@ class RowSet:
             chosen = at[new]
             self.rows += len(chosen)
             return tuple(column[chosen] for column in columns), len(chosen)
+        self.rows += len(fresh)
+        return self._columns(fresh), len(fresh)
+
+    def _add_flags(
+        self, columns: Sequence[Ids], count: int, flags: Flags
+    ) -> tuple[tuple[Ids, ...], int]:
+        keys = columns[0] if self._arity == 1 else self._keys(columns, count, add=True)
+        fresh = keys[~flags[keys]]
+        flags[fresh] = True
+        if len(fresh) * _FLAGS_SHARE > len(flags):
+            rows = int(np.count_nonzero(flags))
+            if rows - self.rows < len(fresh):  # some are there twice
+                fresh = distinct_sorted(fresh)
+        else:
+            fresh = distinct_sorted(fresh)
         self.rows += len(fresh)
         return self._columns(fresh), len(fresh)
 
@@ -217,13 +222,13 @@ class RowSet:
             self._runs.discard(distinct_sorted(keys))
         self.rows -= count
 
-    def _columns(self, keys: Keys) -> tuple[Ids, ...]:
+    def _columns(self, keys: Keys | Ids) -> tuple[Ids, ...]:
         columns: list[Ids] = []
         for _ in range(self._arity - 1):
             keys, last = np.divmod(keys, self._size)
             columns.append(last.astype(np.int32))
         if self._arity:
-            columns.append(keys.astype(np.int32))
+            columns.append(keys.astype(np.int32, copy=False))
         return tuple(reversed(columns))
 
     @classmethod

@@ -13,9 +13,9 @@ import numpy as np
 
 from lace.algebra.nodes import CountTest, Scan, Unit
 from lace.engines.embedded.bounded import bounded_counts
+from lace.engines.embedded.frames import Frame
 from lace.engines.embedded.items import test_holds, value_of, variables_of
 from lace.engines.embedded.relation import EVERYTHING, Relation
-from lace.engines.embedded.steps import Frame
 from lace.rules.builtins import cardinality_holds
 from lace.rules.syntax import Atom, Cardinality, NegatedAtom, TrueAtom, Variable
 

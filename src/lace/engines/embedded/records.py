@@ -12,6 +12,7 @@ import numpy as np
 
 from lace.engines.embedded.factbase import Changes, FactBase
 from lace.engines.embedded.index import Members
+from lace.engines.embedded.keys import distinct_sorted
 from lace.engines.embedded.relation import EVERYTHING, ColumnPart, Relation
 from lace.engines.embedded.stored_part import StoredPart
 from lace.facts.catalogue import RECORD_PREDICATES
@@ -67,7 +68,7 @@ class RecordBase:
 
     def has(self, records: Sequence[str]) -> list[bool]:
         """Tell which records have their facts here."""
-        ids = np.array([self.base.dictionary.find(text) for text in records], np.int32)
+        ids = self.base.dictionary.find_all(records)
         found = np.zeros(len(ids), np.bool_)
         for selection in self.base.relations[_HAVE].select(EVERYTHING):
             found |= selection.members(0, self.base.size).mask(np.maximum(ids, 0))
@@ -79,8 +80,7 @@ class RecordBase:
         self.base.make_room()
         removed: dict[PredicateKey, Relation] = {}
         if gone:
-            ids = np.unique(np.array([self.base.dictionary.find(text) for text in gone], np.int32))
-            removed = self._remove(ids)
+            removed = self._remove(distinct_sorted(self.base.dictionary.find_all(gone)))
         added = {key: Relation.of(columns, rows) for key, (columns, rows) in fresh.items() if rows}
         changes = Changes(added, removed)
         self.base.apply(Changes(added))

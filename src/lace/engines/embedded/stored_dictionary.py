@@ -43,6 +43,8 @@ TEXTS: Final = 2
 HASH_BYTES: Final = 33
 LOCATE_KIND: Final = np.dtype("<u8")
 
+_MANY_TEXTS: Final = 10_000
+"""Texts to find at once from which on the memory of the pages read is given back."""
 _AT_ONCE: Final = 8192
 """Texts that are read together: what they pass through stays in the processor's cache."""
 _NEAR: Final = 4
@@ -157,8 +159,9 @@ class StoredDictionary:
                 for place, text in zip(at.tolist(), stored, strict=True)
             ]
             yield at[same], ids[same]
-        for run in self._runs:
-            run.forget_pages()
+        if len(hashes) > _MANY_TEXTS:
+            for run in self._runs:
+                run.forget_pages()
 
     def texts(self, ids: Ids) -> list[str]:
         """Return the text of each id.

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "candidates", "merge_runs", "read_runs", "write_run"]
 
-_BLOCK: Final = 4096
+_BLOCK: Final = 1024
 """Entries in a block."""
-_GROUP: Final = 64
-"""Blocks that a lookup reads together."""
+_GROUP: Final = 256
+"""Blocks that are merged together."""
 _HASH: Final = np.dtype("<u8")
 _ID: Final = np.dtype("<i4")
 _TABLE_ROW: Final = np.dtype([("first", "<u8"), ("hashes", "<u8"), ("ids", "<u8")])
@@ -73,6 +73,45 @@ class Run:
         self._file.check(low, high)
         return hashes, self._file.data[low:high].view(_ID)
 
+    def places(self, wanted: Hashes) -> npt.NDArray[np.int64]:
+        """Return the place of the first entry that is not below each hash, in all of the run.
+
+        The table says which block that is; only such blocks are read.
+        """
+        if len(wanted) > len(self.firsts):  # then nearly all blocks are wanted
+            self._file.check(0, self._ids_at)
+            return np.searchsorted(self._hashes(), wanted, "left")
+        block = np.maximum(np.searchsorted(self.firsts, wanted, "left") - 1, 0)
+        low = block * _BLOCK
+        high = np.minimum(low + _BLOCK, self.entry.count)
+        self._check_entries(low, _HASH.itemsize, 0)
+        hashes = self._hashes()
+        for _ in range(_BLOCK.bit_length()):  # a binary search in all blocks at once
+            middle = (low + high) // 2
+            below = (low < high) & (hashes[np.minimum(middle, self.entry.count - 1)] < wanted)
+            low = np.where(below, middle + 1, low)
+            high = np.where(below, high, middle)
+        return low
+
+    def hashes_at(self, places: npt.NDArray[np.int64]) -> Hashes:
+        """Return the hashes at some places."""
+        self._check_entries(places, _HASH.itemsize, 0)
+        found: Hashes = self._hashes()[places]
+        return found
+
+    def ids_at(self, places: npt.NDArray[np.int64]) -> Ids:
+        """Return the ids at some places."""
+        self._check_entries(places, _ID.itemsize, self._ids_at)
+        found: Ids = self._file.data[self._ids_at :].view(_ID)[places]
+        return found
+
+    def _hashes(self) -> Hashes:
+        return self._file.data[: self._ids_at].view(_HASH)
+
+    def _check_entries(self, places: npt.NDArray[np.int64], size: int, start: int) -> None:
+        starts = places * size + start
+        self._file.check_scattered(starts, starts + size)
+
     def between(self, low: np.uint64 | None, high: np.uint64 | None) -> tuple[Hashes, Ids]:
         """Return the entries whose hash is at least low and below high; None: no bound."""
         first, behind = 0, len(self.firsts)
@@ -95,38 +134,16 @@ class Run:
 def candidates(runs: Iterable[Run], wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.int64], Ids]]:
     """Yield positions in `wanted`, which is sorted, and ids of texts that have that hash."""
     for run in runs:
-        for first, behind in _blocks_with(run, wanted):
-            hashes, ids = run.read(first, behind)
-            low = int(np.searchsorted(wanted, hashes[0], "left"))
-            high = int(np.searchsorted(wanted, hashes[-1], "right"))
-            found = np.searchsorted(hashes, wanted[low:high], "left")
-            at = np.arange(low, high, dtype=np.int64)
-            while len(at):  # once for each text with the same hash: nearly always once
-                same = hashes[np.minimum(found, len(hashes) - 1)] == wanted[at]
-                same &= found < len(hashes)
-                at, found = at[same], found[same]
-                if len(at):
-                    yield at, ids[found]
-                found = found + 1
-
-
-def _blocks_with(run: Run, wanted: Hashes) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of blocks that may hold a wanted hash."""
-    count = len(run.firsts)
-    lowest = np.maximum(np.searchsorted(run.firsts, wanted, "left") - 1, 0)
-    highest = np.searchsorted(run.firsts, wanted, "right") - 1
-    reach = np.zeros(count + 1, np.int64)
-    inside = highest >= 0
-    np.add.at(reach, lowest[inside], 1)
-    np.add.at(reach, highest[inside] + 1, -1)
-    blocks = np.flatnonzero(np.cumsum(reach[:count]) > 0)
-    start = 0
-    while start < len(blocks):
-        stop = start + 1
-        while stop < len(blocks) and stop - start < _GROUP and blocks[stop] == blocks[stop - 1] + 1:
-            stop += 1
-        yield int(blocks[start]), int(blocks[stop - 1]) + 1
-        start = stop
+        at = np.arange(len(wanted), dtype=np.int64)
+        place = run.places(wanted)
+        while len(at):  # once for each text with the same hash: nearly always once
+            inside = place < run.entry.count
+            at, place = at[inside], place[inside]
+            same = run.hashes_at(place) == wanted[at]
+            at, place = at[same], place[same]
+            if len(at):
+                yield at, run.ids_at(place)
+            place = place + 1
 
 
 def _between(
