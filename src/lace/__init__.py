@@ -7,7 +7,7 @@
 
 from typing import TYPE_CHECKING
 
-from lace.api import Lace, SigningKey, parse_record
+from lace.api import Lace, SigningKey, evaluate, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
 from lace.errors import (
@@ -44,6 +44,7 @@ __all__ = [
     "StoreError",
     "Tai",
     "Verifier",
+    "evaluate",
     "open",
     "parse_record",
 ]

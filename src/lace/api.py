@@ -1,4 +1,4 @@
-"""The front door: open a lace, add, read and remove records, import, verify.
+"""The front door: open a lace, add, read and remove records, import, verify, ask questions.
 
 Here the outside world comes in: the clock, randomness, files, processors. Everything
 below takes them as arguments.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
@@ -27,17 +27,24 @@ from lace.store.sqlite.verify import Verification, verify_store
 from lace.store.validation import ALONE_BATCHES, helpful_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from lace.engines.embedded.budget import Statistics
+    from lace.engines.queries import Rules
+    from lace.engines.result import Result
+    from lace.facts.lines import Fact
     from lace.record.reader import RawRecord
-    from lace.store.interface import Admission, StoredRecord
+    from lace.rules.syntax import PredicateKey
+    from lace.store.interface import Admission, Snapshot, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = [
     "SETTINGS_FILE",
     "Lace",
+    "Result",
     "SigningKey",
+    "evaluate",
     "now",
     "open_lace",
     "parse_record",
@@ -86,6 +93,28 @@ def read_settings_file(path: Path) -> Source:
     except (OSError, ValueError) as error:  # not readable, not UTF-8, or not TOML
         raise SettingError(f"{path} cannot be read: {error}") from error
     return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
+
+
+def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedded") -> Result:
+    """Evaluate rules over facts; no lace is needed.
+
+    >>> result = evaluate("Path(X,Y) :- Edge(X,Y).", [("Edge", "a", "b")])
+    >>> result["Path/2"]
+    frozenset({('a', 'b')})
+
+    Args:
+        rules: a `Lacegram`, or its text, which may read every predicate that the facts have.
+        facts: tuples of a predicate's name and its values.
+        engine: the engine's name.
+
+    Raises:
+        RuleError: the rules are not legal, or define a predicate that there are facts of.
+        LimitExceeded: a limit was reached; there is no part of an answer.
+        EngineError: something among the facts is no fact, or the engine is not installed.
+    """
+    from lace.engines.queries import evaluate_rules
+
+    return evaluate_rules(rules, facts, engine=engine)
 
 
 def open_lace(
@@ -207,6 +236,40 @@ class Lace:
         with self.store.snapshot() as snapshot:
             return snapshot.find(parse_address(address))
 
+    def query(
+        self,
+        rules: Rules,
+        *,
+        predicates: Iterable[str] | None = None,
+        statistics: Statistics | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> Result:
+        """Evaluate rules over the facts of one state of the lace.
+
+        Args:
+            rules: a `Lacegram`, or its text, for which the settings of the lace give the limits.
+            predicates: what is wanted, as `"Selected/1"`; else all that the rules define.
+                The others are evaluated when the result is asked for them.
+            statistics: where to note what is done.
+            snapshot: the state to ask; else the present one.
+
+        Raises:
+            RuleError: the rules are not legal.
+            LimitExceeded: a limit was reached; there is no part of an answer.
+            UsageError: the rules do not define one of the predicates.
+        """
+        from lace.engines.queries import check_rules, evaluate_given
+        from lace.rules.limits import limits_of
+
+        checked = check_rules(rules, limits=limits_of(self.settings))
+        with nullcontext(snapshot) if snapshot is not None else self.store.snapshot() as state:
+            return evaluate_given(
+                checked,
+                _base_facts(state, checked.required_base),
+                predicates=predicates,
+                statistics=statistics,
+            )
+
     def import_file(
         self,
         source: str | os.PathLike[str] | IO[bytes],
@@ -260,6 +323,14 @@ class Lace:
         return self.store.operations(limit)
 
 
+def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
+    """Yield the record facts of some predicates; no others are in a lace."""
+    for name, arity in wanted:
+        for values in snapshot.iterate(name):
+            if len(values) == arity:
+                yield (name, *values)
+
+
 def _as_identifier(identifier: object) -> RecordId:
     if isinstance(identifier, str):
         return RecordId(identifier)
@@ -286,3 +357,15 @@ def _opened(
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
         raise StoreError(f"reading {path} failed: {error.strerror}") from error
+
+
+if not TYPE_CHECKING:  # a checker knows the name already, and refuses all others
+
+    def __getattr__(name: str) -> object:
+        """Load `Result` when it is first asked for: only who names the type needs that."""
+        if name != "Result":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from lace.engines.result import Result
+
+        globals()[name] = Result
+        return Result

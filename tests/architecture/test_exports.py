@@ -39,6 +39,7 @@ def test_the_front_page() -> None:
         "StoreError",
         "Tai",
         "Verifier",
+        "evaluate",
         "open",
         "parse_record",
     ]

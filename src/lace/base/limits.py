@@ -45,9 +45,12 @@ MAX_DATA_SETTING: Final = 900 * MIB
 MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
 
+_MOST_FACTS: Final = 2**31 - 1
+"""More rows than this no engine can number."""
+
 # ASCII, because ignoring case alone would let the Kelvin sign pass for a K.
 _SIZE: Final = re.compile(
-    r"([0-9]{1,18})(?:\.([0-9]{1,3}))?\s?(B|[KMG]i?B)?", re.IGNORECASE | re.ASCII
+    r"([0-9]{1,19})(?:\.([0-9]{1,3}))?\s?(B|[KMG]i?B)?", re.IGNORECASE | re.ASCII
 )
 _UNITS: Final = {
     "b": 1,
@@ -106,6 +109,22 @@ class Settings:
     )
     store_cache_bytes: int = _setting(96 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
     log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
+    max_rules: int = _setting(4096, "rules of one lacegram", 0, 1_000_000)
+    max_rule_line_bytes: int = _setting(
+        64 * KIB, "longest line of rules, without its LF", 0, 16 * MIB, "bytes"
+    )
+    max_arity: int = _setting(8, "arguments of one atom", 0, 255)
+    max_base_facts: int = _setting(2**26, "base facts that an evaluation reads", 0, _MOST_FACTS)
+    max_runtime_facts: int = _setting(
+        2**24, "runtime and advertisement facts that an evaluation reads", 0, _MOST_FACTS
+    )
+    max_derived_facts: int = _setting(
+        2**26, "facts that rules may make of one predicate", 0, _MOST_FACTS
+    )
+    max_iterations: int = _setting(
+        100_000, "passes over rules that use each other", 0, 1_000_000_000
+    )
+    max_work: int = _setting(2**36, "rows that an evaluation may visit", 0, 2**62)
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():

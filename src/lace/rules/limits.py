@@ -8,11 +8,14 @@ the others are for engines.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lace.errors import SettingError
 
-__all__ = ["MINIMUM_LIMITS", "OWN_LIMITS", "PEER_LIMITS", "RuleLimits"]
+if TYPE_CHECKING:
+    from lace.base.limits import Settings
+
+__all__ = ["MINIMUM_LIMITS", "OWN_LIMITS", "PEER_LIMITS", "RuleLimits", "limits_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,14 @@ class RuleLimits:
             value = getattr(self, entry.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise SettingError(f"limit {entry.name} takes a whole number, not {value!r}")
+
+
+def limits_of(settings: Settings) -> RuleLimits:
+    """Return the limits that settings give to rules of one's own.
+
+    An operator may set them below what 030 asks of defaults.
+    """
+    return RuleLimits(**{entry.name: getattr(settings, entry.name) for entry in fields(RuleLimits)})
 
 
 OWN_LIMITS: Final = RuleLimits()

@@ -1,0 +1,233 @@
+"""Questions: rules as a caller has them and facts from anywhere, in; a result, out.
+
+Here rules are checked against the facts that come with them, predicates are found by
+their names, and an engine is chosen. Where facts come from is the caller's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.base.text import shorten
+from lace.engines.result import Result, parse_predicate
+from lace.errors import EngineError, Finding, Place, RuleError, UsageError
+from lace.facts.catalogue import BASE_PREDICATES
+from lace.rules.findings import format_findings
+from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.profiles import QUERY
+from lace.rules.program import CheckedProgram, Lacegram, check_source
+from lace.rules.suggest import closest
+from lace.rules.syntax import NAME, PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from lace.engines.embedded.budget import Statistics
+    from lace.facts.lines import Fact
+
+__all__ = [
+    "ENGINES",
+    "Rules",
+    "check_engine",
+    "check_rules",
+    "evaluate_given",
+    "evaluate_rules",
+    "find_predicate",
+]
+
+Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
+"""Rules that are checked already, or their authoring text."""
+
+ENGINES: Final = ("embedded", "spark")
+
+
+def check_engine(engine: object) -> None:
+    """Refuse an engine that does not exist, or that cannot be used here.
+
+    Raises:
+        UsageError: there is no engine of this name.
+        EngineError: it is not installed.
+    """
+    if engine not in ENGINES:
+        near = closest(engine, ENGINES) if isinstance(engine, str) else None
+        raise UsageError(
+            f"there is no engine {engine!r}",
+            hint=f"did you mean {near}?" if near else f"the engines are {', '.join(ENGINES)}",
+        )
+    if engine == "spark":
+        raise EngineError(
+            "the Spark engine is not there: it comes with the spark extra of a later version",
+            hint="use the engine embedded",
+        )
+
+
+def check_rules(
+    rules: Rules,
+    given: Collection[PredicateKey] = (),
+    *,
+    limits: RuleLimits = OWN_LIMITS,
+    name: str | None = None,
+) -> CheckedProgram:
+    """Return checked rules that may read the predicates of the facts that come with them.
+
+    Args:
+        rules: checked rules, which keep their limits, or text.
+        given: the predicates of these facts; standard ones may be among them.
+        limits: for text.
+        name: what messages call the text.
+
+    Raises:
+        RuleError: the text is not a legal lacegram, or rules define what is given.
+        UsageError: these are no rules at all.
+    """
+    match rules:
+        case Lacegram(program):
+            checked = program
+        case CheckedProgram():
+            checked = rules
+        case str() | bytes():
+            checked = check_source(rules, profile=QUERY, limits=limits, name=name)
+        case _:
+            raise UsageError(
+                f"rules are a Lacegram or its text, not {type(rules).__name__}",
+                hint="as in lace.evaluate(\"A(X) :- Edge(X,_).\", [('Edge','a','b')])",
+            )
+    _refuse_both(checked, given)
+    more = set(given) - checked.profile.base
+    if more and isinstance(rules, (str, bytes)):  # again, now that nothing read is unknown
+        checked = check_source(rules, profile=QUERY.with_base(more), limits=limits, name=name)
+    return checked
+
+
+def _refuse_both(checked: CheckedProgram, given: Collection[PredicateKey]) -> None:
+    """Refuse a predicate that has facts and rules: an answer could not tell them apart."""
+    both = set(checked.derived) & set(given)
+    findings = tuple(
+        Finding(
+            severity="error",
+            place=Place(checked.source, rule.span.line or None, rule.span.column or None),
+            message=f"{rule.head.key} is defined by this rule, and there are facts of it too",
+            rule="030-47",
+            hint="rename one of them",
+        )
+        for rule in checked.rules
+        if rule.head.key in both
+    )
+    if not findings:
+        return
+    first = findings[0]
+    if len(findings) > 1:
+        raise RuleError(format_findings(findings), findings=findings)
+    raise RuleError(
+        first.message, findings=findings, rule=first.rule, place=first.place, hint=first.hint
+    )
+
+
+def find_predicate(checked: CheckedProgram, text: object) -> PredicateKey:
+    """Return the derived predicate of a name with its arity.
+
+    Raises:
+        UsageError: rules define no such predicate; the hint says which was perhaps meant.
+    """
+    if isinstance(text, PredicateKey):
+        text = str(text)
+    known = {str(key): key for key in checked.derived}
+    found = known.get(text) if isinstance(text, str) else None
+    if found is not None:
+        return found
+    if not isinstance(text, str):
+        raise UsageError(f"a predicate is named by text, not by {type(text).__name__}")
+    raise UsageError(f"no rule defines {text!r}", hint=_meant(text, known))
+
+
+def _meant(text: str, known: Collection[str]) -> str:
+    name = text.partition("/")[0]
+    same = [each for each in known if each.partition("/")[0] == name]
+    near = same[0] if same else closest(text, known)
+    if near is None:
+        names = {each.partition("/")[0]: each for each in known}
+        near = names.get(closest(name, names) or "")
+    if near is not None:
+        return f"did you mean {near}?"
+    base = BASE_PREDICATES.get(name)
+    if base is not None:
+        return f"{base} is a base predicate: `lace facts` shows its facts"
+    parse_predicate(text)  # else that is what is wrong
+    shown = sorted(known)[:10]
+    more = ", …" if len(known) > len(shown) else ""
+    return f"the rules define {', '.join(shown)}{more}" if shown else "there are no rules"
+
+
+def _collect(facts: Iterable[Sequence[str]]) -> tuple[list[Fact], set[PredicateKey]]:
+    """Return facts from anywhere as tuples, and their predicates."""
+    try:
+        waiting = iter(facts)
+    except TypeError:
+        raise _no_fact("facts are an iterable of tuples", facts) from None
+    made: list[Fact] = []
+    shapes: set[tuple[str, int]] = set()
+    for fact in waiting:
+        if not isinstance(fact, (tuple, list)) or not fact or not isinstance(fact[0], str):
+            raise _no_fact("a fact is a tuple of a predicate name and texts", fact)
+        shapes.add((fact[0], len(fact) - 1))
+        made.append(tuple(fact))
+    for name, _arity in shapes:
+        if not NAME.fullmatch(name):
+            raise EngineError(
+                f"{_shown(name)} is no name of a predicate",
+                rule="030-17",
+                hint="a letter, then letters, digits, _, ~ and -",
+            )
+    return made, {PredicateKey(name, arity) for name, arity in shapes}
+
+
+def _no_fact(words: str, found: object) -> EngineError:
+    return EngineError(f"{words}, not {_shown(found)}", hint="as in [('Edge','a','b')]")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (str, tuple, list)):
+        return shorten(repr(value[:8]), 80)
+    return type(value).__name__
+
+
+def evaluate_rules(
+    rules: Rules,
+    facts: Iterable[Sequence[str]],
+    *,
+    engine: str = "embedded",
+    limits: RuleLimits = OWN_LIMITS,
+    predicates: Iterable[str] | None = None,
+    statistics: Statistics | None = None,
+) -> Result:
+    """Evaluate rules over facts from anywhere; rules may read every predicate that these have.
+
+    Raises:
+        RuleError: the rules are not legal, or define a predicate that is given.
+        LimitExceeded: a limit was reached; there is no part of an answer.
+        EngineError: something among the facts is no fact, or the engine is not there.
+        FactLineError: a value is not in NFC.
+        UsageError: there is no such engine or predicate.
+    """
+    check_engine(engine)
+    collected, given = _collect(facts)
+    checked = check_rules(rules, given, limits=limits)
+    return evaluate_given(checked, collected, predicates=predicates, statistics=statistics)
+
+
+def evaluate_given(
+    checked: CheckedProgram,
+    facts: Iterable[Fact],
+    *,
+    predicates: Iterable[str] | None = None,
+    statistics: Statistics | None = None,
+) -> Result:
+    """Evaluate checked rules over facts, with the embedded engine."""
+    from lace.engines.embedded.engine import evaluate  # numpy, only where something is evaluated
+
+    wanted = None
+    if predicates is not None:
+        if isinstance(predicates, str):
+            predicates = [predicates]
+        wanted = [find_predicate(checked, each) for each in predicates]
+    return Result(checked, evaluate(checked, facts, predicates=wanted, statistics=statistics))
