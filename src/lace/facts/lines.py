@@ -20,6 +20,7 @@ Fact = tuple[str, ...]
 
 _NAME: Final = "_?[A-Za-z][A-Za-z0-9_~-]*"
 _QUOTED: Final = r"'(?:[^'\\]|\\['\\])*'"
+_PLAIN_NAME: Final = re.compile(_NAME)
 _LINE: Final = re.compile(rf"({_NAME})\(((?:{_QUOTED}(?:,{_QUOTED})*)?)\)")
 _VALUE: Final = re.compile(_QUOTED)
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -81,6 +82,9 @@ def parse_fact(
         FactLineError: the bytes are not exactly what `format_fact` writes.
         LimitExceeded: a value is too long.
     """
+    plain = _parse_plain(line) if len(line) <= max_value_bytes else None
+    if plain is not None:
+        return plain
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -103,3 +107,19 @@ def parse_fact(
             error.place = place
             raise
     return (found[1], *values)
+
+
+def _parse_plain(line: bytes) -> Fact | None:
+    """Return the fact of a line of printable ASCII without escapes, as nearly all are.
+
+    In a legal one of these, quotes stand only around values; whatever else is for the
+    long way, which says what is wrong.
+    """
+    if not line.isascii() or b"\\" in line or not line.endswith(b"')"):
+        return None
+    text = line.decode("ascii")
+    name, opening, inner = text[:-2].partition("('")
+    values = inner.split("','")
+    if not opening or inner.count("'") != 2 * (len(values) - 1) or not text.isprintable():
+        return None
+    return (name, *values) if _PLAIN_NAME.fullmatch(name) else None

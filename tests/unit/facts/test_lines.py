@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from lace.errors import LaceError, LimitExceeded, Place
@@ -23,6 +25,23 @@ from lace.facts.lines import Fact, FactLineError, check_value, format_fact, pars
 def test_round_trip(fact: Fact, line: str) -> None:
     assert format_fact(fact) == line
     assert parse_fact(line.encode()) == fact
+
+
+def test_the_short_way_agrees_with_the_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain lines are read without a pattern; every short line of these signs, both ways."""
+
+    def read(line: bytes) -> Fact | None:
+        try:
+            return parse_fact(line)
+        except FactLineError:
+            return None
+
+    more = [b"F('a\\')", b"F('a\\\\')", b"F('a\x7f')", b"F('a\tb')", b"1('a')", b"F ('a')"]
+    lines = [bytes(b"F" + bytes(end)) for n in range(7) for end in product(b"(',)a", repeat=n)]
+    short = {line: read(line) for line in lines + more}
+    monkeypatch.setattr("lace.facts.lines._parse_plain", lambda _line: None)
+    assert {line: read(line) for line in lines + more} == short
+    assert short[b"F('a')"] == ("F", "a")
 
 
 @pytest.mark.parametrize(
