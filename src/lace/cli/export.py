@@ -11,12 +11,13 @@ from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
 from lace.cli.output import plural
 from lace.cli.progress import Progress
+from lace.cli.questions import select_records
 from lace.cli.records import find_records
 from lace.errors import UsageError
 from lace.store.interface import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from lace.cli.output import Output
@@ -50,20 +51,28 @@ class _Target:
         self.bytes += len(record.bytes)
 
 
-def _chosen(snapshot: Snapshot, texts: tuple[str, ...]) -> Iterator[ValidRecord]:
-    for stored in find_records(snapshot, texts):
-        record = snapshot.load(stored.id)
+def _load(snapshot: Snapshot, identifiers: Iterable[str]) -> Iterator[ValidRecord]:
+    for identifier in identifiers:
+        record = snapshot.load(identifier)
         if record is not None:
             yield record
 
 
 def _check_usage(
-    output: Output, records: tuple[str, ...], everything: bool, target: str | None
+    output: Output,
+    records: tuple[str, ...],
+    everything: bool,
+    rules: str | None,
+    predicate: str | None,
+    target: str | None,
 ) -> None:
-    if not records and not everything:
-        raise UsageError("nothing to export", hint="name RECORDs, or give --all")
-    if records and everything:
-        raise UsageError("RECORD and --all exclude each other", hint="give one of them")
+    ways = bool(records) + everything + (rules is not None)
+    if not ways:
+        raise UsageError("nothing to export", hint="name RECORDs, or give --rules FILE or --all")
+    if ways > 1:
+        raise UsageError("RECORD, --rules and --all exclude each other", hint="give one of them")
+    if predicate is not None and rules is None:
+        raise UsageError("--predicate goes with --rules", hint="give --rules FILE")
     if output.json and not target:
         raise UsageError(
             "--json lists what is exported, and the bytes need a place",
@@ -83,28 +92,49 @@ def _check_usage(
     },
     examples=[
         ("lace export --all -o backup.records", "write every record to a file"),
+        ("lace export --rules policy.lace -o chosen.records", "the records that rules choose"),
         ("lace export //u//notes//today | lace --lace other import -", "copy one to another lace"),
     ],
 )
 @click.argument("records", metavar="[RECORD]…", nargs=-1)
+@click.option("--rules", metavar="FILE", help="The records that the rules of FILE (or -) choose.")
+@click.option(
+    "--predicate", metavar="NAME/1", help="The predicate that chooses, with --rules: Selected/1."
+)
 @click.option("--all", "everything", is_flag=True, help="Every record, in the order of storing.")
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
 @click.pass_obj
 def command(
-    session: Session, records: tuple[str, ...], everything: bool, target: str | None
+    session: Session,
+    records: tuple[str, ...],
+    rules: str | None,
+    predicate: str | None,
+    everything: bool,
+    target: str | None,
 ) -> int:
     """Write the bytes of records.
 
-    Of the RECORDs named, in that order, or of all. RECORD is a hash, ////hash or a
-    coordinate, which means its newest version. When one is not there, nothing is written and
-    the exit code is 1. `lace import` reads the result.
+    Of the RECORDs named, in that order, or of all, or of those that rules choose, sorted by
+    hash. RECORD is a hash, ////hash or a coordinate, which means its newest version. When one
+    is not there, nothing is written and the exit code is 1. Rules choose with Selected/1 or
+    the predicate named; values of it that are no record of this lace are counted on standard
+    error. `lace import` reads the result.
     """
     output = session.output
-    _check_usage(output, records, everything, target)
+    _check_usage(output, records, everything, rules, predicate, target)
     opened: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
     with session.reading("export") as lace, lace.snapshot() as snapshot:
-        total = snapshot.totals().records if everything else len(records)
-        chosen = snapshot.records(order=Order.STORED) if everything else _chosen(snapshot, records)
+        if everything:
+            total = snapshot.totals().records
+            chosen = snapshot.records(order=Order.STORED)
+        else:
+            identifiers = (
+                select_records(session, lace, snapshot, rules, predicate)
+                if rules is not None
+                else [stored.id for stored in find_records(snapshot, records)]
+            )
+            total = len(identifiers)
+            chosen = _load(snapshot, identifiers)
         first = next(chosen, None)  # a record that is not there shows before a file is touched
         with opened as file, Progress(session, "export", total, "records") as progress:
             goal = _Target(output, file)

@@ -44,6 +44,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "list": "lace.cli.list",
         "facts": "lace.cli.facts",
         "rules": "lace.cli.rules",
+        "query": "lace.cli.query",
+        "why": "lace.cli.why",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",
         "remove": "lace.cli.remove",

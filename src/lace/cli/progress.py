@@ -1,19 +1,26 @@
-"""Progress bars: on a terminal, on standard error, and only after a second."""
+"""Progress: on a terminal, on standard error, and only after a second.
+
+`Progress` is a bar for work that is counted, `Waiting` a line for work that takes what
+it takes.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from lace.cli.session import Session
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "Waiting"]
 
 _AFTER_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 0.25
 
 
 class Progress:
@@ -96,3 +103,50 @@ class Progress:
         task = bar.add_task(self._title, total=self._total, note="")
         bar.start()
         return bar, task
+
+
+class Waiting:
+    """A line that says what is going on and for how long.
+
+    Args:
+        session: the run, which may want quiet.
+        title: what is going on.
+        detail: gives more to say, while it goes on; called from another thread.
+    """
+
+    def __init__(self, session: Session, title: str, detail: Callable[[], str] = str) -> None:
+        is_seen = sys.stderr is not None and sys.stderr.isatty()
+        self._enabled = is_seen and not session.output.quiet
+        self._color = session.output.color
+        self._title, self._detail = title, detail
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="waiting", daemon=True)
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._enabled:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._enabled:
+            self._over.set()
+            self._thread.join()
+
+    def _show(self) -> None:
+        if self._over.wait(_AFTER_SECONDS):
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(stderr=True, color_system="auto" if self._color else None)
+        with console.status(Text(self._title)) as status:
+            while not self._over.wait(_AGAIN_SECONDS):
+                seconds = time.monotonic() - self._started
+                parts = [self._title, f"{seconds:.0f} s", self._detail()]
+                status.update(Text(", ".join(filter(None, parts))))

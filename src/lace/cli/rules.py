@@ -122,9 +122,10 @@ def check(session: Session, files: tuple[str, ...], profile: str, strict: bool) 
     terminal each finding comes with its place in the text, up to a hundred a file.
     """
     code = 0
+    limits, allowed = session.rule_limits(), profile_named(profile)
     for file in read_files(session, files):
         try:
-            findings = find_all(file.text(), profile=profile_named(profile), name=file.name)
+            findings = find_all(file.text(), profile=allowed, limits=limits, name=file.name)
         except RuleError as error:
             findings = error.findings
         _show_findings(session, file.argument, findings)
@@ -354,7 +355,12 @@ def graph(session: Session, file: str, form: str | None, profile: str) -> int:
         raise click.UsageError("--format and --json exclude each other")
     source = read_file(session, file)
     try:
-        program = check_source(source.text(), profile=profile_named(profile), name=source.name)
+        program = check_source(
+            source.text(),
+            profile=profile_named(profile),
+            limits=session.rule_limits(),
+            name=source.name,
+        )
     except RuleError as error:
         raise refusing(session, source, error) from error
     if session.output.json:

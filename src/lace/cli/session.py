@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.api import Lace
+    from lace.rules.limits import RuleLimits
 
 __all__ = ["FOLDER_NAME", "Change", "Session"]
 
@@ -107,6 +108,12 @@ class Session:
             _refuse_file(folder)
         sources = [read_settings_file(folder / SETTINGS_FILE)] if folder else []
         return resolve_settings([*sources, *self._own_sources()])
+
+    def rule_limits(self) -> RuleLimits:
+        """Return the limits for rules that the settings give, with or without a lace."""
+        from lace.rules.limits import limits_of  # most commands have no rules
+
+        return limits_of(self.settings(self.find_folder())[0])
 
     def _own_sources(self) -> list[Source]:
         known = {f"{_PREFIX}{name.upper()}": name for name, _meaning, _unit in describe_settings()}

@@ -1,0 +1,117 @@
+"""Files of fact lines as commands read them, and as what is wrong with one is told."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from lace.base.text import safe_text
+from lace.cli.progress import Progress
+from lace.cli.rule_files import STANDARD_INPUT
+from lace.errors import LimitExceeded, Place, UsageError
+from lace.facts.lines import FactLineError, parse_fact
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lace.cli.session import Session
+    from lace.facts.lines import Fact
+    from lace.rules.limits import RuleLimits
+
+__all__ = ["GivenFacts", "read_fact_files"]
+
+_MAX_LINE_BYTES: Final = 1 << 20
+_TELL_LINES: Final = 20_000
+
+
+class GivenFacts:
+    """The facts of files, at most as many as an evaluation takes."""
+
+    def __init__(self, limits: RuleLimits) -> None:
+        self._limits = limits
+        self._most = limits.max_base_facts + limits.max_runtime_facts
+        self._check_at = self._most
+        self.facts: list[Fact] = []
+
+    def add(self, line: bytes, place: Place) -> None:
+        """Add the fact of a line."""
+        fact = parse_fact(line, max_value_bytes=self._limits.max_value_bytes, place=place)
+        self.facts.append(fact)
+        if len(self.facts) > self._check_at:
+            self.facts = list(dict.fromkeys(self.facts))  # what is there twice counts once
+            if len(self.facts) > self._most:
+                raise LimitExceeded(
+                    f"these are more than {self._most:,} facts",
+                    limit="max_base_facts",
+                    allowed=self._limits.max_base_facts,
+                    observed=len(self.facts),
+                    rule="G18",
+                    place=place,
+                )
+            self._check_at = len(self.facts) + self._most
+
+    @property
+    def predicates(self) -> set[PredicateKey]:
+        """The predicates that have facts."""
+        shapes = {(fact[0], len(fact)) for fact in self.facts}
+        return {PredicateKey(name, length - 1) for name, length in shapes}
+
+
+def read_fact_files(session: Session, arguments: Sequence[str], limits: RuleLimits) -> GivenFacts:
+    """Read files of fact lines, or standard input.
+
+    Raises:
+        UsageError: a file cannot be read.
+        FactLineError: a line is no fact; the place names file and line.
+        LimitExceeded: a value is too long, or there are too many facts.
+    """
+    if arguments.count(STANDARD_INPUT) > 1:
+        raise UsageError("standard input can be read once", hint="name files")
+    given = GivenFacts(limits)
+    for argument in arguments:
+        name = "standard input" if argument == STANDARD_INPUT else safe_text(argument)
+        with _opened(session, argument, name) as (file, size):
+            _read(session, file, name, size, given)
+    return given
+
+
+@contextmanager
+def _opened(session: Session, argument: str, name: str) -> Iterator[tuple[IO[bytes], int | None]]:
+    if argument == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed", hint="name a FILE")
+        if sys.stdin.isatty():
+            session.output.note("reading facts from the terminal; end with Ctrl-D")
+        yield sys.stdin.buffer, None
+        return
+    path = Path(argument)
+    try:
+        with path.open("rb") as file:
+            yield file, path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name that no system takes
+        raise UsageError(f"{name} cannot be read: {error}") from error
+
+
+def _read(
+    session: Session, file: IO[bytes], name: str, size: int | None, given: GivenFacts
+) -> None:
+    number = done = 0
+    with Progress(session, f"read {name}", size, "bytes") as progress:
+        while line := file.readline(_MAX_LINE_BYTES + 1):
+            number += 1
+            done += len(line)
+            if len(line) > _MAX_LINE_BYTES:
+                raise FactLineError(
+                    f"the line has more than {_MAX_LINE_BYTES:,} bytes",
+                    rule="G35",
+                    place=Place(name, number),
+                    hint="write one fact a line",
+                )
+            given.add(line.removesuffix(b"\n"), Place(name, number))
+            if number % _TELL_LINES == 0:
+                progress.update(done)

@@ -1,0 +1,199 @@
+"""`lace query`: what follows from rules, over a lace or over given facts."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from lace.cli.answers import (
+    FORMATS,
+    SINGLE_FORMATS,
+    check_parquet,
+    one_predicate,
+    write_csv,
+    write_facts,
+    write_json,
+    write_parquet,
+    write_tables,
+)
+from lace.cli.command import command as lace_command
+from lace.cli.files import written
+from lace.cli.output import Output, plural
+from lace.cli.query_statistics import show_statistics
+from lace.cli.questions import Question, new_statistics, read_rules
+from lace.cli.rule_files import STANDARD_INPUT
+from lace.engines.queries import ENGINES, check_engine
+from lace.errors import UsageError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from lace.cli.session import Session
+    from lace.engines.result import Result
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """Where the answer goes, and how."""
+
+    session: Session
+    form: str
+    target: str | None
+
+    def write(self, result: Result, keys: list[PredicateKey]) -> None:
+        """Write the whole answer; a file appears when all of it is there."""
+        opened: AbstractContextManager[IO[bytes] | None] = (
+            written(self.target) if self.target else nullcontext()
+        )
+        remarks: list[str] = []
+        with opened as file:
+            output = self.session.output if file is None else Output(file, terminal=False)
+            match self.form:
+                case "facts":
+                    write_facts(output, result, keys)
+                case "table":
+                    remarks = write_tables(output, result, keys)
+                case "json":
+                    write_json(output, result, keys)
+                case "csv":
+                    write_csv(output, result, keys[0])
+                case _ if file is not None:
+                    write_parquet(file, result, keys[0])
+        self.session.output.flush()
+        if self.target:
+            count = sum(result.count(str(key)) for key in keys)
+            remarks.append(f"wrote {plural(count, 'fact')} to {self.target}")
+        for remark in remarks:
+            self.session.output.note(remark)
+
+
+def _format(session: Session, form: str | None, target: str | None) -> str:
+    """Return the format that is meant, or refuse what cannot be."""
+    if session.output.json:
+        if form not in (None, "json"):
+            raise click.UsageError(f"--json and --format {form} exclude each other")
+        return "json"
+    if form == "parquet":
+        if not target:
+            raise UsageError("Parquet is not for standard output", hint="name a file with -o FILE")
+        check_parquet()
+    if form is not None:
+        return form
+    return "table" if session.output.terminal and not target else "facts"
+
+
+def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -> str | None:
+    """Return the file of the rules, None if they stand on the command line."""
+    if source is not None and source != STANDARD_INPUT:
+        near = "-e 'RULE'" if ":-" in source else f"--rules {source}"
+        raise UsageError(f"{source!r} stands alone", hint=f"did you mean {near}?")
+    given = (source is not None) + (rules is not None) + bool(texts)
+    if not given:
+        raise UsageError("there are no rules", hint="give --rules FILE, -e 'RULE' or -")
+    if given > 1:
+        raise UsageError("rules come from one place", hint="give --rules FILE, -e or -")
+    return rules if rules is not None else source
+
+
+@lace_command(
+    "query",
+    piped="Fact lines, Name('value','value'), sorted bytewise; nothing when nothing follows. With "
+    "--format csv a heading of positions (0,1,…) and the rows of one predicate, sorted.",
+    json_keys={
+        "predicate": "the name; one line a fact, in the order of the fact lines",
+        "values": "its values, a list of texts",
+        "statistics": "with --stats, one line on standard error: {work, rules, runs_total, runs}. "
+        "rules is a list of {rule, id, line, predicate, iterations, visited, made, new, seconds}; "
+        "runs has the first 1,000 applications {rule, iteration, visited, made, new, seconds}",
+    },
+    examples=[
+        ("lace query --rules policy.lace", "everything that the rules derive from this lace"),
+        ("lace query -e \"Note(P) :- Field(P,'App',_,'notes').\"", "one rule, without a file"),
+        (
+            "lace query --rules policy.lace --predicate Selected/1 --format csv -o chosen.csv",
+            "the facts of one predicate, as a table for another program",
+        ),
+        (
+            "lace facts | lace query --rules policy.lace --facts - --stats",
+            "over given facts only, without a lace; and what it took",
+        ),
+    ],
+)
+@click.argument("source", metavar="[-]", required=False)
+@click.option("--rules", metavar="FILE", help="Read the rules from FILE, or - for standard input.")
+@click.option(
+    "-e", "texts", metavar="TEXT", multiple=True, help="A rule itself. Repeatable: one rule each."
+)
+@click.option(
+    "--facts",
+    metavar="FILE",
+    multiple=True,
+    help="Ask the fact lines of FILE (or -) only, and no lace. Repeatable.",
+)
+@click.option(
+    "--predicate",
+    "predicates",
+    metavar="NAME/N",
+    multiple=True,
+    help="Write only this predicate. Repeatable. Else all that the rules define.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="embedded",
+    show_default=True,
+    help="What evaluates.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="How to write it: table on a terminal, else facts. csv and parquet hold one predicate; "
+    "parquet wants -o.",
+)
+@click.option(
+    "--stats", is_flag=True, help="Tell on standard error what each rule did, also after a failure."
+)
+@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
+@click.pass_obj
+def command(
+    session: Session,
+    source: str | None,
+    rules: str | None,
+    texts: tuple[str, ...],
+    facts: tuple[str, ...],
+    predicates: tuple[str, ...],
+    engine: str,
+    form: str | None,
+    stats: bool,
+    target: str | None,
+) -> int:
+    """Evaluate rules and write the facts that follow.
+
+    Over one state of the lace, or with --facts over the fact lines of those files and nothing
+    else. Rules that are not legal are refused, with everything that is wrong; so is an
+    evaluation that passes a limit (`lace config show` lists them, --set changes them). There
+    is never a part of an answer. An empty answer is an answer: the exit code is 0.
+    """
+    form = _format(session, form, target)
+    file = _one_source(source, rules, texts)
+    check_engine(engine)
+    question = Question(session, read_rules(session, file, texts), facts)
+    named = list(dict.fromkeys(question.predicate(text) for text in predicates))
+    keys = named or list(question.checked.derived)
+    if form in SINGLE_FORMATS:
+        keys = [one_predicate(keys, named, form)]
+    statistics = new_statistics()
+    try:
+        result = question.ask("query", keys, statistics)
+        _Goal(session, form, target).write(result, keys)
+    finally:
+        if stats:
+            show_statistics(session, question.checked, statistics)
+    return 0

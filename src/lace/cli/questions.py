@@ -1,0 +1,152 @@
+"""What `query`, `why`, `export` and `remove` have in common: rules from a command line, asked."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lace.cli.fact_files import read_fact_files
+from lace.cli.output import plural
+from lace.cli.progress import Waiting
+from lace.cli.rule_files import (
+    STANDARD_INPUT,
+    RuleFile,
+    complain_findings,
+    read_file,
+    refusing,
+)
+from lace.engines.queries import check_rules, evaluate_given, find_predicate
+from lace.errors import RuleError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.engines.embedded.budget import Statistics
+    from lace.engines.result import Result
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+    from lace.store.interface import Snapshot
+
+__all__ = ["SELECTED", "Question", "new_statistics", "read_rules", "select_records"]
+
+SELECTED = "Selected/1"
+"""What rules define that choose records, unless another predicate is named."""
+
+
+def read_rules(session: Session, rules: str | None, texts: Sequence[str] = ()) -> RuleFile:
+    """Return the rules that a command line names or holds; there is one of both."""
+    if rules is not None:
+        return read_file(session, rules)
+    text = "\n".join(texts)
+    return RuleFile("-e", text.encode("utf-8", "surrogateescape"))
+
+
+class Question:
+    """Rules that are checked, and the facts that come with them, if any."""
+
+    def __init__(self, session: Session, file: RuleFile, facts: Sequence[str] = ()) -> None:
+        """Read and check.
+
+        Raises:
+            RuleError: the rules are not legal; all findings were shown.
+            UsageError: a file cannot be read.
+            FactLineError: a line of a fact file is no fact.
+        """
+        if file.argument == STANDARD_INPUT and STANDARD_INPUT in facts:
+            raise UsageError(
+                "standard input cannot be rules and facts at once", hint="name a file for one"
+            )
+        self._session = session
+        self._file = file
+        limits = session.rule_limits()
+        self._limits = limits
+        self.checked = self._check()  # what is wrong with rules shows before facts are read
+        self._facts = None
+        if facts:
+            self._facts = read_fact_files(session, facts, limits)
+            given = self._facts.predicates - self.checked.profile.base
+            if given:
+                self.checked = self._check(given)
+
+    def _check(self, given: Collection[PredicateKey] = ()) -> CheckedProgram:
+        try:
+            return check_rules(self._file.text(), given, limits=self._limits, name=self._file.name)
+        except RuleError as error:
+            raise refusing(self._session, self._file, error) from error
+
+    def predicate(self, text: str) -> PredicateKey:
+        """Return the predicate of a name with its arity, which the rules define."""
+        return find_predicate(self.checked, text)
+
+    def ask(
+        self,
+        command: str,
+        wanted: Sequence[PredicateKey],
+        statistics: Statistics,
+        *,
+        lace: Lace | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> Result:
+        """Evaluate for a command, over the given facts or else over a lace."""
+        if lace is None and self._facts is None:
+            with self._session.reading(command) as opened:
+                return self.ask(command, wanted, statistics, lace=opened)
+        if self.checked.warnings and not self._session.output.quiet:
+            complain_findings(self._session, self.checked.warnings)
+        predicates = [str(key) for key in wanted]
+
+        def so_far() -> str:
+            return f"{plural(statistics.work, 'row')} visited" if statistics.work else ""
+
+        with Waiting(self._session, "evaluating", so_far):
+            if self._facts is not None:
+                facts = self._facts.facts
+                return evaluate_given(
+                    self.checked, facts, predicates=predicates, statistics=statistics
+                )
+            if lace is None:
+                raise AssertionError("a question without facts is for a lace")
+            return lace.query(
+                self.checked, predicates=predicates, statistics=statistics, snapshot=snapshot
+            )
+
+
+def new_statistics() -> Statistics:
+    """Return statistics that take the time."""
+    from lace.engines.embedded.budget import Statistics
+
+    return Statistics(clock=time.perf_counter_ns)
+
+
+def select_records(
+    session: Session, lace: Lace, snapshot: Snapshot, rules: str, predicate: str | None
+) -> list[str]:
+    """Return the records of a snapshot that rules choose, sorted by hash.
+
+    Values that are no record here are counted, and the count is told.
+
+    Raises:
+        UsageError: the rules do not define the predicate, or it is not about one value.
+    """
+    question = Question(session, read_rules(session, rules))
+    try:
+        key = question.predicate(predicate or SELECTED)
+    except UsageError as error:
+        if predicate is None:
+            error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"
+        raise
+    if key.arity != 1:
+        raise UsageError(
+            f"{key} has {plural(key.arity, 'argument')}, and records are chosen by one",
+            hint="name a predicate with one argument",
+        )
+    result = question.ask("select", [key], new_statistics(), lace=lace, snapshot=snapshot)
+    values = sorted(value for (value,) in result.rows(str(key)))
+    found = [value for value in values if snapshot.has(value)]
+    strangers = len(values) - len(found)
+    if strangers:
+        are = "is no record" if strangers == 1 else "are no records"
+        session.output.note(f"{plural(strangers, 'value')} of {key} {are} of this lace")
+    return found
