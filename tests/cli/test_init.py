@@ -221,9 +221,11 @@ def test_demo(tmp_path: Path) -> None:
     done = process("demo", env={"TMPDIR": str(tmp_path)})
     assert time.monotonic() - started < 5
     assert (done.code, done.err) == (0, "")
-    for command in ("init", "key new", "put sunrise.pgm", "list", "facts", "verify"):
+    steps = ("init", "key new", "put sunrise.pgm", "list", "facts", "query", "why", "verify")
+    for command in steps:
         assert f"$ lace {command}" in done.out
     assert "RecordLink('S." in done.out
+    assert "Together/1: 3 facts" in done.out
     assert "//harbour//notes//today" in done.out
     assert list(tmp_path.iterdir()) == []
 

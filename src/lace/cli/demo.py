@@ -35,6 +35,13 @@ _FILES: Final = {
     "today-2.txt": b"Up before the sun. Coffee on the pier; the gulls have won.\n",
     "reply.txt": b"That view! Same bench tomorrow?\n",
     "reading.txt": b"The Sea Around Us, chapter 3. Tides are slow conversations.\n",
+    "answers.lace": (
+        b"# Notes that were answered, and all that hangs together with them.\n"
+        b"Answered(P) :- RecordLink(R,'Re+Link',_,'answers',P), Have(R).\n"
+        b"Together(P) :- Answered(P).\n"
+        b"Together(T) :- Together(P), RecordLink(P,_,_,_,T), Have(T).\n"
+        b"Together(R) :- Together(P), RecordLink(R,_,_,_,P).\n"
+    ),
 }
 
 
@@ -55,6 +62,12 @@ class _Show:
         """Write a line as it is."""
         for part in text.split("\n"):
             self._session.output.line(part)
+
+    def file(self, name: str) -> None:
+        """Show a file of the folder."""
+        self.line(f"   $ cat {name}")
+        for line in _FILES[name].decode("utf-8").rstrip("\n").split("\n"):
+            self.line(f"     {line}")
 
     def run(self, *words: str, shown: bool = True) -> str:
         """Run a command as it would be typed in the folder; returns what it writes."""
@@ -79,7 +92,14 @@ class _Show:
 
 
 def _typed(words: Sequence[str]) -> str:
-    return " ".join(shlex.quote(word) for word in words)
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a person would type it: quotes inside of the other quotes."""
+    if "'" in word and not set(word) & set('"$`!\\'):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def _run(show: _Show) -> None:
@@ -103,8 +123,13 @@ def _run(show: _Show) -> None:
     show.run("list")
     show.step("Read the newest version back by its coordinate.")
     show.run("get", "//harbour//notes//today", "--body")
-    show.step("Ask what Lace knows of the first note: facts, which rules will ask questions of.")
+    show.step("Ask what Lace knows of the first note: facts, which rules ask questions of.")
     show.run("facts", today)
+    show.step("Ask with rules: which notes were answered, and what hangs together with them?")
+    show.file("answers.lace")
+    show.run("query", "--rules", "answers.lace")
+    show.step("Ask why the picture is among them: every answer has a derivation.")
+    show.run("why", "--rules", "answers.lace", f"Together('{picture}')")
     show.step("Check everything again: every hash, every signature.")
     show.run("verify")
 
@@ -123,9 +148,9 @@ def _run(show: _Show) -> None:
 def command(session: Session, keep: bool) -> int:
     """Show Lace at work.
 
-    A lace, a key, signed records, a table, facts, verification. Everything happens in a
-    temporary folder, which is removed at the end. Each step says in plain words what it does
-    and shows the command that you would type.
+    A lace, a key, signed records, a table, facts, a query with its why, verification.
+    Everything happens in a temporary folder, which is removed at the end. Each step says in
+    plain words what it does and shows the command that you would type.
     """
     folder = Path(tempfile.mkdtemp(prefix="lace-demo-"))
     output = session.output

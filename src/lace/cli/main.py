@@ -75,6 +75,7 @@ class _Root(LazyGroup):
         ("lace put note.txt --group u --app notes --name today --sign", "store a signed note"),
         ("lace list", "show what is stored"),
         ("lace get //u//notes//today --body", "read it back"),
+        ("lace query -e \"Note(P) :- Field(P,'App',_,'notes').\"", "ask a question"),
         ('eval "$(_LACE_COMPLETE=bash_source lace)"', "complete names in bash (or zsh_, fish_)"),
     ],
 )

@@ -8,15 +8,12 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.questions import Question, new_statistics, read_rules
-from lace.errors import UsageError
 from lace.facts.lines import FactLineError, parse_fact
-from lace.rules.suggest import closest
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.facts.lines import Fact
-    from lace.rules.program import CheckedProgram
 
 __all__ = ["command"]
 
@@ -32,28 +29,17 @@ def _parse(text: str, max_value_bytes: int) -> Fact:
         raise
 
 
-def _check_known(checked: CheckedProgram, key: PredicateKey) -> None:
-    """Refuse a predicate that neither rules nor facts could have."""
-    known = {*checked.derived, *checked.required_base, *checked.profile.base}
-    if key in known:
-        return
-    same = [each for each in sorted(known) if each.name == key.name]
-    near = closest(key.name, {each.name for each in known})
-    hint = f"the rules define {', '.join(map(str, checked.derived[:10]))}"
-    if same:
-        hint = f"did you mean {same[0]}?"
-    elif near:
-        hint = f"did you mean {near}?"
-    raise UsageError(f"no rule defines {key}, and it is no base predicate", hint=hint)
-
-
 @lace_command(
     "why",
     piped="The derivation as an indented tree, down to base facts; for a fact that does not hold, "
     "what failed nearest. The same as on a terminal.",
     json_keys={
-        "holds": "true if the fact follows",
-        "…": "the derivation, or what failed, as an object of nested facts and rules",
+        "fact": "the fact, {predicate, values, text}",
+        "holds": "true if it follows",
+        "height": "how many rules follow one another down to base facts; or null",
+        "steps": "every fact of the derivation once, the fact itself first: {fact, height, rule, "
+        "body}; rule is null for a base fact, and a condition of body names its step by position",
+        "absence": "for a fact that does not hold, what failed nearest; or null",
     },
     examples=[
         ("lace why --rules policy.lace \"Selected('B.….H3')\"", "why the rules choose a record"),
@@ -87,7 +73,6 @@ def command(session: Session, fact: str, rules: str, facts: tuple[str, ...]) -> 
     name, *values = _parse(fact, session.rule_limits().max_value_bytes)
     question = Question(session, read_rules(session, rules), facts)
     key = PredicateKey(name, len(values))
-    _check_known(question.checked, key)
     wanted = [key] if key in question.checked.derived else []
     result = question.ask("why", wanted, new_statistics())
     explanation = result.why(name, *values)
