@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import heapq
 import io
+import json
 import re
 from itertools import islice, pairwise
 from typing import IO, TYPE_CHECKING, Final
@@ -106,8 +107,11 @@ def write_facts(output: Output, result: Result, keys: Sequence[PredicateKey]) ->
 def write_json(output: Output, result: Result, keys: Sequence[PredicateKey]) -> None:
     """Write a JSON object a fact, each on its line, in the order of the fact lines."""
     for same in _by_name(keys):
-        for name, *values in sorted(_facts(result, same), key=format_fact):
-            output.json_line({"predicate": name, "values": values})
+        facts = sorted(_facts(result, same), key=format_fact)
+        _write_pieces(
+            output,
+            (json.dumps({"predicate": name, "values": values}) for name, *values in facts),
+        )
 
 
 def write_csv(output: Output, result: Result, key: PredicateKey) -> None:

@@ -84,7 +84,7 @@ class _Show:
         code = invoke([*place, *arguments], inner)
         if code:
             raise AssertionError(f"a step of the demonstration ended with {code}")
-        text = captured.getvalue().decode("utf-8")
+        text = captured.getvalue().decode("utf-8").replace(f"{self._folder}/", "")
         if shown:
             for line in text.rstrip("\n").split("\n"):
                 self.line(f"     {line}" if line else "")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 from lace.base.text import safe_text
 from lace.cli.progress import Progress
 from lace.cli.rule_files import STANDARD_INPUT
-from lace.errors import LimitExceeded, Place, UsageError
+from lace.errors import LaceError, LimitExceeded, Place, UsageError
 from lace.facts.lines import FactLineError, parse_fact
 from lace.rules.syntax import PredicateKey
 
@@ -36,10 +36,9 @@ class GivenFacts:
         self._check_at = self._most
         self.facts: list[Fact] = []
 
-    def add(self, line: bytes, place: Place) -> None:
+    def add(self, line: bytes) -> None:
         """Add the fact of a line."""
-        fact = parse_fact(line, max_value_bytes=self._limits.max_value_bytes, place=place)
-        self.facts.append(fact)
+        self.facts.append(parse_fact(line, max_value_bytes=self._limits.max_value_bytes))
         if len(self.facts) > self._check_at:
             self.facts = list(dict.fromkeys(self.facts))  # what is there twice counts once
             if len(self.facts) > self._most:
@@ -49,7 +48,6 @@ class GivenFacts:
                     allowed=self._limits.max_base_facts,
                     observed=len(self.facts),
                     rule="G18",
-                    place=place,
                 )
             self._check_at = len(self.facts) + self._most
 
@@ -102,16 +100,19 @@ def _read(
 ) -> None:
     number = done = 0
     with Progress(session, f"read {name}", size, "bytes") as progress:
-        while line := file.readline(_MAX_LINE_BYTES + 1):
-            number += 1
-            done += len(line)
-            if len(line) > _MAX_LINE_BYTES:
-                raise FactLineError(
-                    f"the line has more than {_MAX_LINE_BYTES:,} bytes",
-                    rule="G35",
-                    place=Place(name, number),
-                    hint="write one fact a line",
-                )
-            given.add(line.removesuffix(b"\n"), Place(name, number))
-            if number % _TELL_LINES == 0:
-                progress.update(done)
+        try:
+            while line := file.readline(_MAX_LINE_BYTES + 1):
+                number += 1
+                done += len(line)
+                if len(line) > _MAX_LINE_BYTES:
+                    raise FactLineError(
+                        f"the line has more than {_MAX_LINE_BYTES:,} bytes",
+                        rule="G35",
+                        hint="write one fact a line",
+                    )
+                given.add(line.removesuffix(b"\n"))
+                if number % _TELL_LINES == 0:
+                    progress.update(done)
+        except LaceError as error:
+            error.place = Place(name, number)
+            raise

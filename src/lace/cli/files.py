@@ -14,11 +14,24 @@ from lace.errors import LaceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TerminalError", "refuse_terminal", "written"]
+__all__ = ["TerminalError", "check_target", "refuse_terminal", "written"]
 
 
 class TerminalError(LaceError):
     """Bytes that a terminal could not show, and might obey."""
+
+
+def check_target(name: str) -> None:
+    """Refuse a file that could not be written, before there is anything to write.
+
+    Raises:
+        UsageError: there is no such folder, or a folder has the file's name.
+    """
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder", hint="name a file with -o FILE")
+    if not path.exists() and not path.resolve().parent.is_dir():
+        raise UsageError(f"there is no folder {path.resolve().parent}", hint="make it first")
 
 
 @contextmanager
@@ -29,16 +42,13 @@ def written(name: str) -> Iterator[IO[bytes]]:
         UsageError: there is no such folder, or a folder has the file's name.
         OutputError: the disk or its permissions stand in the way.
     """
+    check_target(name)
     path = Path(name)
-    if path.is_dir():
-        raise UsageError(f"{name} is a folder", hint="name a file with -o FILE")
     if path.exists() and not path.is_file():
         with _told(name), path.open("wb") as file:  # a device or a pipe
             yield file
         return
     target = path.resolve()
-    if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}", hint="make it first")
     scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
     with _told(name):
         try:

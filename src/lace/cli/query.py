@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from lace.base.text import shorten
 from lace.cli.answers import (
     FORMATS,
     SINGLE_FORMATS,
@@ -20,7 +21,7 @@ from lace.cli.answers import (
     write_tables,
 )
 from lace.cli.command import command as lace_command
-from lace.cli.files import written
+from lace.cli.files import check_target, written
 from lace.cli.output import Output, plural
 from lace.cli.query_statistics import show_statistics
 from lace.cli.questions import Question, new_statistics, read_rules
@@ -91,8 +92,9 @@ def _format(session: Session, form: str | None, target: str | None) -> str:
 def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -> str | None:
     """Return the file of the rules, None if they stand on the command line."""
     if source is not None and source != STANDARD_INPUT:
-        near = "-e 'RULE'" if ":-" in source else f"--rules {source}"
-        raise UsageError(f"{source!r} stands alone", hint=f"did you mean {near}?")
+        shown = shorten(source)
+        near = "-e 'RULE'" if ":-" in source else f"--rules {shown}"
+        raise UsageError(f"{shown!r} stands alone", hint=f"did you mean {near}?")
     given = (source is not None) + (rules is not None) + bool(texts)
     if not given:
         raise UsageError("there are no rules", hint="give --rules FILE, -e 'RULE' or -")
@@ -182,6 +184,8 @@ def command(
     is never a part of an answer. An empty answer is an answer: the exit code is 0.
     """
     form = _format(session, form, target)
+    if target:
+        check_target(target)
     file = _one_source(source, rules, texts)
     check_engine(engine)
     question = Question(session, read_rules(session, file, texts), facts)

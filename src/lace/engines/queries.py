@@ -137,7 +137,7 @@ def find_predicate(checked: CheckedProgram, text: object) -> PredicateKey:
         return found
     if not isinstance(text, str):
         raise UsageError(f"a predicate is named by text, not by {type(text).__name__}")
-    raise UsageError(f"no rule defines {text!r}", hint=_meant(text, known))
+    raise UsageError(f"no rule defines {shorten(text)!r}", hint=_meant(text, known))
 
 
 def _meant(text: str, known: Collection[str]) -> str:
