@@ -59,6 +59,7 @@ def test_standard_predicates_and_other_arities_are_facts_too() -> None:
     assert not result.checked.warnings
 
 
+@pytest.mark.requirement("030-47")
 def test_a_predicate_has_facts_or_rules() -> None:
     for rules in (PATHS, lace.Lacegram.parse(PATHS)):
         with pytest.raises(lace.RuleError) as caught:
@@ -200,6 +201,7 @@ def test_settings_give_the_limits_of_rules() -> None:
             Settings(**{name: -1})
 
 
+@pytest.mark.requirement("030-111")
 def test_the_settings_of_a_lace_limit_its_questions(tmp_path: Path) -> None:
     with lace.open(tmp_path / "a", settings={"max_work": 1, "max_rules": 1}) as store:
         store.add_all([blob(str(number)) for number in range(5)])

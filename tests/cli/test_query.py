@@ -335,6 +335,7 @@ def refused(*arguments: object, given: bytes = b"") -> str:
     return done.err
 
 
+@pytest.mark.requirement("030-47")
 def test_a_predicate_that_rules_define_too(rules: Path, edges: Path) -> None:
     edges.write_bytes(EDGES + b"Path('x','y')\n")
     shown = refused("--rules", rules, "--facts", edges)
@@ -370,6 +371,7 @@ def test_bytes_that_are_no_text(rules: Path) -> None:
     assert "standard input:1: byte 0xff is not UTF-8 [020-13]" in shown
 
 
+@pytest.mark.requirement("030-111", "030-119")
 def test_too_many_facts(rules: Path, edges: Path) -> None:
     edges.write_bytes(EDGES * 50)
     few = ["--set", "max_base_facts=1", "--set", "max_runtime_facts=1"]
@@ -394,6 +396,7 @@ def test_a_rule_line_of_a_megabyte(edges: Path) -> None:
     assert "max_rule_line_bytes=20" in shown
 
 
+@pytest.mark.requirement("030-111", "030-119")
 def test_more_rules_than_the_limit(edges: Path) -> None:
     many = b"".join(b"A%d(X) :- Edge(X,_).\n" % at for at in range(4097))
     assert "max_rules=4096" in refused("--rules", "-", "--facts", edges, given=many)
@@ -413,12 +416,14 @@ def test_ten_thousand_findings(edges: Path) -> None:
     assert "10,000 errors" in lines[101]
 
 
+@pytest.mark.requirement("030-111", "030-119")
 def test_recursion_past_the_limit(chain: Path) -> None:
     shown = refused(*REACH, "--facts", chain, "--set", "max_iterations=10")
     assert "still makes new facts of Reach/1 after 10 passes" in shown
     assert "-e:2:1: rule 2 (U." in shown
 
 
+@pytest.mark.requirement("030-111", "030-119")
 def test_more_derived_facts_than_the_limit(chain: Path) -> None:
     shown = refused(*REACH, "--facts", chain, "--set", "max_derived_facts=10")
     assert "max_derived_facts=10" in shown

@@ -70,6 +70,8 @@ def show_statistics(session: Session, checked: CheckedProgram, statistics: Stati
         if sys.stderr is not None:
             sys.stderr.write(json.dumps({"statistics": _object(checked, statistics)}) + "\n")
         return
+    if session.output.terminal:
+        session.output.complain("")
     for line in _lines(checked, statistics):
         session.output.complain(line)
 

@@ -15,17 +15,17 @@ from lace.cli.rule_files import (
     read_file,
     refusing,
 )
-from lace.engines.queries import check_rules, evaluate_given, find_predicate
+from lace.engines.queries import check_rules, evaluate_given, find_predicate, with_given
 from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from lace.api import Lace
+    from lace.cli.fact_files import GivenFacts
     from lace.cli.session import Session
     from lace.engines.embedded.budget import Statistics
     from lace.engines.result import Result
-    from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.interface import Snapshot
 
@@ -59,22 +59,15 @@ class Question:
                 "standard input cannot be rules and facts at once", hint="name a file for one"
             )
         self._session = session
-        self._file = file
+        self._facts: GivenFacts | None = None
         limits = session.rule_limits()
-        self._limits = limits
-        self.checked = self._check()  # what is wrong with rules shows before facts are read
-        self._facts = None
-        if facts:
-            self._facts = read_fact_files(session, facts, limits)
-            given = self._facts.predicates - self.checked.profile.base
-            if given:
-                self.checked = self._check(given)
-
-    def _check(self, given: Collection[PredicateKey] = ()) -> CheckedProgram:
-        try:
-            return check_rules(self._file.text(), given, limits=self._limits, name=self._file.name)
+        try:  # what is wrong with rules shows before facts are read
+            self.checked = check_rules(file.text(), limits=limits, name=file.name)
+            if facts:
+                self._facts = read_fact_files(session, facts, limits)
+                self.checked = with_given(self.checked, self._facts.predicates, file.text())
         except RuleError as error:
-            raise refusing(self._session, self._file, error) from error
+            raise refusing(session, file, error) from error
 
     def predicate(self, text: str) -> PredicateKey:
         """Return the predicate of a name with its arity, which the rules define."""

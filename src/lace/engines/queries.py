@@ -33,6 +33,7 @@ __all__ = [
     "evaluate_given",
     "evaluate_rules",
     "find_predicate",
+    "with_given",
 ]
 
 Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
@@ -92,11 +93,23 @@ def check_rules(
                 f"rules are a Lacegram or its text, not {type(rules).__name__}",
                 hint="as in lace.evaluate(\"A(X) :- Edge(X,_).\", [('Edge','a','b')])",
             )
+    return with_given(checked, given, rules if isinstance(rules, (str, bytes)) else None)
+
+
+def with_given(
+    checked: CheckedProgram, given: Collection[PredicateKey], text: str | bytes | None = None
+) -> CheckedProgram:
+    """Return rules for facts that come with them; their text, if at hand, is checked again.
+
+    Raises:
+        RuleError: rules define what is given.
+    """
     _refuse_both(checked, given)
     more = set(given) - checked.profile.base
-    if more and isinstance(rules, (str, bytes)):  # again, now that nothing read is unknown
-        checked = check_source(rules, profile=QUERY.with_base(more), limits=limits, name=name)
-    return checked
+    if not more or text is None:
+        return checked
+    profile = checked.profile.with_base(more)  # nothing that facts have is unknown now
+    return check_source(text, profile=profile, limits=checked.limits, name=checked.source)
 
 
 def _refuse_both(checked: CheckedProgram, given: Collection[PredicateKey]) -> None:
