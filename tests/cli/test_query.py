@@ -250,6 +250,7 @@ def test_a_narrow_terminal(tmp_path: Path) -> None:
     assert all(len(line) < 60 for line in shown.split("\n") if "x" in line)
 
 
+@pytest.mark.slow
 def test_someone_who_waits_is_told(tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     facts.write_text("".join(f"N('{number}')\n" for number in range(12_000)))
@@ -396,6 +397,14 @@ def test_a_rule_line_of_a_megabyte(edges: Path) -> None:
     assert "max_rule_line_bytes=20" in shown
 
 
+@pytest.mark.requirement("030-111", "030-119")
+def test_more_rules_than_a_lower_limit(rules: Path, edges: Path) -> None:
+    shown = refused("--rules", rules, "--facts", edges, "--set", "max_rules=1")
+    assert f"{rules}:2:1: the lacegram has 2 rules [030-115]; the limit is max_rules=1" in shown
+    assert call("rules", "check", rules, "--set", "max_rules=1").code == 1
+
+
+@pytest.mark.slow
 @pytest.mark.requirement("030-111", "030-119")
 def test_more_rules_than_the_limit(edges: Path) -> None:
     many = b"".join(b"A%d(X) :- Edge(X,_).\n" % at for at in range(4097))

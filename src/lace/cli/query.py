@@ -189,7 +189,7 @@ def command(
     file = _one_source(source, rules, texts)
     check_engine(engine)
     question = Question(session, read_rules(session, file, texts), facts)
-    named = list(dict.fromkeys(question.predicate(text) for text in predicates))
+    named = list(dict.fromkeys(question.predicates(*predicates)))
     keys = named or list(question.checked.derived)
     if form in SINGLE_FORMATS:
         keys = [one_predicate(keys, named, form)]

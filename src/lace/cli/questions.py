@@ -15,7 +15,7 @@ from lace.cli.rule_files import (
     read_file,
     refusing,
 )
-from lace.engines.queries import check_rules, evaluate_given, find_predicate, with_given
+from lace.engines.queries import check_rules, evaluate_given, find_predicates, with_given
 from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Question:
         except RuleError as error:
             raise refusing(session, file, error) from error
 
-    def predicate(self, text: str) -> PredicateKey:
-        """Return the predicate of a name with its arity, which the rules define."""
-        return find_predicate(self.checked, text)
+    def predicates(self, *texts: str) -> list[PredicateKey]:
+        """Return the predicates of names with their arities, which the rules define."""
+        return find_predicates(self.checked, texts)
 
     def ask(
         self,
@@ -125,7 +125,7 @@ def select_records(
     """
     question = Question(session, read_rules(session, rules))
     try:
-        key = question.predicate(predicate or SELECTED)
+        (key,) = question.predicates(predicate or SELECTED)
     except UsageError as error:
         if predicate is None:
             error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"

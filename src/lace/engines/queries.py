@@ -20,7 +20,7 @@ from lace.rules.suggest import closest
 from lace.rules.syntax import NAME, PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lace.engines.embedded.budget import Statistics
     from lace.facts.lines import Fact
@@ -32,7 +32,7 @@ __all__ = [
     "check_rules",
     "evaluate_given",
     "evaluate_rules",
-    "find_predicate",
+    "find_predicates",
     "with_given",
 ]
 
@@ -136,21 +136,25 @@ def _refuse_both(checked: CheckedProgram, given: Collection[PredicateKey]) -> No
     )
 
 
-def find_predicate(checked: CheckedProgram, text: object) -> PredicateKey:
-    """Return the derived predicate of a name with its arity.
+def find_predicates(checked: CheckedProgram, texts: Iterable[object]) -> list[PredicateKey]:
+    """Return the derived predicates of names with their arities.
 
     Raises:
         UsageError: rules define no such predicate; the hint says which was perhaps meant.
     """
+    known = {str(key): key for key in checked.derived}
+    return [_find(known, text) for text in texts]
+
+
+def _find(known: Mapping[str, PredicateKey], text: object) -> PredicateKey:
     if isinstance(text, PredicateKey):
         text = str(text)
-    known = {str(key): key for key in checked.derived}
-    found = known.get(text) if isinstance(text, str) else None
-    if found is not None:
-        return found
     if not isinstance(text, str):
         raise UsageError(f"a predicate is named by text, not by {type(text).__name__}")
-    raise UsageError(f"no rule defines {shorten(text)!r}", hint=_meant(text, known))
+    found = known.get(text)
+    if found is None:
+        raise UsageError(f"no rule defines {shorten(text)!r}", hint=_meant(text, known))
+    return found
 
 
 def _meant(text: str, known: Collection[str]) -> str:
@@ -242,5 +246,5 @@ def evaluate_given(
     if predicates is not None:
         if isinstance(predicates, str):
             predicates = [predicates]
-        wanted = [find_predicate(checked, each) for each in predicates]
+        wanted = find_predicates(checked, predicates)
     return Result(checked, evaluate(checked, facts, predicates=wanted, statistics=statistics))
