@@ -428,7 +428,7 @@ def test_ten_thousand_findings(edges: Path) -> None:
 @pytest.mark.requirement("030-111", "030-119")
 def test_recursion_past_the_limit(chain: Path) -> None:
     shown = refused(*REACH, "--facts", chain, "--set", "max_iterations=10")
-    assert "still makes new facts of Reach/1 after 10 passes" in shown
+    assert "still makes new Reach/1 facts after 10 passes" in shown
     assert "-e:2:1: rule 2 (U." in shown
 
 
@@ -466,8 +466,7 @@ def test_the_closure_of_a_large_clique(tmp_path: Path) -> None:
     rules = ["Edge(X,Y) :- N(X), N(Y).", "Path(X,Y) :- Edge(X,Y).",
              "Path(X,Z) :- Path(X,Y), Edge(Y,Z)."]  # fmt: skip
     texts = [part for rule in rules for part in ("-e", rule)]
-    limit = ["--set", "max_work=2000000000"]
-    done = process("query", *texts, "--facts", facts, "-o", tmp_path / "never", *limit)
+    done = process("query", *texts, "--facts", facts, "-o", tmp_path / "never")
     assert done.code == 1
     assert "-e:3:1: rule 3" in done.err
     assert "max_work" in done.err
