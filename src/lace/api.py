@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
-from lace.base.limits import Settings, Source, resolve_settings
+from lace.base.limits import MAX_LINE_BYTES, Settings, Source, resolve_settings
 from lace.base.tai import Tai
 from lace.errors import RecordError, SettingError, StoreError, UsageError
 from lace.record.ids import RecordId
@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lace.engines.embedded.budget import Statistics
+    from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.result import Result
     from lace.facts.lines import Fact
+    from lace.querying import StoreSession
     from lace.record.reader import RawRecord
+    from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.interface import Admission, Snapshot, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -153,6 +156,7 @@ class Lace:
         self.store = store
         self.settings = settings
         self.keys = KeyRing(store.folder / "keys", os.urandom)
+        self._session: StoreSession | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -242,9 +246,12 @@ class Lace:
         *,
         predicates: Iterable[str] | None = None,
         statistics: Statistics | None = None,
-        snapshot: Snapshot | None = None,
+        snapshot: SqliteSnapshot | None = None,
     ) -> Result:
         """Evaluate rules over the facts of one state of the lace.
+
+        Asked again after records came or went, only what follows from the change is
+        computed. A result is of its moment and does not change.
 
         Args:
             rules: a `Lacegram`, or its text, for which the settings of the lace give the limits.
@@ -258,17 +265,43 @@ class Lace:
             LimitExceeded: a limit was reached; there is no part of an answer.
             UsageError: the rules do not define one of the predicates.
         """
-        from lace.engines.queries import check_rules, evaluate_given
+        from lace.engines.queries import check_rules, find_predicates
+        from lace.engines.result import Result
         from lace.rules.limits import limits_of
 
         checked = check_rules(rules, limits=limits_of(self.settings))
-        with nullcontext(snapshot) if snapshot is not None else self.store.snapshot() as state:
-            return evaluate_given(
-                checked,
-                _base_facts(state, checked.required_base),
-                predicates=predicates,
-                statistics=statistics,
+        if isinstance(predicates, str):
+            predicates = [predicates]
+        wanted = None if predicates is None else find_predicates(checked, predicates)
+        answer = self._evaluate(checked, wanted, statistics, snapshot)
+        return Result(checked, answer, self._discard_segments)
+
+    def _discard_segments(self) -> None:
+        self._session = None
+        self.store.discard_segments()
+
+    def _evaluate(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+    ) -> Evaluation:
+        from lace.engines.embedded.engine import evaluate as evaluate_facts
+        from lace.querying import StoreSession, evaluate_snapshot
+
+        allowed = self.settings.max_value_bytes
+        if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
+            with self.store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
+                facts = _base_facts(state, checked.required_base)
+                return evaluate_facts(checked, facts, predicates=predicates, statistics=statistics)
+        if snapshot is not None:
+            return evaluate_snapshot(
+                self.store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
             )
+        if self._session is None:
+            self._session = StoreSession(self.store, max_value_bytes=allowed)
+        return self._session.evaluate(checked, predicates, statistics)
 
     def import_file(
         self,

@@ -14,6 +14,7 @@ from lace.engines.embedded.records import RecordBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.facts.extract import record_facts
+from lace.store.sqlite.fact_state import all_as_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
+    from lace.store.sqlite.fact_state import FactState
     from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["StoreSession"]
+__all__ = ["StoreSession", "evaluate_snapshot"]
 
 _MAX_CHANGE: Final = 50_000
 """Records that may have come or gone for a session to follow; beyond, it starts anew."""
@@ -105,12 +107,7 @@ class StoreSession:
     def _open(self) -> Session:
         self._forget()
         with self._store.fact_snapshot() as (_snapshot, state):
-            self._records = RecordBase(
-                state.segments,
-                state.removed,
-                self._facts(state.tail),
-                max_value_bytes=self._max_value_bytes,
-            )
+            self._records = _record_base(state, self._max_value_bytes)
             self._high_water, self._removal_sequence = state.high_water, state.removal_sequence
         self._session = Session(self._records.base, self._clock)
         return self._session
@@ -123,8 +120,46 @@ class StoreSession:
         new = list(snapshot.records(after=self._high_water))
         known = records.has([record.hash_text for record in new])
         come = [record for record, here in zip(new, known, strict=True) if not here]
-        session.update(records.change(self._facts(come), gone))
+        session.update(records.change(_facts(come, self._max_value_bytes), gone))
 
-    def _facts(self, records: Iterable[ValidRecord]) -> Iterator[Fact]:
-        for record in records:
-            yield from record_facts(record, max_value_bytes=self._max_value_bytes)
+
+def evaluate_snapshot(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    *,
+    max_value_bytes: int,
+) -> Evaluation:
+    """Return the answer for one state of a store, whatever came later.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+    """
+    wanted = None if predicates is None else list(predicates)
+    for last_try in (False, True):
+        store.segments.open()
+        state = store.segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
+        try:
+            session = Session(_record_base(state, max_value_bytes).base)
+            return session.evaluate(checked, wanted, statistics)
+        except SegmentDamagedError:
+            if last_try:
+                raise
+            store.discard_segments()
+    raise AssertionError("the last try returns or raises")
+
+
+def _record_base(state: FactState, max_value_bytes: int) -> RecordBase:
+    return RecordBase(
+        state.segments,
+        state.removed,
+        _facts(state.tail, max_value_bytes),
+        max_value_bytes=max_value_bytes,
+    )
+
+
+def _facts(records: Iterable[ValidRecord], max_value_bytes: int) -> Iterator[Fact]:
+    for record in records:
+        yield from record_facts(record, max_value_bytes=max_value_bytes)

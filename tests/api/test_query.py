@@ -142,22 +142,36 @@ def test_a_question_to_a_lace(store: lace.Lace) -> None:
     assert len(result["All/1"]) == 3  # made when it is asked for
 
 
-def test_only_what_rules_read_is_read(store: lace.Lace) -> None:
-    store.add_all([blob(), plex("n")])
-    read: list[str] = []
+def test_asked_again_the_answer_follows_the_records(store: lace.Lace) -> None:
+    rules = lace.Lacegram.parse(
+        "All(P) :- Have(P).\n"
+        "Plain(P) :- Have(P), not Field(P,'App',_,'a').\n"
+        "Few(P) :- Have(P), Cardinality(Have(_),'<','3')."
+    )
+    first = store.add(blob("first"))
+    before = store.query(rules)
+    second = store.add(plex("n"))
+    between = store.query(rules)
+    third = store.add(blob("third"))
+    store.remove(first)
+    fourth = store.add(blob("fourth"))
+    after = store.query(rules)
+    store.add(blob("first"))
+    again = store.query(rules)
+    assert before["All/1"] == before["Few/1"] == before["Plain/1"] == {(first,)}
+    assert between["All/1"] == between["Few/1"] == {(first,), (second,)}
+    assert between["Plain/1"] == {(first,)}
+    assert after["All/1"] == {(second,), (third,), (fourth,)}
+    assert after["Plain/1"] == {(third,), (fourth,)}
+    assert after["Few/1"] == frozenset()
+    assert again["All/1"] == {(first,), (second,), (third,), (fourth,)}
 
-    class Watched:
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
 
-        def iterate(self, predicate: str) -> Any:
-            read.append(predicate)
-            return self._inner.iterate(predicate)
-
-    with store.snapshot() as snapshot:
-        watched: Any = Watched(snapshot)
-        store.query("A(P) :- Have(P), not BlobHash(P,_), not Other(P).", snapshot=watched)
-    assert read == ["BlobHash", "Have"]
+def test_values_that_are_too_long_for_a_lower_limit(tmp_path: Path) -> None:
+    with lace.open(tmp_path / "short.lace", settings={"max_value_bytes": 20}) as store:
+        store.add(blob())
+        with pytest.raises(lace.LimitExceeded, match="a fact value has"):
+            store.query("All(P) :- Have(P).")
 
 
 def test_one_state_of_the_lace(store: lace.Lace) -> None:

@@ -123,7 +123,8 @@ def command(
     output = session.output
     _check_usage(output, records, everything, rules, predicate, target)
     opened: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
-    with session.reading("export") as lace, lace.snapshot() as snapshot:
+    asked = session.asking("export") if rules is not None else session.reading("export")
+    with asked as lace, lace.snapshot() as snapshot:
         if everything:
             total = snapshot.totals().records
             chosen = snapshot.records(order=Order.STORED)

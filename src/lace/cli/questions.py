@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.budget import Statistics
     from lace.engines.result import Result
     from lace.rules.syntax import PredicateKey
-    from lace.store.interface import Snapshot
+    from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = ["SELECTED", "Question", "new_statistics", "read_rules", "select_records"]
 
@@ -80,11 +80,11 @@ class Question:
         statistics: Statistics,
         *,
         lace: Lace | None = None,
-        snapshot: Snapshot | None = None,
+        snapshot: SqliteSnapshot | None = None,
     ) -> Result:
         """Evaluate for a command, over the given facts or else over a lace."""
         if lace is None and self._facts is None:
-            with self._session.reading(command) as opened:
+            with self._session.asking(command) as opened:
                 return self.ask(command, wanted, statistics, lace=opened)
         if self.checked.warnings and not self._session.output.quiet:
             complain_findings(self._session, self.checked.warnings)
@@ -114,7 +114,7 @@ def new_statistics() -> Statistics:
 
 
 def select_records(
-    session: Session, lace: Lace, snapshot: Snapshot, rules: str, predicate: str | None
+    session: Session, lace: Lace, snapshot: SqliteSnapshot, rules: str, predicate: str | None
 ) -> list[str]:
     """Return the records of a snapshot that rules choose, sorted by hash.
 

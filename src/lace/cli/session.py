@@ -18,7 +18,7 @@ from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
 from lace.cli.prompt import DeclinedError
 from lace.errors import LaceError, UsageError
-from lace.store.interface import NoStoreError, StoreBusyError
+from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
 from lace.store.sqlite.store import Operation
 
 if TYPE_CHECKING:
@@ -153,6 +153,13 @@ class Session:
     def reading(self, command: str) -> Lace:
         """Open the lace for a command that only reads it."""
         return self.open(command, write=False)
+
+    def asking(self, command: str) -> Lace:
+        """Open the lace for a command that asks it: segments stay up to date if possible."""
+        try:
+            return self.open(command)
+        except (StoreUnavailableError, StoreBusyError):
+            return self.reading(command)
 
     @contextmanager
     def changing(

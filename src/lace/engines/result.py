@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.errors import EngineError, UsageError
 from lace.rules.syntax import PredicateKey
 
@@ -40,16 +41,22 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
     Sets of texts are made when they are asked for; `count` needs none.
     """
 
-    def __init__(self, checked: CheckedProgram, answer: Answer) -> None:
+    def __init__(
+        self,
+        checked: CheckedProgram,
+        answer: Answer,
+        on_damage: Callable[[], None] | None = None,
+    ) -> None:
         self._checked = checked
         self._answer = answer
+        self._on_damage = on_damage
         self._keys = {str(key): key for key in answer.derived}
         self._sets: dict[str, frozenset[tuple[str, ...]]] = {}
 
     def __getitem__(self, predicate: str) -> frozenset[tuple[str, ...]]:
         found = self._sets.get(predicate)
         if found is None:
-            found = frozenset(self._answer.texts(self._keys[predicate]))
+            found = frozenset(self.rows(predicate))
             self._sets[predicate] = found
         return found
 
@@ -72,8 +79,22 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         return self._answer.count(self._keys[predicate])
 
     def rows(self, predicate: str) -> list[tuple[str, ...]]:
-        """Return the facts of a predicate, each once, in no particular order."""
-        return self._answer.texts(self._keys[predicate])
+        """Return the facts of a predicate, each once, in no particular order.
+
+        Raises:
+            LimitExceeded: the predicate was only counted so far, and making it is too much.
+            EngineError: the stored facts turned out to be damaged; asked again, they are
+                made anew from the records.
+        """
+        try:
+            return self._answer.texts(self._keys[predicate])
+        except SegmentDamagedError as error:
+            if self._on_damage:
+                self._on_damage()
+            raise EngineError(
+                f"the segments are damaged: {error.message}",
+                hint="ask again: they are made anew from the records",
+            ) from error
 
     @property
     def statistics(self) -> Statistics:

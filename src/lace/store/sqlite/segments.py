@@ -141,10 +141,16 @@ class SegmentKeeper:
                 total += path.stat().st_size
         return total
 
-    def discard(self) -> None:
-        """Never use the present generation again: something in it is not what was written."""
+    def discard(self, *, for_others: bool = False) -> None:
+        """Never use the present generation again: something in it is not what was written.
+
+        With `for_others`, no process that comes later does.
+        """
         with suppress(OSError, UnicodeDecodeError):
-            self._distrusted.add((self.folder / _CURRENT).read_text("ascii").strip())
+            current = self.folder / _CURRENT
+            self._distrusted.add(current.read_text("ascii").strip())
+            if for_others:
+                current.unlink()
         self._opened = self._private = self._writer = None
 
     def facts(self, snapshot: SqliteSnapshot, *, as_it_is: bool) -> FactState | None:

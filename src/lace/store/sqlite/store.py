@@ -280,7 +280,7 @@ class SqliteStore:
 
     def discard_segments(self) -> None:
         """Give up segments in which damage was found; the next `fact_snapshot` has others."""
-        self.segments.discard()
+        self.segments.discard(for_others=not self.read_only)
 
     def _tend_segments(self) -> None:
         """Append to the segments or rebuild them, unless another process is writing."""
