@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.keys import RowSet
-from lace.engines.embedded.load import group_facts, intern_rows
+from lace.engines.embedded.load import group_facts, intern_rows, intern_values
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.verdicts import Verdicts
 
@@ -49,6 +49,7 @@ class FactBase:
 
     def __init__(self, stored: StoredTexts | None = None, *, max_value_bytes: int) -> None:
         self.dictionary = Dictionary(stored)
+        self._has_stored = stored is not None
         self.relations: dict[PredicateKey, Relation] = {}
         self.generation = 0
         self._max_value_bytes = max_value_bytes
@@ -71,10 +72,17 @@ class FactBase:
     def intern(self, facts: Iterable[Fact]) -> dict[PredicateKey, tuple[list[Ids], int]]:
         """Return facts as columns of numbers; their values are checked."""
         made: dict[PredicateKey, tuple[list[Ids], int]] = {}
-        for key, values in group_facts(facts).items():
+        grouped = group_facts(facts)
+        if self._has_stored:  # one search for all of them is quicker than one for each
+            self._intern_together(grouped)
+        for key, values in grouped.items():
             each = intern_rows(key, values, self.dictionary, self._max_value_bytes)
             made[key] = each, len(values) // max(key.arity, 1)
         return made
+
+    def _intern_together(self, grouped: Mapping[PredicateKey, list[str]]) -> None:
+        values = [value for key, each in grouped.items() if key.arity for value in each]
+        intern_values(values, self.dictionary, self._max_value_bytes)
 
     def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> Changes:
         """Take facts out, then add facts; returns what really changed."""
@@ -107,7 +115,8 @@ class FactBase:
         for key, gone in changes.removed.items():
             columns = gone.columns()
             present = self.relations[key]
-            self.relations[key] = present.without(RowSet.of(columns, gone.rows, self.size))
+            rows = RowSet.of(columns, gone.rows, self.size)
+            self.relations[key] = present.without(rows, columns, self.size)
             if key in self._sets:
                 self._sets[key].discard(columns, gone.rows)
         for key, come in changes.added.items():

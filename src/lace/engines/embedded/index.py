@@ -6,7 +6,7 @@ a table over all numbers, made when enough was asked of it to be worth it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "Members", "Slots"]
 
-Slots = npt.NDArray[np.intp]
+Slots = npt.NDArray[np.signedinteger[Any]]
 _TABLE_SHARE: Final = 32
 """A table pays when the values, or what was asked, are at least this share of all numbers."""
 _SMALL: Final = 4096
@@ -30,22 +30,31 @@ _SMALL: Final = 4096
 class Members:
     """The set of a column's values."""
 
-    __slots__ = ("_flags", "_sorted", "count")
+    __slots__ = ("_asked", "_flags", "_size", "_sorted", "count")
 
     def __init__(self, values: Ids, size: int) -> None:
+        self._size = size
+        self._asked = 0
         self._flags: Flags | None = None
         self._sorted: Ids = values
         if size <= _SMALL or len(values) * _TABLE_SHARE >= size:
-            self._flags = np.zeros(size, np.bool_)
-            self._flags[values] = True
-            self.count = int(np.count_nonzero(self._flags))
+            self.count = int(np.count_nonzero(self._flag()))
         else:
             self._sorted = distinct_sorted(values)
             self.count = len(self._sorted)
 
+    def _flag(self) -> Flags:
+        self._flags = flags = np.zeros(self._size, np.bool_)
+        flags[self._sorted] = True
+        return flags
+
     def mask(self, probe: Ids) -> Flags:
         """Tell which values are in the set."""
         flags = self._flags
+        if flags is None:
+            self._asked += len(probe)
+            if self._asked * _TABLE_SHARE >= self._size:
+                flags = self._flag()
         if flags is not None:
             return flags[probe]
         at = np.searchsorted(self._sorted, probe)
@@ -75,7 +84,7 @@ class Index:
         self._table: Ids | None = None
         direct = radix_fits(size, len(columns))
         self._pairs = [] if direct else [PairNumbers(size) for _ in columns[2:]]
-        self.order: npt.NDArray[np.intp] | None = None
+        self.order: Ids | None = None
         self._rows = rows
         self._sorted: Ids | Keys | None = None
         self._starts: npt.NDArray[np.intp] | None = None
@@ -97,7 +106,7 @@ class Index:
     def _sort(self, keys: Ids | Keys) -> None:
         rows = self._rows
         if rows > 1 and not bool((keys[1:] >= keys[:-1]).all()):
-            self.order = np.argsort(keys)
+            self.order = np.argsort(keys).astype(np.int32)
             keys = keys[self.order]
         first = np.empty(rows, np.bool_)
         first[:1] = True

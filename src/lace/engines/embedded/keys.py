@@ -31,6 +31,8 @@ __all__ = [
 Keys: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _LARGEST_KEY: Final = 2**62
+_LEAST_SHARE: Final = 1024
+"""A set has a table of flags from the first row in so many possible ones on."""
 _FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
 _MAX_FLAGS: Final = 2**26
@@ -85,6 +87,11 @@ class _Runs:
             at[at == len(run)] = 0
             absent &= run[at] != keys
         return absent
+
+    def clear(self) -> list[Keys]:
+        """Take everything out; returns the runs."""
+        runs, self._runs = self._runs, []
+        return runs
 
     def discard(self, keys: Keys) -> None:
         """Take sorted keys out."""
@@ -146,15 +153,20 @@ class PairNumbers:
 
 
 class RowSet:
-    """A growing set of rows of one arity, of numbers below size."""
+    """A growing set of rows of one arity, of numbers below size.
 
-    def __init__(self, arity: int, size: int) -> None:
+    One that is expected to be `large` has flags from the start.
+    """
+
+    def __init__(self, arity: int, size: int, *, large: bool = False) -> None:
         self._arity = arity
         self._size = max(size, 1)
         self._direct = radix_fits(self._size, arity)
         self._pairs = [] if self._direct else [PairNumbers(size) for _ in range(arity - 2)]
-        few = self._direct and self._size**arity <= _MAX_FLAGS
-        self._flags: Flags | None = np.zeros(self._size**arity, np.bool_) if few else None
+        self._possible = self._size**arity if self._direct else 0
+        self._flags: Flags | None = None
+        if large and 0 < self._possible <= _MAX_FLAGS:
+            self._flags = np.zeros(self._possible, np.bool_)
         self._runs = _Runs()
         self.rows = 0
 
@@ -179,6 +191,8 @@ class RowSet:
 
     def add(self, columns: Sequence[Ids], count: int) -> tuple[tuple[Ids, ...], int]:
         """Add rows; returns those that are new, each once."""
+        if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
+            self._make_flags(count)
         if self._flags is not None:
             return self._add_flags(columns, count, self._flags)
         keys = self._keys(columns, count, add=True)
@@ -195,6 +209,13 @@ class RowSet:
             return tuple(column[chosen] for column in columns), len(chosen)
         self.rows += len(fresh)
         return self._columns(fresh), len(fresh)
+
+    def _make_flags(self, more: int) -> None:
+        """Go over to a table of flags as soon as there are enough rows for its size."""
+        if (self.rows + more) * _LEAST_SHARE >= self._possible:
+            self._flags = np.zeros(self._possible, np.bool_)
+            for run in self._runs.clear():
+                self._flags[run] = True
 
     def _add_flags(
         self, columns: Sequence[Ids], count: int, flags: Flags

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
 
-__all__ = ["count_classes", "group_facts", "intern_constants", "intern_rows", "relations_of"]
+__all__ = [
+    "count_classes",
+    "group_facts",
+    "intern_constants",
+    "intern_rows",
+    "intern_values",
+    "relations_of",
+]
 
 _APART = frozenset(
     name for name, found in BASE_PREDICATES.items() if found.fact_class is not FactClass.RECORD
@@ -73,6 +80,12 @@ def intern_rows(
     """Return the columns of rows whose values come one after the other."""
     if not key.arity:
         return []
+    ids = intern_values(values, dictionary, max_value_bytes)
+    return [ids[at :: key.arity].copy() for at in range(key.arity)]
+
+
+def intern_values(values: Sequence[str], dictionary: Dictionary, max_value_bytes: int) -> Ids:
+    """Return the numbers of values; those that are new here are checked."""
     before = len(dictionary)
     try:
         ids = dictionary.intern_all(values)
@@ -81,7 +94,7 @@ def intern_rows(
         check_values(values, max_value_bytes)
     if len(dictionary) > before:
         check_values(dictionary.added(before), max_value_bytes)
-    return [ids[at :: key.arity].copy() for at in range(key.arity)]
+    return ids
 
 
 def relations_of(

@@ -48,7 +48,7 @@ class _Piece:
 
     def rows(self, before: int | None) -> Slots:
         """Return the rows' numbers, only those before some row if one is given."""
-        rows = np.arange(self.first, self.last)
+        rows: Slots = np.arange(self.first, self.last)
         if self.index is not None:
             rows = self.index.rows_at(rows)
         return rows if before is None else rows[rows < before]

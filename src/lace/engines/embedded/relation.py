@@ -184,14 +184,27 @@ class Relation:
         )
         return columns, sum(selection.rows for selection in chosen)
 
-    def without(self, gone: RowSet) -> Relation:
-        """Return the relation without the rows of a set."""
-        columns = self.columns()
-        stays = ~gone.contains(columns, self.rows)
-        if bool(stays.all()):
-            return self
-        rows = int(np.count_nonzero(stays))
-        return Relation.of([column[stays] for column in columns], rows)
+    def without(self, gone: RowSet, columns: Sequence[Ids], size: int) -> Relation:
+        """Return the relation without some rows, given as a set and as columns.
+
+        Parts that have none of them stay as they are, with their access paths.
+        """
+        if not self.arity:
+            return Relation(0) if gone.rows else self
+        first = Members(columns[0], size)
+        parts: list[Part] = []
+        for part in self.parts:
+            whole = part.select(EVERYTHING)
+            maybe = np.flatnonzero(first.mask(whole.column(0)))
+            each = [whole.column(at) for at in range(self.arity)]
+            going = gone.contains([column[maybe] for column in each], len(maybe))
+            if not going.any():
+                parts.append(part)
+                continue
+            stays = np.ones(whole.rows, np.bool_)
+            stays[maybe[going]] = False
+            parts.append(ColumnPart([column[stays] for column in each], int(stays.sum())))
+        return Relation(self.arity, parts)
 
     def renumbered(self) -> Relation:
         """Return the relation without its access paths, for another size of dictionary."""

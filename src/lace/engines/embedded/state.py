@@ -111,7 +111,7 @@ class State:
         """Return the rows of a derived predicate, as a set."""
         found = self.sets.get(predicate)
         if found is None:
-            found = self.sets[predicate] = RowSet(predicate.arity, self.size)
+            found = self.sets[predicate] = RowSet(predicate.arity, self.size, large=True)
         return found
 
     def clear(self, predicate: PredicateKey) -> None:

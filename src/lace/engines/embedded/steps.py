@@ -226,15 +226,22 @@ class JoinStep:
 
         def expand(first: int, last: int) -> Frame:
             """Return the combinations from one number to another."""
-            if first == 0 and last == total:
-                which = np.repeat(np.arange(len(old)), lengths)
-            else:
-                which = np.searchsorted(ends, np.arange(first, last), side="right")
-            within = np.arange(first, last) - (ends - lengths)[which]
-            rows = index.rows_at(begins[which] + within)
-            source = old[which]
+            source, begin, length = old, begins, lengths
+            if last - first < total:
+                low, high = np.searchsorted(ends, [first, last - 1], side="right").tolist()
+                source, begin = old[low : high + 1], begins[low : high + 1].copy()
+                length = lengths[low : high + 1].copy()
+                skipped = first - int(ends[low] - lengths[low])
+                begin[0] += skipped
+                length[0] -= skipped
+                length[-1] -= int(ends[high]) - last
+            rows = np.repeat(begin - np.cumsum(length) + length, length)
+            rows += np.arange(last - first)
+            rows = index.rows_at(rows)
             columns = {
-                name: frame.columns[name][source] for name in self.columns if name in frame.columns
+                name: np.repeat(frame.columns[name][source], length)
+                for name in self.columns
+                if name in frame.columns
             }
             for name in access.fresh:
                 columns[name] = selection.column(access.positions[name])[rows]

@@ -8,31 +8,32 @@ than twice as large, so there are only as many runs as the size has binary digit
 
 from __future__ import annotations
 
+import mmap
+import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.segment_files import CheckedFile, Ids
 from lace.engines.embedded.segment_journal import (
     RunEntry,
     SegmentDamagedError,
     checksum,
     run_name,
 )
+from lace.engines.embedded.stored_column import BLOCK, CheckedColumn, block_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from lace.engines.embedded.segment_files import Ids
     from lace.engines.embedded.stored_hash import Hashes
 
 __all__ = ["Run", "candidates", "merge_runs", "read_runs", "write_run"]
 
-_BLOCK: Final = 1024
-"""Entries in a block."""
-_GROUP: Final = 256
+_GROUP: Final = 1024
 """Blocks that are merged together."""
 _HASH: Final = np.dtype("<u8")
 _ID: Final = np.dtype("<i4")
@@ -47,7 +48,7 @@ class Run:
     def __init__(self, folder: Path, entry: RunEntry) -> None:
         self.entry = entry
         path = folder / run_name(entry.number)
-        count, blocks = entry.count, -(-entry.count // _BLOCK)
+        count, blocks = entry.count, -(-entry.count // BLOCK)
         with path.open("rb") as file:
             file.seek(count * (_HASH.itemsize + _ID.itemsize))
             raw = file.read(blocks * _TABLE_ROW.itemsize)
@@ -55,23 +56,11 @@ class Run:
             raise SegmentDamagedError(f"{path} has a table that is not what was written")
         table = np.frombuffer(raw, _TABLE_ROW)
         self.firsts: Hashes = table["first"].copy()
-        starts = np.arange(blocks, dtype=np.int64) * _BLOCK
         ids_at = count * _HASH.itemsize
-        self._ids_at = ids_at
-        self._file = CheckedFile(
-            path,
-            count * (_HASH.itemsize + _ID.itemsize),
-            np.concatenate([starts * _HASH.itemsize, starts * _ID.itemsize + ids_at]),
-            np.concatenate([table["hashes"], table["ids"]]),
-        )
-
-    def read(self, first: int, behind: int) -> tuple[Hashes, Ids]:
-        """Return the hashes and ids of some blocks."""
-        start, stop = first * _BLOCK, min(behind * _BLOCK, self.entry.count)
-        hashes = self._file.array(_HASH, start, stop)
-        low, high = self._ids_at + start * _ID.itemsize, self._ids_at + stop * _ID.itemsize
-        self._file.check(low, high)
-        return hashes, self._file.data[low:high].view(_ID)
+        self._map = _mapped(path, ids_at + count * _ID.itemsize)
+        data = np.frombuffer(self._map or b"", np.uint8)
+        self._hashes = CheckedColumn(path, data[:ids_at].view(_HASH), table["hashes"].copy())
+        self._ids = CheckedColumn(path, data[ids_at:].view(_ID), table["ids"].copy())
 
     def places(self, wanted: Hashes) -> npt.NDArray[np.int64]:
         """Return the place of the first entry that is not below each hash, in all of the run.
@@ -79,14 +68,14 @@ class Run:
         The table says which block that is; only such blocks are read.
         """
         if len(wanted) > len(self.firsts):  # then nearly all blocks are wanted
-            self._file.check(0, self._ids_at)
-            return np.searchsorted(self._hashes(), wanted, "left")
+            every = self._hashes.between(0, self.entry.count)
+            return np.searchsorted(every, wanted, "left")
         block = np.maximum(np.searchsorted(self.firsts, wanted, "left") - 1, 0)
-        low = block * _BLOCK
-        high = np.minimum(low + _BLOCK, self.entry.count)
-        self._check_entries(low, _HASH.itemsize, 0)
-        hashes = self._hashes()
-        for _ in range(_BLOCK.bit_length()):  # a binary search in all blocks at once
+        self._hashes.check_blocks(block)
+        hashes = self._hashes.unchecked()
+        low = block * BLOCK
+        high = np.minimum(low + BLOCK, self.entry.count)
+        for _ in range(BLOCK.bit_length()):  # a binary search in all blocks at once
             middle = (low + high) // 2
             below = (low < high) & (hashes[np.minimum(middle, self.entry.count - 1)] < wanted)
             low = np.where(below, middle + 1, low)
@@ -95,22 +84,11 @@ class Run:
 
     def hashes_at(self, places: npt.NDArray[np.int64]) -> Hashes:
         """Return the hashes at some places."""
-        self._check_entries(places, _HASH.itemsize, 0)
-        found: Hashes = self._hashes()[places]
-        return found
+        return self._hashes.at(places)
 
     def ids_at(self, places: npt.NDArray[np.int64]) -> Ids:
         """Return the ids at some places."""
-        self._check_entries(places, _ID.itemsize, self._ids_at)
-        found: Ids = self._file.data[self._ids_at :].view(_ID)[places]
-        return found
-
-    def _hashes(self) -> Hashes:
-        return self._file.data[: self._ids_at].view(_HASH)
-
-    def _check_entries(self, places: npt.NDArray[np.int64], size: int, start: int) -> None:
-        starts = places * size + start
-        self._file.check_scattered(starts, starts + size)
+        return self._ids.at(places)
 
     def between(self, low: np.uint64 | None, high: np.uint64 | None) -> tuple[Hashes, Ids]:
         """Return the entries whose hash is at least low and below high; None: no bound."""
@@ -119,16 +97,26 @@ class Run:
             first = max(int(np.searchsorted(self.firsts, low, "left")) - 1, 0)
         if high is not None:
             behind = int(np.searchsorted(self.firsts, high, "left"))
-        hashes, ids = self.read(first, max(first, behind))
+        start, stop = first * BLOCK, min(max(first, behind) * BLOCK, self.entry.count)
+        hashes, ids = self._hashes.between(start, stop), self._ids.between(start, stop)
         return _between(hashes, ids, low, high)
 
     def check(self) -> None:
         """Check every entry."""
-        self._file.check(0, self._file.length)
+        self._hashes.between(0, self.entry.count)
+        self._ids.between(0, self.entry.count)
 
     def forget_pages(self) -> None:
         """Give back the memory of what was read."""
-        self._file.forget_pages()
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapped(path: Path, length: int) -> mmap.mmap | None:
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < length:
+            raise SegmentDamagedError(f"{path} has been cut")
+        return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) if length else None
 
 
 def candidates(runs: Iterable[Run], wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.int64], Ids]]:
@@ -158,19 +146,20 @@ def write_run(
     folder: Path, number: int, count: int, parts: Iterable[tuple[Hashes, Ids]]
 ) -> RunEntry:
     """Write a run of that many entries, whose parts follow one another in order of hash."""
-    rows: list[tuple[int, int, int]] = []
+    rows: list[bytes] = []
     done = 0
     with (folder / run_name(number)).open("wb") as file:
         for hashes, ids in _in_blocks(parts):
-            for start in range(0, len(hashes), _BLOCK):
-                some, their = hashes[start : start + _BLOCK], ids[start : start + _BLOCK]
-                rows.append((int(some[0]), _check(some), _check(their)))
+            row = np.empty(-(-len(hashes) // BLOCK), _TABLE_ROW)
+            row["first"], row["hashes"] = hashes[::BLOCK], block_sums(hashes)
+            row["ids"] = block_sums(ids)
+            rows.append(row.tobytes())
             file.seek(done * _HASH.itemsize)
             file.write(_octets(hashes))
             file.seek(count * _HASH.itemsize + done * _ID.itemsize)
             file.write(_octets(ids))
             done += len(hashes)
-        raw = np.array(rows, _TABLE_ROW).tobytes()
+        raw = b"".join(rows)
         file.write(raw)
     return RunEntry(number, count, checksum(raw))
 
@@ -182,7 +171,7 @@ def _in_blocks(parts: Iterable[tuple[Hashes, Ids]]) -> Iterator[tuple[Hashes, Id
     for more_hashes, more_ids in parts:
         hashes = np.concatenate([hashes, more_hashes])
         ids = np.concatenate([ids, more_ids])
-        whole = len(hashes) // _BLOCK * _BLOCK
+        whole = len(hashes) // BLOCK * BLOCK
         if whole:
             yield hashes[:whole], ids[:whole]
             hashes, ids = hashes[whole:], ids[whole:]
@@ -192,10 +181,6 @@ def _in_blocks(parts: Iterable[tuple[Hashes, Ids]]) -> Iterator[tuple[Hashes, Id
 
 def _octets(array: npt.NDArray[Any]) -> memoryview:
     return array.view(np.uint8).data
-
-
-def _check(array: npt.NDArray[Any]) -> int:
-    return checksum(_octets(array))
 
 
 def merge_runs(
