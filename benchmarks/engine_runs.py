@@ -14,7 +14,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.corpus import FOLDER
-from benchmarks.lace_side import ENGINES
 from benchmarks.measure import StepsRun, run_command, run_steps
 from benchmarks.workload_facts import candidates, edges
 from benchmarks.workload_records import (
@@ -39,7 +38,6 @@ __all__ = [
     "facts_folder",
     "further_run",
     "middle",
-    "missing",
     "peer_run",
     "record_runs",
     "warm",
@@ -95,12 +93,6 @@ def warm(runs: list[StepsRun], step: str) -> float:
 
 
 @cache
-def missing(engine: str) -> str | None:
-    """Return what an engine lacks to be measured."""
-    return ENGINES[engine]().missing()
-
-
-@cache
 def facts_folder(kind: str, size: int) -> Path:
     """Return the folder of exported facts: of records, of `TC` or of `W4`."""
     if kind == "TC":
@@ -137,9 +129,9 @@ def _steps(module: str, *arguments: str) -> StepsRun:
     return found
 
 
-def engine_run(engine: str, action: str, path: Path) -> StepsRun | None:
-    """Run the engine in a fresh process; None when there is none."""
-    return None if missing(engine) else _steps("lace_side", engine, action, str(path))
+def engine_run(engine: str, action: str, path: Path) -> StepsRun:
+    """Run the engine in a fresh process."""
+    return _steps("lace_side", engine, action, str(path))
 
 
 @cache
@@ -147,12 +139,11 @@ def record_runs(engine: str, size: int) -> RecordRuns:
     """Run W1, W2 and W3 on the same facts, by turns, each in a fresh process."""
     facts = facts_folder("records", size)
     found = RecordRuns([], [], [], [])
-    lace = None if missing(engine) else lace_folder(size)
+    lace = lace_folder(size)
     print(f"running W1, W2 and W3 on {size:,} records …", file=sys.stderr)
     _steps("peers_duckdb", "save", str(facts))
     for _ in range(ROUNDS):
-        if lace:
-            found.engine.append(_steps("lace_side", engine, "records", str(lace)))
+        found.engine.append(_steps("lace_side", engine, "records", str(lace)))
         for runs, action in zip((found.texts, found.interned, found.opened), DUCKDB, strict=True):
             runs.append(_steps("peers_duckdb", action, str(facts)))
     for workload in WORKLOADS:
@@ -167,10 +158,8 @@ def agree(step: str, runs: list[StepsRun]) -> None:
         raise RuntimeError(f"{step} gave different numbers of facts: {sorted(counts)}")
 
 
-def further_run(engine: str, size: int) -> StepsRun | None:
+def further_run(engine: str, size: int) -> StepsRun:
     """Follow the workloads while batches of records come, in a copy of the lace."""
-    if missing(engine):
-        return None
     files = records(size)
     further_records(files, BATCHES)
     copy = files.path.with_name(f"{files.path.stem}.copy")

@@ -1,6 +1,6 @@
 """Lace's side of the engine benchmarks: the seam that an engine fills, and one fresh process.
 
-`LaceEngine` speaks to the front door of Lace only; `NaiveEngine` is the reference evaluator, for
+`LaceEngine` is the embedded engine; `NaiveEngine` is the reference evaluator, for
 sizes at which it ends, so that the benchmarks themselves can be tried. As a program it tells
 its steps: `python -m benchmarks.lace_side ENGINE ACTION PATH`.
 """
@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import lace
 from benchmarks.measure import Steps
 from benchmarks.workload_records import read_facts
 from benchmarks.workloads import GOALS, PROGRAMS
+from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively
+from lace.engines.result import parse_predicate
 from lace.facts.extract import record_facts
+from lace.querying import StoreSession
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from benchmarks.workload_facts import Fact
+    from lace.engines.embedded.engine import Evaluation
+    from lace.rules.program import CheckedProgram
 
 __all__ = ["ENGINES", "Engine", "Opened", "Prepared"]
 
@@ -66,10 +71,6 @@ class Prepared(Protocol):
 class Engine(Protocol):
     """What is measured."""
 
-    def missing(self) -> str | None:
-        """Return what this Lace lacks to be measured, or None."""
-        ...
-
     def open(self, folder: Path) -> Opened:
         """Open a lace; facts are where the lace keeps them."""
         ...
@@ -84,66 +85,70 @@ class Engine(Protocol):
 
 
 class LaceEngine:
-    """The embedded engine, through the front door."""
-
-    def __init__(self) -> None:
-        self._lace: Any = lace  # its names are looked up when they are called
-
-    def missing(self) -> str | None:
-        if not hasattr(self._lace, "evaluate"):
-            return "lace.evaluate"
-        return next((n for n in ("query", "session") if not hasattr(lace.Lace, n)), None)
+    """The embedded engine."""
 
     def open(self, folder: Path) -> Opened:
-        return _OpenedLace(self._lace.open(folder))
+        return _OpenedLace(lace.open(folder))
 
     def prepare(self, workload: str, facts: Iterable[Fact]) -> Prepared:
-        return _PreparedLace(self._lace, workload, list(facts))
+        return _PreparedLace(workload, list(facts))
 
     def evaluate(self, workload: str, facts: Iterable[Fact]) -> int:
-        text = PROGRAMS[workload]
-        return len(self._lace.evaluate(text, facts, engine="embedded")[GOALS[workload]])
+        return len(lace.evaluate(PROGRAMS[workload], facts)[GOALS[workload]])
 
 
 class _OpenedLace:
-    def __init__(self, store: Any) -> None:  # noqa: ANN401
+    """A lace, asked as `Lace.query` asks it, except that answers can be made anew."""
+
+    def __init__(self, store: lace.Lace) -> None:
         self._store = store
-        self._sessions: dict[str, Any] = {}
+        self._session = StoreSession(store.store, max_value_bytes=store.settings.max_value_bytes)
+        self._made: dict[str, Evaluation] = {}
+        self._rules: dict[str, CheckedProgram] = {}
 
     def evaluate(self, workload: str) -> int:
-        goal = GOALS[workload]
-        return len(self._store.query(PROGRAMS[workload], predicates=[goal])[goal])
+        made = self._made.get(workload)
+        if made is None:
+            made = self._made[workload] = self._ask(workload)
+        else:
+            made.run_again()
+        return made.count(parse_predicate(GOALS[workload]))
+
+    def _ask(self, workload: str) -> Evaluation:
+        if workload not in self._rules:
+            self._rules[workload] = Lacegram.parse(PROGRAMS[workload]).program
+        return self._session.evaluate(self._rules[workload])
 
     def follow(self, workload: str) -> None:
-        self._sessions[workload] = self._store.session(PROGRAMS[workload])
+        self._ask(workload)
 
     def add(self, path: Path) -> None:
         self._store.import_file(path)
 
     def update(self) -> dict[str, int]:
-        for session in self._sessions.values():
-            session.update()
         return {
-            workload: len(session[GOALS[workload]]) for workload, session in self._sessions.items()
+            workload: self._ask(workload).count(parse_predicate(GOALS[workload]))
+            for workload in self._rules
         }
 
 
 class _PreparedLace:
-    def __init__(self, front_door: Any, workload: str, facts: list[Fact]) -> None:  # noqa: ANN401
-        self._lace = front_door
-        self._goal = GOALS[workload]
-        self._rules = Lacegram.parse(PROGRAMS[workload], profile=_PROFILE)
-        self._facts = facts
+    """Rules that are checked and facts that are interned; each time all is derived anew."""
+
+    def __init__(self, workload: str, facts: list[Fact]) -> None:
+        self._goal = parse_predicate(GOALS[workload])
+        self._session = Session()
+        self._session.change(facts)
+        rules = Lacegram.parse(PROGRAMS[workload], profile=_PROFILE)
+        self._made = self._session.evaluate(rules.program)
 
     def evaluate(self) -> int:
-        return len(self._lace.evaluate(self._rules, self._facts, engine="embedded")[self._goal])
+        self._made.run_again()
+        return self._made.count(self._goal)
 
 
 class NaiveEngine:
     """The reference evaluator, for a few hundred records at most."""
-
-    def missing(self) -> str | None:
-        return None
 
     def open(self, folder: Path) -> Opened:
         return _OpenedNaively(lace.open(folder))

@@ -115,6 +115,13 @@ class Evaluation:
                 evaluate_fixpoint(self.state, self.state.program.steps[number])
                 self._done.add(number)
 
+    def run_again(self) -> None:
+        """Make everything anew that was made; plans and access paths are at hand."""
+        done, self._done = sorted(self._done), set()
+        for number in done:
+            evaluate_fixpoint(self.state, self.state.program.steps[number])
+            self._done.add(number)
+
     def _needed(self, wanted: Iterable[PredicateKey]) -> list[int]:
         """Return the steps to do for some predicates, in order."""
         steps, virtual = self.state.program.steps, self.state.virtual

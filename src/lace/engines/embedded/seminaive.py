@@ -32,7 +32,7 @@ def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
     inside = frozenset(step.predicates)
     found: Found = {}
     for branch in step.branches:
-        if not any(
+        if not step.recursive or not any(
             scan.predicate in inside for scan, positive in state.places[branch.rule] if positive
         ):
             apply_branch(state, branch, WHOLE, 1, found)

@@ -8,6 +8,7 @@ The meaning of every test is that of `lace.rules.builtins`.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -28,6 +29,8 @@ __all__ = ["Ranks", "Verdicts"]
 
 Columns: TypeAlias = "Mapping[str, Ids]"
 _UNKNOWN: Final = 2
+_MAX_TABLE_BYTES: Final = 2**27
+"""What the tables of all tests take together; the one asked longest ago goes first."""
 _COMPARE: Final = {
     "<": np.less,
     "<=": np.less_equal,
@@ -84,7 +87,7 @@ class Verdicts:
     def __init__(self, dictionary: Dictionary, size: int) -> None:
         self._dictionary = dictionary
         self._size = size
-        self._tables: dict[Test, npt.NDArray[np.uint8]] = {}
+        self._tables: OrderedDict[Test, npt.NDArray[np.uint8]] = OrderedDict()
         self.lexical = Ranks(dictionary, LexCompare)
         self.integer = Ranks(dictionary, IntCompare)
 
@@ -111,6 +114,9 @@ class Verdicts:
         table = self._tables.get(test)
         if table is None:
             table = self._tables[test] = np.full(self._size, _UNKNOWN, np.uint8)
+            while len(self._tables) > max(1, _MAX_TABLE_BYTES // self._size):
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(test)
         found = table[column]
         unknown = found == _UNKNOWN
         if unknown.any():
