@@ -45,6 +45,23 @@ def test_text_over_facts() -> None:
     assert lace.evaluate(PATHS.encode(), iter([list(edge) for edge in EDGES])) == result
 
 
+def test_a_result_shows_itself() -> None:
+    result = lace.evaluate(
+        "A(X) :- E(X,_).\nPair(X,Y) :- A(X), A(Y).\nB(X) :- A(X), Cardinality(Pair(X,_),'>','1').",
+        [("E", "<b>", "y"), ("E", "c", "y")],
+    )
+    assert repr(result) == "<Result: A/1 2, Pair/2 not made, B/1 2>"
+    html = result._repr_html_()
+    assert "<code>&lt;b&gt;</code>" in html
+    assert "only counted, not made" in html
+    assert "<b>" not in html
+    assert len(result["Pair/2"]) == 4
+    assert repr(result) == "<Result: A/1 2, Pair/2 4, B/1 2>"
+    assert repr(lace.evaluate("", [])) == "<Result: no predicates>"
+    many = lace.evaluate("A(X) :- F(X).", [("F", str(number)) for number in range(30)])
+    assert "and 10 more" in many._repr_html_()
+
+
 def test_checked_rules_over_facts() -> None:
     rules = lace.Lacegram.parse(PATHS)
     assert lace.evaluate(rules, EDGES)["Path/2"] == lace.evaluate(PATHS, EDGES)["Path/2"]

@@ -22,6 +22,10 @@ class Answer(Protocol):
         """The predicates that the rules define."""
         ...
 
+    def made(self, key: PredicateKey) -> int | None:
+        """Return how many facts a predicate has; None when they have not been made."""
+        ...
+
     def count(self, key: PredicateKey) -> int:
         """Return how many facts a predicate has."""
         ...

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from lace.engines.explanation import Absence, Condition, Explanation, Miss, RuleReference
     from lace.facts.lines import Fact
 
-__all__ = ["SHOWN_FACTS", "Line", "absence_lines", "derivation_lines", "html_of", "text_of"]
+__all__ = [
+    "SHOWN_FACTS",
+    "Line",
+    "absence_lines",
+    "derivation_lines",
+    "html_of",
+    "result_html",
+    "text_of",
+]
 
 SHOWN_FACTS: Final = 100
 """Facts of a derivation that are shown unless more are asked for; the rest are counted."""
@@ -87,6 +95,25 @@ def html_of(lines: Sequence[Line]) -> str:
     made += ["</details>"] * open_lists
     made.append("</div>")
     return "\n".join(made)
+
+
+def result_html(shown: Mapping[str, tuple[int | None, Sequence[tuple[str, ...]]]]) -> str:
+    """Return the first facts of predicates as tables that fold.
+
+    Args:
+        shown: for each predicate how many facts it has (None: they are not made) and some.
+    """
+    made: list[str] = []
+    for name, (count, rows) in shown.items():
+        told = "only counted, not made" if count is None else f"{count:,} facts"
+        lines = "".join(
+            f"<tr>{''.join(f'<td><code>{_html(value)}</code></td>' for value in row)}</tr>"
+            for row in rows
+        )
+        more = f"<p>and {count - len(rows):,} more</p>" if count and count > len(rows) else ""
+        table = f"<table>{lines}</table>{more}" if lines else more
+        made.append(f"<details><summary>{_html(name)}: {told}</summary>{table}</details>")
+    return "".join(made)
 
 
 def _html(text: str) -> str:

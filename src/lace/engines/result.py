@@ -21,6 +21,9 @@ __all__ = ["Result", "parse_predicate"]
 
 _KEY: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)/([0-9]{1,3})")
 _SHOWN_ROWS: Final = 20
+"""Facts of a predicate that a notebook shows."""
+_MOST_SORTED: Final = 100_000
+"""Facts up to which the first ones are looked for."""
 
 
 def parse_predicate(text: str) -> PredicateKey:
@@ -68,6 +71,29 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
 
     def __contains__(self, predicate: object) -> bool:
         return predicate in self._keys
+
+    def __repr__(self) -> str:
+        return f"<Result: {', '.join(self._summary()) or 'no predicates'}>"
+
+    def _summary(self) -> Iterator[str]:
+        for name, key in self._keys.items():
+            rows = self._answer.made(key)
+            yield f"{name} {'not made' if rows is None else rows}"
+
+    def _repr_html_(self) -> str:
+        """Return the result for a notebook: each predicate with its first facts."""
+        from lace.engines.outline import result_html
+
+        shown = {
+            name: (self._answer.made(key), self._first(key)) for name, key in self._keys.items()
+        }
+        return result_html(shown)
+
+    def _first(self, key: PredicateKey) -> list[tuple[str, ...]]:
+        rows = self._answer.made(key)
+        if rows is None or rows > _MOST_SORTED:
+            return []
+        return sorted(self.rows(str(key)))[:_SHOWN_ROWS]
 
     @property
     def checked(self) -> CheckedProgram:

@@ -161,6 +161,12 @@ class Evaluation:
         self.run([key])
         return self.state.relations[key]
 
+    def made(self, key: PredicateKey) -> int | None:
+        """Return how many facts a predicate has; None when they have not been made."""
+        if self._step_of[key] not in self._done or key in self.state.virtual:
+            return None
+        return self.state.relations[key].rows
+
     def count(self, key: PredicateKey) -> int:
         """Return how many facts a derived predicate has."""
         return self.relation(key).rows

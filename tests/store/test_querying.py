@@ -1,0 +1,123 @@
+"""Questions to a store while its records come and go: always what the records say now."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lace
+from lace.engines.reference import evaluate_naively
+from lace.facts.extract import record_facts
+from lace.store.sqlite import segments as segments_module
+from tests.store.samples import blob, plex, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lace.record.model import Record
+
+RULES = """\
+Chosen(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'Name',_,K), TextShape(K,'n','','').
+Support(T) :- Chosen(P), RecordLink(P,'+Link',_,'evidence',T).
+Support(T) :- Support(P), RecordLink(P,'+Link',_,'evidence',T).
+Missing(T) :- Support(T), not Have(T).
+Signed(P,V) :- Field(P,'Signed-By',_,V).
+Loose(P) :- Have(P), not Signed(P,_).
+Busy(V) :- Signed(_,V), Cardinality(Signed(P,V),'>','2').
+Named(P,N) :- Field(P,N,_,_).
+Inside(P,H) :- BlobHash(P,H), Have(H).
+Before(P,Q) :- Item(P,T), Item(Q,T), LexCompare(Q,'>',P).
+Before(P,Q) :- Item(P,TP), Item(Q,TQ), LexCompare(TQ,'>',TP).
+Item(P,T) :- Field(P,'TAI',_,T).
+Newest(P) :- Item(P,_), Cardinality(Before(P,_),'<','3').
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lace.Lace]:
+    """A lace that appends to its segments after a few records already."""
+    monkeypatch.setattr(segments_module, "APPEND_RECORDS", 5)
+    with lace.open(tmp_path / "asked.lace") as opened:
+        yield opened
+
+
+def made(source: random.Random, known: list[str], number: int) -> Record:
+    links = [("+Link", f"evidence {source.choice(known)}")] if known else []
+    kind = source.randrange(4)
+    if kind == 0:
+        return blob(f"data {number}")
+    group, name = source.choice(["u", "keys"]), source.choice(["n", "m"]) + str(number % 7)
+    value = plex(name, group=group, at=source.randrange(9), data=f"d{number}", headers=links)
+    return value if kind == 1 else seal(value, source.choice([1, 2]))
+
+
+def spoil(path: Path) -> None:
+    """Change a byte of a file in its place, as a failing disk would."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        (byte,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+
+
+def expected(store: lace.Lace, rules: lace.Lacegram) -> dict[str, frozenset[tuple[str, ...]]]:
+    with store.snapshot() as snapshot:
+        facts = [fact for record in snapshot.records() for fact in record_facts(record)]
+    return {str(key): rows for key, rows in evaluate_naively(rules.program, facts).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("030-125", "030-126", "030-127")
+@pytest.mark.parametrize("seed", range(12))
+def test_answers_follow_the_records(store: lace.Lace, seed: int) -> None:
+    source = random.Random(seed)
+    rules = lace.Lacegram.parse(RULES)
+    known: list[str] = []
+    kept: list[tuple[lace.api.Result, dict[str, frozenset[tuple[str, ...]]]]] = []
+    for step in range(18):
+        if known and source.random() < 0.35:
+            store.remove(*source.sample(known, min(len(known), source.randrange(1, 4))))
+        else:
+            known += store.add_all(
+                [made(source, known, source.randrange(40)) for _ in range(source.randrange(1, 6))]
+            )
+        if source.random() < 0.1:
+            store._session = None  # a process that comes later
+        if source.random() < 0.8:
+            result, wanted = store.query(rules), expected(store, rules)
+            assert {key: result[key] for key in result if key != "Before/2"} == {
+                key: rows for key, rows in wanted.items() if key != "Before/2"
+            }, f"step {step}"
+            kept.append((store.query(rules), wanted))
+    for result, wanted in kept:  # what was answered is of its moment
+        assert dict(result) == wanted
+
+
+@pytest.mark.parametrize("file", ["field.3", "heap.texts", "locate", "have.0", "journal"])
+def test_damage_while_a_session_is_open(store: lace.Lace, file: str) -> None:
+    rules = lace.Lacegram.parse("All(P) :- Have(P).\nNames(N) :- Field(_,'Name',_,N).")
+    store.add_all([plex(f"n{number}") for number in range(30)])
+    wanted = expected(store, rules)
+    for path in (store.store.folder / "segments").glob(f"*/{file}"):
+        spoil(path)
+    assert dict(store.query(rules)) == wanted
+    store.add(plex("one more"))
+    assert dict(store.query(rules)) == expected(store, rules)
+
+
+def test_damage_that_shows_while_a_result_is_read(store: lace.Lace) -> None:
+    """The error says to ask again, and then the answer is right."""
+    ids = store.add_all([plex(f"n{number}") for number in range(30)])
+    result = store.query("All(P) :- Have(P).")
+    assert result.count("All/1") == 30
+    for path in (store.store.folder / "segments").glob("*/heap.hashes"):
+        spoil(path)
+    with pytest.raises(lace.EngineError, match="ask again"):
+        result["All/1"]
+    again = store.query("All(P) :- Have(P).")
+    assert again["All/1"] == {(each,) for each in ids}
+    with lace.open(store.store.folder) as later:
+        assert later.query("All(P) :- Have(P).") == again
