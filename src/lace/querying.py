@@ -8,17 +8,22 @@ from the change alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.algebra.body import scans_of
+from lace.algebra.lower import lower_program
 from lace.engines.embedded.records import RecordBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
+from lace.engines.embedded.stored_part import NAME_AT, PARTITIONED
 from lace.facts.extract import record_facts
+from lace.rules.syntax import Constant
 from lace.store.sqlite.fact_state import all_as_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lace.algebra.nodes import RelationalProgram
     from lace.engines.embedded.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.facts.lines import Fact
@@ -30,6 +35,9 @@ if TYPE_CHECKING:
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["StoreSession", "evaluate_snapshot"]
+
+_Reads: TypeAlias = "dict[str, frozenset[str] | None]"
+"""Predicates that rules read; of a partitioned one only some names, or None for all."""
 
 _MAX_CHANGE: Final = 50_000
 """Records that may have come or gone for a session to follow; beyond, it starts anew."""
@@ -46,6 +54,9 @@ class StoreSession:
         self._clock = clock
         self._records: RecordBase | None = None
         self._session: Session | None = None
+        self._reads: _Reads = {"Have": None}
+        self._noted: set[CheckedProgram] = set()
+        self._is_partial = False
         self._high_water = 0
         self._removal_sequence = 0
 
@@ -74,8 +85,22 @@ class StoreSession:
         predicates: list[PredicateKey] | None,
         statistics: Statistics | None,
     ) -> Evaluation:
-        session = self._refresh(statistics)
-        return session.evaluate(checked, predicates, statistics).copy()
+        if checked not in self._noted:
+            if self._read_more(lower_program(checked)):  # of facts that were passed over
+                self._forget()
+            self._noted.add(checked)
+        return self._refresh().evaluate(checked, predicates, statistics).copy()
+
+    def _read_more(self, program: RelationalProgram) -> bool:
+        """Note what a program reads; tells whether that is more than what was followed."""
+        more = False
+        for name, names in _reads_of(program).items():
+            known = self._reads.get(name, frozenset())
+            if known is None or (names is not None and names <= known):
+                continue
+            self._reads[name] = None if names is None else names | known
+            more = True
+        return more and self._is_partial
 
     def forget_answers(self) -> None:
         """Forget the answers, and keep everything else."""
@@ -85,7 +110,7 @@ class StoreSession:
     def _forget(self) -> None:
         self._records = self._session = None
 
-    def _refresh(self, statistics: Statistics | None) -> Session:
+    def _refresh(self) -> Session:
         if self._records is None or self._session is None:
             return self._open()
         with self._store.snapshot() as snapshot:
@@ -109,6 +134,7 @@ class StoreSession:
         with self._store.fact_snapshot() as (_snapshot, state):
             self._records = _record_base(state, self._max_value_bytes)
             self._high_water, self._removal_sequence = state.high_water, state.removal_sequence
+        self._is_partial = False
         self._session = Session(self._records.base, self._clock)
         return self._session
 
@@ -120,7 +146,9 @@ class StoreSession:
         new = list(snapshot.records(after=self._high_water))
         known = records.has([record.hash_text for record in new])
         come = [record for record, here in zip(new, known, strict=True) if not here]
-        session.update(records.change(_facts(come, self._max_value_bytes), gone))
+        facts = _facts(come, self._max_value_bytes)
+        self._is_partial = self._is_partial or bool(come)
+        session.update(records.change(_those_read(facts, self._reads), gone))
 
 
 def evaluate_snapshot(
@@ -158,6 +186,33 @@ def _record_base(state: FactState, max_value_bytes: int) -> RecordBase:
         _facts(state.tail, max_value_bytes),
         max_value_bytes=max_value_bytes,
     )
+
+
+def _reads_of(program: RelationalProgram) -> _Reads:
+    """Return what a program reads of records' facts."""
+    reads: _Reads = {}
+    for step in program.steps:
+        for branch in step.branches:
+            for scan, _ in scans_of(branch.plan):
+                name = scan.predicate.name
+                if name not in PARTITIONED:
+                    reads[name] = None
+                    continue
+                at = scan.terms[NAME_AT] if len(scan.terms) > NAME_AT else None
+                known = reads.get(name, frozenset())
+                if not isinstance(at, Constant) or known is None:
+                    reads[name] = None
+                else:
+                    reads[name] = known | {at.value}
+    return reads
+
+
+def _those_read(facts: Iterable[Fact], reads: _Reads) -> Iterator[Fact]:
+    """Yield the facts that some program reads."""
+    for fact in facts:
+        names = reads.get(fact[0], frozenset())
+        if names is None or (len(fact) > NAME_AT + 1 and fact[NAME_AT + 1] in names):
+            yield fact
 
 
 def _facts(records: Iterable[ValidRecord], max_value_bytes: int) -> Iterator[Fact]:

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids, StoredTexts
     from lace.engines.embedded.index import Members
 
-__all__ = ["PARTITIONED", "StoredColumns", "StoredPart"]
+__all__ = ["NAME_AT", "PARTITIONED", "StoredColumns", "StoredPart"]
 
 PARTITIONED: Final = frozenset({"Field", "RecordLink"})
 """Predicates whose rows can be had by the value of their second position alone."""
-_NAME_AT: Final = 1
+NAME_AT: Final = 1
+"""The position that they are partitioned by."""
 
 
 class StoredColumns(Protocol):
@@ -80,11 +81,11 @@ class StoredPart:
 
     def _select(self, pattern: Pattern) -> Selection:
         constants = dict(pattern.constants)
-        if self._predicate in PARTITIONED and _NAME_AT in constants:
-            name = constants.pop(_NAME_AT)
+        if self._predicate in PARTITIONED and NAME_AT in constants:
+            name = constants.pop(NAME_AT)
             if not constants and not pattern.equal:
                 return self._whole(name)
-            whole = self.select(Pattern(((_NAME_AT, name),)))
+            whole = self.select(Pattern(((NAME_AT, name),)))
             return whole.narrowed(Pattern(tuple(constants.items()), pattern.equal))
         if pattern == EVERYTHING:
             return self._whole(None)
