@@ -17,12 +17,13 @@ from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import CheckedProgram, Lacegram, check_source
 from lace.rules.suggest import closest
-from lace.rules.syntax import NAME, PredicateKey
+from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lace.engines.embedded.budget import Statistics
+    from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
 
 __all__ = [
@@ -175,39 +176,6 @@ def _meant(text: str, known: Collection[str]) -> str:
     return f"the rules define {', '.join(shown)}{more}" if shown else "there are no rules"
 
 
-def _collect(facts: Iterable[Sequence[str]]) -> tuple[list[Fact], set[PredicateKey]]:
-    """Return facts from anywhere as tuples, and their predicates."""
-    try:
-        waiting = iter(facts)
-    except TypeError:
-        raise _no_fact("facts are an iterable of tuples", facts) from None
-    made: list[Fact] = []
-    shapes: set[tuple[str, int]] = set()
-    for fact in waiting:
-        if not isinstance(fact, (tuple, list)) or not fact or not isinstance(fact[0], str):
-            raise _no_fact("a fact is a tuple of a predicate name and texts", fact)
-        shapes.add((fact[0], len(fact) - 1))
-        made.append(tuple(fact))
-    for name, _arity in shapes:
-        if not NAME.fullmatch(name):
-            raise EngineError(
-                f"{_shown(name)} is no name of a predicate",
-                rule="030-17",
-                hint="a letter, then letters, digits, _, ~ and -",
-            )
-    return made, {PredicateKey(name, arity) for name, arity in shapes}
-
-
-def _no_fact(words: str, found: object) -> EngineError:
-    return EngineError(f"{words}, not {_shown(found)}", hint="as in [('Edge','a','b')]")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, (str, tuple, list)):
-        return shorten(repr(value[:8]), 80)
-    return type(value).__name__
-
-
 def evaluate_rules(
     rules: Rules,
     facts: Iterable[Sequence[str]],
@@ -227,14 +195,16 @@ def evaluate_rules(
         UsageError: there is no such engine or predicate.
     """
     check_engine(engine)
-    collected, given = _collect(facts)
-    checked = check_rules(rules, given, limits=limits)
-    return evaluate_given(checked, collected, predicates=predicates, statistics=statistics)
+    from lace.engines.embedded.load import group_facts  # numpy, only where it is needed
+
+    grouped = group_facts(facts)
+    checked = check_rules(rules, grouped.keys(), limits=limits)
+    return evaluate_given(checked, grouped, predicates=predicates, statistics=statistics)
 
 
 def evaluate_given(
     checked: CheckedProgram,
-    facts: Iterable[Fact],
+    facts: Iterable[Fact] | GroupedFacts,
     *,
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,

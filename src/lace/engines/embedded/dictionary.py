@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Dictionary", "Ids", "MAX_TEXTS", "StoredTexts"]
 
 Ids: TypeAlias = npt.NDArray[np.int32]
+_MAX_ABSENT: Final = 100_000
 MAX_TEXTS: Final = 2**31 - 2
 """Numbers are int32."""
 
@@ -49,6 +50,7 @@ class Dictionary:
         self._base = len(stored) if stored is not None else 0
         self._new: list[str] = []
         self._ids: dict[str, int] = {}
+        self._absent: set[str] = set()  # texts that were looked for and are not stored
         if stored is None:  # then a text that is missing gets its number while it is looked up
             numbering: defaultdict[str, int] = defaultdict(int)
             numbering.default_factory = numbering.__len__
@@ -71,7 +73,11 @@ class Dictionary:
         found = np.array([self._ids.get(text, -1) for text in texts], np.int32)
         missing = np.flatnonzero(found < 0)
         if len(missing) and self._stored is not None:
-            found[missing] = self._stored.find([texts[at] for at in missing.tolist()])
+            asked = [texts[at] for at in missing.tolist()]
+            found[missing] = self._stored.find(asked)
+            if len(self._absent) > _MAX_ABSENT:
+                self._absent.clear()
+            self._absent.update(compress(asked, found[missing] < 0))
         return found
 
     def intern(self, text: str) -> int:
@@ -101,7 +107,9 @@ class Dictionary:
         texts = list(missing)
         if not texts or self._stored is None:
             return
-        found = self._stored.find(texts)
+        found = np.full(len(texts), -1, np.int32)
+        asked = [at for at, text in enumerate(texts) if text not in self._absent]
+        found[asked] = self._stored.find([texts[at] for at in asked])
         known = found >= 0
         self._ids.update(zip(compress(texts, known), found[known].tolist(), strict=True))
         new = list(compress(texts, ~known))

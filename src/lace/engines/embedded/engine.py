@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import Changes
     from lace.engines.embedded.heights import Heights
+    from lace.engines.embedded.load import GroupedFacts
     from lace.engines.embedded.relation import Relation
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
@@ -41,7 +42,7 @@ __all__ = ["Evaluation", "evaluate"]
 
 def evaluate(
     checked: CheckedProgram,
-    facts: Iterable[Fact],
+    facts: Iterable[Fact] | GroupedFacts,
     *,
     predicates: Iterable[PredicateKey] | None = None,
     statistics: Statistics | None = None,

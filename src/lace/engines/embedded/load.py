@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lace.base.text import shorten
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
 from lace.errors import EngineError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.facts.lines import check_value
-from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, PredicateKey
+from lace.rules.syntax import NAME, Atom, Cardinality, Constant, NegatedAtom, PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Dictionary, Ids
-    from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
 
 __all__ = [
+    "GroupedFacts",
     "count_classes",
     "group_facts",
     "intern_constants",
@@ -35,15 +36,29 @@ _APART = frozenset(
 )
 
 
-def group_facts(facts: Iterable[Fact]) -> dict[PredicateKey, list[str]]:
-    """Return the values of facts by predicate, row after row.
+class GroupedFacts(dict[PredicateKey, list[str]]):
+    """The values of facts by predicate, row after row; of one without arguments, one text."""
+
+
+def group_facts(facts: Iterable[Sequence[str]] | GroupedFacts) -> GroupedFacts:
+    """Return facts by predicate; what is grouped already stays as it is.
 
     Raises:
         EngineError: something among them is not a tuple of a name and texts.
     """
-    grouped: dict[tuple[str, int], list[str]] = {}
+    if isinstance(facts, GroupedFacts):
+        return facts
+    grouped: dict[tuple[object, int], list[str]] = {}
+    fact: object = None
     try:
-        for fact in facts:
+        waiting = iter(facts)
+    except TypeError:
+        kind = type(facts).__name__
+        raise EngineError(f"facts are an iterable of tuples, not {kind}") from None
+    try:
+        for fact in waiting:
+            if type(fact) is not tuple and type(fact) is not list:
+                raise TypeError
             key = fact[0], len(fact) - 1
             values = grouped.get(key)
             if values is None:
@@ -51,14 +66,29 @@ def group_facts(facts: Iterable[Fact]) -> dict[PredicateKey, list[str]]:
             values += fact[1:]
     except (TypeError, IndexError) as error:
         raise EngineError(
-            "a fact is a tuple of a predicate name and texts", hint="as in ('Have', 'B.….h')"
+            f"a fact is a tuple of a predicate name and texts, not {_shown(fact)}",
+            hint="as in [('Edge','a','b')]",
         ) from error
-    made: dict[PredicateKey, list[str]] = {}
+    made = GroupedFacts()
     for (name, arity), values in grouped.items():
         if not isinstance(name, str):
-            raise EngineError(f"a predicate name is text, not {type(name).__name__}")
+            raise EngineError(
+                f"a fact is a tuple of a predicate name and texts, not {_shown(name)}"
+            )
+        if not NAME.fullmatch(name):
+            raise EngineError(
+                f"{_shown(name)} is no name of a predicate",
+                rule="030-17",
+                hint="a letter, then letters, digits, _, ~ and -",
+            )
         made[PredicateKey(name, arity)] = values if arity else [""]
     return made
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (str, tuple, list)):
+        return shorten(repr(value[:8]), 80)
+    return type(value).__name__
 
 
 def check_values(values: Sequence[str], max_value_bytes: int) -> None:

@@ -8,7 +8,6 @@ part, so an increment builds access paths for what is new only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -27,12 +26,31 @@ _MERGE_ROWS: Final = 4096
 """Parts with fewer rows are merged with the part before when that is not much longer."""
 
 
-@dataclass(frozen=True, slots=True)
 class Pattern:
-    """Which rows fit: constants by position, and positions that must be equal."""
+    """Which rows fit: constants by position, and positions that must be equal.
 
-    constants: tuple[tuple[int, int], ...] = ()
-    equal: tuple[tuple[int, int], ...] = ()
+    Patterns are looked up at every step of every rule, so their hash is computed once.
+    """
+
+    __slots__ = ("_hash", "constants", "equal")
+
+    def __init__(
+        self,
+        constants: tuple[tuple[int, int], ...] = (),
+        equal: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.constants = constants
+        self.equal = equal
+        self._hash = hash((constants, equal))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Pattern)
+            and (self.constants, self.equal) == (other.constants, other.equal)
+        )
 
 
 EVERYTHING: Final = Pattern()

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ID", "NAMED", "RANGE", "REST", "SegmentDamagedError", "Segments", "open_segments"]
 
+_MANY_ROWS: Final = 100_000
+"""Rows that are copied from a file from which on its memory is given back."""
+
 ID: Final = np.dtype("<i4")
 RANGE: Final = np.dtype([("predicate", "<i4"), ("name", "<i4"), ("start", "<i8"), ("count", "<i8")])
 """A row of the directory: where the rows with a Name begin, and how many there are."""
@@ -89,7 +92,12 @@ class Segments:
         parts = [file.array(ID, *place) for place in self._ranges_of(predicate, name)]
         if len(parts) == 1:
             return parts[0]
-        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+        if not parts:
+            return np.empty(0, np.int32)
+        copied = np.concatenate(parts)
+        if len(copied) > _MANY_ROWS:
+            file.forget_pages()
+        return copied
 
     def names(self, predicate: str) -> Ids:
         """Return the distinct ids at position 1 of Field or RecordLink, in order."""

@@ -174,6 +174,8 @@ class StoredDictionary:
         made: list[str] = []
         for start in range(0, len(ids), _AT_ONCE):
             made += self._texts(ids[start : start + _AT_ONCE])
+        for file in (self._locate, *self._heaps):
+            file.forget_pages()
         return made
 
     def _texts(self, ids: Ids) -> list[str]:
