@@ -140,12 +140,13 @@ class StoreSession:
 
     def _follow(self, records: RecordBase, session: Session, snapshot: SqliteSnapshot) -> None:
         """Bring the session up to date with a snapshot."""
-        gone = list(dict.fromkeys(text for _, text in snapshot.removals(self._removal_sequence)))
-        gone = [text for text, here in zip(gone, records.has(gone), strict=True) if here]
-        gone = [text for text in gone if not snapshot.has(text)]
-        new = list(snapshot.records(after=self._high_water))
-        known = records.has([record.hash_text for record in new])
-        come = [record for record, here in zip(new, known, strict=True) if not here]
+        removals = {text for _, text in snapshot.removals(self._removal_sequence)}
+        removed = sorted(removals)
+        held = {text for text, here in zip(removed, records.has(removed), strict=True) if here}
+        gone = [text for text in sorted(held) if not snapshot.has(text)]
+        # A record that is held and new in the store was removed and came back meanwhile.
+        new = snapshot.records(after=self._high_water)
+        come = [record for record in new if record.hash_text not in held]
         facts = _facts(come, self._max_value_bytes)
         self._is_partial = self._is_partial or bool(come)
         session.update(records.change(_those_read(facts, self._reads), gone))

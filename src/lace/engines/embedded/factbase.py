@@ -116,7 +116,7 @@ class FactBase:
             columns = gone.columns()
             present = self.relations[key]
             rows = RowSet.of(columns, gone.rows, self.size)
-            self.relations[key] = present.without(rows, columns, self.size)
+            self.relations[key] = present.without(rows, columns)
             if key in self._sets:
                 self._sets[key].discard(columns, gone.rows)
         for key, come in changes.added.items():

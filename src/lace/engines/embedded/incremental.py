@@ -138,7 +138,7 @@ def _update_step(
     for key, relation in lost.items():
         columns = relation.columns()
         gone[key] = RowSet.of(columns, relation.rows, state.size)
-        state.relations[key] = state.relations[key].without(gone[key], columns, state.size)
+        state.relations[key] = state.relations[key].without(gone[key], columns)
         state.derived_set(key).discard(columns, relation.rows)
     found: Found = {}
     for branch in step.branches:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from lace.engines.embedded.index import Index, Members
+from lace.engines.embedded.keys import distinct_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,13 +133,14 @@ class Part(Protocol):
 
 
 class ColumnPart:
-    """A part whose columns are at hand."""
+    """A part whose columns are at hand, perhaps with its rows in the order of the first."""
 
-    __slots__ = ("_selections", "columns", "rows")
+    __slots__ = ("_selections", "columns", "is_sorted", "rows")
 
-    def __init__(self, columns: Sequence[Ids], rows: int) -> None:
+    def __init__(self, columns: Sequence[Ids], rows: int, *, is_sorted: bool = False) -> None:
         self.columns = tuple(columns)
         self.rows = rows
+        self.is_sorted = is_sorted
         self._selections: dict[Pattern, Selection] = {}
 
     def column(self, position: int) -> Ids:
@@ -147,7 +149,7 @@ class ColumnPart:
 
     def fresh(self) -> ColumnPart:
         """Return the same rows without the access paths made so far."""
-        return ColumnPart(self.columns, self.rows)
+        return ColumnPart(self.columns, self.rows, is_sorted=self.is_sorted)
 
     def select(self, pattern: Pattern) -> Selection:
         """Return the rows that fit a pattern."""
@@ -202,26 +204,31 @@ class Relation:
         )
         return columns, sum(selection.rows for selection in chosen)
 
-    def without(self, gone: RowSet, columns: Sequence[Ids], size: int) -> Relation:
+    def without(self, gone: RowSet, columns: Sequence[Ids]) -> Relation:
         """Return the relation without some rows, given as a set and as columns.
 
         Parts that have none of them stay as they are, with their access paths.
         """
         if not self.arity:
             return Relation(0) if gone.rows else self
-        first = Members(columns[0], size)
+        first = distinct_sorted(columns[0])
         parts: list[Part] = []
         for part in self.parts:
             whole = part.select(EVERYTHING)
-            maybe = np.flatnonzero(first.mask(whole.column(0)))
             each = [whole.column(at) for at in range(self.arity)]
+            if not isinstance(part, ColumnPart) or not part.is_sorted:
+                order = np.argsort(each[0])  # what is taken out of again is found at once then
+                each = [column[order] for column in each]
+            begins = np.searchsorted(each[0], first, "left")
+            lengths = np.searchsorted(each[0], first, "right") - begins
+            maybe = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
+            maybe += np.arange(len(maybe))
             going = gone.contains([column[maybe] for column in each], len(maybe))
             if not going.any():
                 parts.append(part)
                 continue
-            stays = np.ones(whole.rows, np.bool_)
-            stays[maybe[going]] = False
-            parts.append(ColumnPart([column[stays] for column in each], int(stays.sum())))
+            kept = [np.delete(column, maybe[going]) for column in each]
+            parts.append(ColumnPart(kept, len(kept[0]), is_sorted=True))
         return Relation(self.arity, parts)
 
     def renumbered(self) -> Relation:
