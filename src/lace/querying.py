@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
+    from lace.store.sqlite.counters import Counters
     from lace.store.sqlite.fact_state import FactState
     from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
@@ -102,11 +103,6 @@ class StoreSession:
             more = True
         return more and self._is_partial
 
-    def forget_answers(self) -> None:
-        """Forget the answers, and keep everything else."""
-        if self._session is not None:
-            self._session.forget()
-
     def _forget(self) -> None:
         self._records = self._session = None
 
@@ -117,16 +113,18 @@ class StoreSession:
             counters = snapshot.counters()
             sequence = counters.removal_sequence or 0
             behind = (self._high_water, self._removal_sequence)
+            self._records.check_files()
             if behind == (counters.high_water, sequence):
                 return self._session
             if max(counters.high_water - behind[0], sequence - behind[1]) <= _MAX_CHANGE:
                 try:
-                    self._follow(self._records, self._session, snapshot)
+                    followed = self._follow(self._records, self._session, snapshot, counters)
                 except BaseException:
                     self._forget()  # what is half done is not built upon
                     raise
-                self._high_water, self._removal_sequence = counters.high_water, sequence
-                return self._session
+                if followed:
+                    self._high_water, self._removal_sequence = counters.high_water, sequence
+                    return self._session
         return self._open()
 
     def _open(self) -> Session:
@@ -138,18 +136,34 @@ class StoreSession:
         self._session = Session(self._records.base, self._clock)
         return self._session
 
-    def _follow(self, records: RecordBase, session: Session, snapshot: SqliteSnapshot) -> None:
-        """Bring the session up to date with a snapshot."""
-        removals = {text for _, text in snapshot.removals(self._removal_sequence)}
-        removed = sorted(removals)
+    def _follow(
+        self,
+        records: RecordBase,
+        session: Session,
+        snapshot: SqliteSnapshot,
+        counters: Counters,
+    ) -> bool:
+        """Bring the session up to date with a snapshot, unless part of the way is not known.
+
+        Removals that segments cover are forgotten by the store. A session that has not seen
+        them cannot follow; nor one that would not end with just as many records.
+        """
+        log = snapshot.removals(self._removal_sequence)
+        if len(log) != (counters.removal_sequence or 0) - self._removal_sequence:
+            return False
+        removed = sorted({text for _, text in log})
         held = {text for text, here in zip(removed, records.has(removed), strict=True) if here}
         gone = [text for text in sorted(held) if not snapshot.has(text)]
         # A record that is held and new in the store was removed and came back meanwhile.
         new = snapshot.records(after=self._high_water)
         come = [record for record in new if record.hash_text not in held]
+        if records.count + len(come) - len(gone) != counters.records:
+            return False
         facts = _facts(come, self._max_value_bytes)
         self._is_partial = self._is_partial or bool(come)
         session.update(records.change(_those_read(facts, self._reads), gone))
+        records.count += len(come) - len(gone)
+        return True
 
 
 def evaluate_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,60 @@ def test_damage_while_a_session_is_open(store: lace.Lace, file: str) -> None:
     assert dict(store.query(rules)) == wanted
     store.add(plex("one more"))
     assert dict(store.query(rules)) == expected(store, rules)
+
+
+def test_removals_that_the_store_has_forgotten(tmp_path: Path) -> None:
+    """Segments cover a removal, so its log entry goes; a session that missed it starts anew."""
+    rules = lace.Lacegram.parse("All(P) :- Have(P).")
+    with lace.open(tmp_path / "forgetful.lace") as store:
+        first = store.add_all([plex(f"a{number}") for number in range(300)])
+        store.query(rules)
+        store.remove(first[0])
+        store.add_all([plex(f"b{number}") for number in range(300)])
+        store.remove(first[1])
+        assert store.query(rules)["All/1"] == expected(store, rules)["All/1"]
+        assert len(store.query(rules)["All/1"]) == len(store) == 598
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_two_handles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(segments_module, "APPEND_RECORDS", 5)
+    source = random.Random(seed)
+    rules = lace.Lacegram.parse(NARROW + "All(P) :- Have(P).")
+    known: list[str] = []
+    with lace.open(tmp_path / "l") as one, lace.open(tmp_path / "l") as two:
+        for _ in range(40):
+            store = source.choice([one, two])
+            if known and source.random() < 0.45:
+                store.remove(*source.sample(known, min(len(known), source.randrange(1, 5))))
+            else:
+                more = [made(source, known, source.randrange(30)) for _ in range(4)]
+                known += store.add_all(more)
+            if source.random() < 0.3:
+                asked = source.choice([one, two])
+                assert dict(asked.query(rules)) == expected(asked, rules)
+
+
+def test_a_file_that_is_cut_while_it_is_mapped(store: lace.Lace) -> None:
+    rules = lace.Lacegram.parse("All(P) :- Have(P).\nNames(N) :- Field(_,'Name',_,N).")
+    store.add_all([plex(f"n{number}") for number in range(30)])
+    wanted = expected(store, rules)
+    assert dict(store.query(rules)) == wanted
+    for path in (store.store.folder / "segments").glob("*/*"):
+        os.truncate(path, 0)
+    assert dict(store.query("All(P) :- Have(P).")) == {"All/1": wanted["All/1"]}
+    assert dict(store.query(rules)) == wanted
+
+
+def test_damage_that_shows_in_an_explanation(store: lace.Lace) -> None:
+    ids = store.add_all([plex(f"n{number}") for number in range(30)])
+    result = store.query("All(P) :- Have(P).")
+    for path in (store.store.folder / "segments").glob("*/heap.hashes"):
+        spoil(path)
+    with pytest.raises(lace.EngineError, match="ask again"):
+        result.why("All", ids[0])
+    assert store.query("All(P) :- Have(P).").why("All", ids[0]).holds
 
 
 def test_damage_that_shows_while_a_result_is_read(store: lace.Lace) -> None:

@@ -16,6 +16,7 @@ from lace.cli.rule_files import (
     refusing,
 )
 from lace.engines.queries import check_rules, evaluate_given, find_predicates, with_given
+from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:
@@ -101,9 +102,29 @@ class Question:
                 )
             if lace is None:
                 raise AssertionError("a question without facts is for a lace")
-            return lace.query(
+            return self._query(lace, predicates, statistics, snapshot)
+
+    def _query(
+        self,
+        lace: Lace,
+        predicates: list[str],
+        statistics: Statistics,
+        snapshot: SqliteSnapshot | None,
+    ) -> Result:
+        """Ask a lace and make all texts; damage that shows only then is met by asking again."""
+        for last_try in (False, True):
+            result = lace.query(
                 self.checked, predicates=predicates, statistics=statistics, snapshot=snapshot
             )
+            try:
+                for predicate in predicates:
+                    result.rows(predicate)
+            except AnswerLostError:
+                if last_try:
+                    raise
+            else:
+                return result
+        raise AssertionError("the last try returns or raises")
 
 
 def new_statistics() -> Statistics:

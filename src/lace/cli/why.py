@@ -8,6 +8,7 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.questions import Question, new_statistics, read_rules
+from lace.engines.result import AnswerLostError
 from lace.facts.lines import FactLineError, parse_fact
 from lace.rules.syntax import PredicateKey
 
@@ -74,8 +75,10 @@ def command(session: Session, fact: str, rules: str, facts: tuple[str, ...]) -> 
     question = Question(session, read_rules(session, rules), facts)
     key = PredicateKey(name, len(values))
     wanted = [key] if key in question.checked.derived else []
-    result = question.ask("why", wanted, new_statistics())
-    explanation = result.why(name, *values)
+    try:
+        explanation = question.ask("why", wanted, new_statistics()).why(name, *values)
+    except AnswerLostError:  # segments that are damaged have been given up: others are made
+        explanation = question.ask("why", wanted, new_statistics()).why(name, *values)
     if session.output.json:
         session.output.json_document(explanation.to_json())
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.engines.embedded.segment_journal import SegmentDamagedError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lace.engines.explanation import Explanation
     from lace.rules.program import CheckedProgram
 
-__all__ = ["Result", "parse_predicate"]
+__all__ = ["AnswerLostError", "Result", "parse_predicate"]
 
 _KEY: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)/([0-9]{1,3})")
 _SHOWN_ROWS: Final = 20
@@ -38,6 +39,10 @@ def parse_predicate(text: str) -> PredicateKey:
     return PredicateKey(found[1], int(found[2]))
 
 
+class AnswerLostError(EngineError):
+    """What was asked cannot be told any more; asked again, it can."""
+
+
 class Result(Mapping[str, frozenset[tuple[str, ...]]]):
     """The facts of every predicate that rules define, by `"Name/arity"`.
 
@@ -54,6 +59,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         self._answer = answer
         self._on_damage = on_damage
         self._keys = {str(key): key for key in answer.derived}
+        self._rows: dict[str, list[tuple[str, ...]]] = {}
         self._sets: dict[str, frozenset[tuple[str, ...]]] = {}
 
     def __getitem__(self, predicate: str) -> frozenset[tuple[str, ...]]:
@@ -102,22 +108,34 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
 
     def count(self, predicate: str) -> int:
         """Return how many facts a predicate has, without making their texts."""
-        return self._answer.count(self._keys[predicate])
+        key = self._keys[predicate]
+        with self._guarded():
+            return self._answer.count(key)
 
     def rows(self, predicate: str) -> list[tuple[str, ...]]:
         """Return the facts of a predicate, each once, in no particular order.
 
         Raises:
             LimitExceeded: the predicate was only counted so far, and making it is too much.
-            EngineError: the stored facts turned out to be damaged; asked again, they are
+            AnswerLostError: the stored facts turned out to be damaged; asked again, they are
                 made anew from the records.
         """
+        found = self._rows.get(predicate)
+        if found is None:
+            key = self._keys[predicate]
+            with self._guarded():
+                found = self._rows[predicate] = self._answer.texts(key)
+        return found
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turn damage of stored facts into an error that says what to do."""
         try:
-            return self._answer.texts(self._keys[predicate])
+            yield
         except SegmentDamagedError as error:
             if self._on_damage:
                 self._on_damage()
-            raise EngineError(
+            raise AnswerLostError(
                 f"the segments are damaged: {error.message}",
                 hint="ask again: they are made anew from the records",
             ) from error
@@ -145,7 +163,8 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         from lace.engines.embedded.why import explain_fact
 
         name = predicate.partition("/")[0]
-        return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)
+        with self._guarded():
+            return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)
 
     def to_arrow(self, predicate: str) -> Any:  # noqa: ANN401 - pyarrow is optional
         """Return the facts of a predicate as a pyarrow table, with columns called 0, 1 and so on.
@@ -160,7 +179,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
                 "pyarrow is not installed", hint="pip install 'lace[spark]'"
             ) from error
         key = self._keys[predicate]
-        rows = self._answer.texts(key)
+        rows = self.rows(predicate)
         columns = list(zip(*rows, strict=True)) or [()] * key.arity
         names = [str(at) for at in range(key.arity)]
         arrays = [pyarrow.array(column, pyarrow.string()) for column in columns[: key.arity]]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lace.algebra.nodes import Branch, CountTest
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.frames import Frame
+    from lace.engines.embedded.index import Slots
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Pattern
     from lace.engines.embedded.state import State
@@ -73,7 +74,7 @@ class _Counter:
         self._keys = keys
         self.counts = np.zeros(max(count, 1), np.int64)
         self._seen: RowSet | None = None
-        self._found: tuple[tuple[Ids, ...], npt.NDArray[np.intp]] = (), np.empty(0, np.intp)
+        self._found: list[tuple[tuple[Ids, ...], Slots]] = []
 
     def run(self, branch: Branch) -> None:
         """Count what one rule makes for the keys that are not certain yet."""
@@ -116,12 +117,14 @@ class _Counter:
 
     def _forget(self) -> None:
         """Forget the facts of keys that are certain: only what may be met again is kept."""
-        if self._seen is None or not self._at:
+        if self._seen is None or not self._at or not self._found:
             return
-        columns, slots = self._found
+        columns = tuple(map(np.concatenate, zip(*(each for each, _ in self._found), strict=True)))
+        slots = np.concatenate([slots for _, slots in self._found])
         stays = self.counts[slots] < self._enough
-        self._found = tuple(column[stays] for column in columns), slots[stays]
-        self._seen = RowSet.of(self._found[0], len(self._found[1]), self._state.size)
+        kept = tuple(column[stays] for column in columns)
+        self._found = [(kept, slots[stays])]
+        self._seen = RowSet.of(kept, int(stays.sum()), self._state.size)
 
     def _goal(self, which: npt.NDArray[np.intp]) -> Relation:
         return Relation.of([column[which] for column in self._keys], len(which))
@@ -130,23 +133,19 @@ class _Counter:
         if self._seen is None:
             arity = branch.predicate.arity
             self._seen = RowSet(arity, self._state.size)
-            self._found = tuple(np.empty(0, np.int32) for _ in range(arity)), np.empty(0, np.intp)
         for columns, rows in self._state.heads(branch, plan):
             fits = self._fits(columns, rows)
             if fits is not None:
                 rows = int(np.count_nonzero(fits))
                 columns = tuple(column[fits] for column in columns)
             fresh, count = self._seen.add(columns, rows)
+            self._state.budget.check_derived(branch.predicate, self._seen.rows)
             if not self._at:
                 self.counts[0] += count
             elif count:
                 slots = self.index.find([fresh[position] for position in self._at])
                 self.counts += np.bincount(slots, minlength=len(self.counts))
-                columns, before = self._found
-                self._found = (
-                    tuple(map(np.concatenate, zip(columns, fresh, strict=True))),
-                    np.concatenate((before, slots)),
-                )
+                self._found.append((fresh, slots))
 
     def _fits(self, columns: Sequence[Ids], rows: int) -> Flags | None:
         if not self._pattern.constants and not self._pattern.equal:

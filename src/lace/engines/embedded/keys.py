@@ -170,6 +170,11 @@ class RowSet:
         self._runs = _Runs()
         self.rows = 0
 
+    @property
+    def flag_bytes(self) -> int:
+        """How many bytes its table of flags takes."""
+        return len(self._flags) if self._flags is not None else 0
+
     def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
         if not columns:
             return np.zeros(count, np.int64)

@@ -32,7 +32,7 @@ _HAVE = PredicateKey("Have", 1)
 
 
 class RecordBase:
-    """A fact base of records.
+    """A fact base of records; `count` says how many, and is the caller's to keep right.
 
     Args:
         columns: the stored columns, if there are any.
@@ -52,6 +52,7 @@ class RecordBase:
         stored = columns.dictionary if columns is not None else None
         self.base = FactBase(stored, max_value_bytes=max_value_bytes)
         self._removed = removed
+        self._columns = columns
         come = self.base.intern(later)
         self.base.make_room()
         for found in RECORD_PREDICATES.values():
@@ -62,6 +63,13 @@ class RecordBase:
             self.base.relations[key] = Relation(key.arity, parts)
         for key, (each, rows) in come.items():
             self.base.relations[key] = self.base.relations[key].with_rows(each, rows)
+        have = self.base.relations[_HAVE].select(EVERYTHING)
+        self.count = sum(selection.rows for selection in have)
+
+    def check_files(self) -> None:
+        """Refuse columns whose files have become shorter: to read them would be fatal."""
+        if self._columns is not None:
+            self._columns.check_files()
 
     def _members(self) -> Members | None:
         return Members(self._removed, self.base.size) if len(self._removed) else None

@@ -87,17 +87,29 @@ class Segments:
             SegmentDamagedError: it is not what was written.
         """
         file = self.files[COLUMNS[predicate][position]]
+        file.check_length()
         if name is None:
-            return file.array(ID, 0, file.length // ID.itemsize)
+            return self._known(file.array(ID, 0, file.length // ID.itemsize))
         parts = [file.array(ID, *place) for place in self._ranges_of(predicate, name)]
         if len(parts) == 1:
-            return parts[0]
+            return self._known(parts[0])
         if not parts:
             return np.empty(0, np.int32)
         copied = np.concatenate(parts)
         if len(copied) > _MANY_ROWS:
             file.forget_pages()
-        return copied
+        return self._known(copied)
+
+    def _known(self, ids: Ids) -> Ids:
+        """Refuse ids that no text has."""
+        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= len(self.dictionary)):
+            raise SegmentDamagedError("the segments name a text that they do not have")
+        return ids
+
+    def check_files(self) -> None:
+        """Refuse files that have become shorter."""
+        for file in self.files.values():
+            file.check_length()
 
     def names(self, predicate: str) -> Ids:
         """Return the distinct ids at position 1 of Field or RecordLink, in order."""

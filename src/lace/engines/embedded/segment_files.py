@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -151,6 +152,12 @@ class CheckedFile:
                     raise SegmentDamagedError(f"{self.path} is damaged")
                 self._is_checked[block] = True
         self._all_checked = bool(self._is_checked.all())
+
+    def check_length(self) -> None:
+        """Refuse the file if it has become shorter: reading behind its end would be fatal."""
+        with suppress(FileNotFoundError):  # deleted: what is mapped stays
+            if self.path.stat().st_size < self.length:
+                raise SegmentDamagedError(f"{self.path} has been cut")
 
     def forget_pages(self) -> None:
         """Let the system take back the memory of pages that were read."""

@@ -38,6 +38,8 @@ WHOLE: Final = -2
 """The plan of a rule that starts from no change."""
 GOAL: Final = -1
 """The plan of a rule that starts from the facts asked about."""
+_MOST_FLAG_BYTES: Final = 2**26
+"""What the sets of derived rows take together for flags before they have many rows."""
 _NEW_PLAN_BITS: Final = 3
 """A plan is made again when a relation has grown or shrunk by this power of two."""
 
@@ -111,7 +113,9 @@ class State:
         """Return the rows of a derived predicate, as a set."""
         found = self.sets.get(predicate)
         if found is None:
-            found = self.sets[predicate] = RowSet(predicate.arity, self.size, large=True)
+            flags = sum(each.flag_bytes for each in self.sets.values())
+            large = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
+            found = self.sets[predicate] = RowSet(predicate.arity, self.size, large=large)
         return found
 
     def clear(self, predicate: PredicateKey) -> None:

@@ -125,12 +125,20 @@ class StoredDictionary:
     def __len__(self) -> int:
         return self._count
 
+    def check_files(self) -> None:
+        """Refuse files that have become shorter."""
+        for file in (self._locate, *self._heaps):
+            file.check_length()
+        for run in self._runs:
+            run.check_length()
+
     def find(self, texts: Sequence[str]) -> Ids:
         """Return the id of each text; -1 where it has none.
 
         Raises:
             SegmentDamagedError: what was looked at is not what was written.
         """
+        self.check_files()
         made = np.full(len(texts), -1, np.int32)
         raw = [_encoded(text) for text in texts]
         usable = [n for n, one in enumerate(raw) if len(one) <= MOST_TEXT_BYTES]
@@ -169,6 +177,7 @@ class StoredDictionary:
         Raises:
             SegmentDamagedError: what was looked at is not what was written.
         """
+        self.check_files()
         if len(ids) <= _AT_ONCE:
             return self._texts(ids)
         made: list[str] = []

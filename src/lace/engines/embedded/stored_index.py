@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,7 +58,8 @@ class Run:
         table = np.frombuffer(raw, _TABLE_ROW)
         self.firsts: Hashes = table["first"].copy()
         ids_at = count * _HASH.itemsize
-        self._map = _mapped(path, ids_at + count * _ID.itemsize)
+        self._path, self._length = path, ids_at + count * _ID.itemsize
+        self._map = _mapped(path, self._length)
         data = np.frombuffer(self._map or b"", np.uint8)
         self._hashes = CheckedColumn(path, data[:ids_at].view(_HASH), table["hashes"].copy())
         self._ids = CheckedColumn(path, data[ids_at:].view(_ID), table["ids"].copy())
@@ -105,6 +107,12 @@ class Run:
         """Check every entry."""
         self._hashes.between(0, self.entry.count)
         self._ids.between(0, self.entry.count)
+
+    def check_length(self) -> None:
+        """Refuse the file if it has become shorter."""
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size < self._length:
+                raise SegmentDamagedError(f"{self._path} has been cut")
 
     def forget_pages(self) -> None:
         """Give back the memory of what was read."""

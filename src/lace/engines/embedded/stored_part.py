@@ -28,6 +28,10 @@ class StoredColumns(Protocol):
         """The texts that the columns' numbers stand for."""
         ...
 
+    def check_files(self) -> None:
+        """Refuse files that have become shorter."""
+        ...
+
     def rows(self, predicate: str, name: int | None = None) -> int:
         """Return how many rows a predicate has, or has with a name at its second position."""
         ...

@@ -1,8 +1,9 @@
-"""Built-in tests over numbers: each is asked once for a value, whatever rules ask again.
+"""Built-in tests over numbers: a test of one variable is asked once for each value.
 
-A test of one variable is a table of verdicts by number. A comparison of two variables
-compares ranks: the texts seen so far are sorted once, as bytes or as integers. What is
-left (two variables in a `TextShape`) is asked once for each different pair of values.
+It is a table of verdicts by number, whatever rules ask again. A comparison of two
+variables compares ranks: the texts seen so far are sorted, as bytes or as integers. What
+is left (two variables in a `TextShape`) is asked once for each different pair of values
+in a frame.
 The meaning of every test is that of `lace.rules.builtins`.
 """
 
@@ -29,6 +30,8 @@ __all__ = ["Ranks", "Verdicts"]
 
 Columns: TypeAlias = "Mapping[str, Ids]"
 _UNKNOWN: Final = 2
+_FEW_ROWS: Final = 256
+"""Rows up to which new values are compared as texts: ranking them would sort all anew."""
 _MAX_TABLE_BYTES: Final = 2**27
 """What the tables of all tests take together; the one asked longest ago goes first."""
 _COMPARE: Final = {
@@ -47,6 +50,14 @@ class Ranks:
         self._as_integers = kind is IntCompare
         self._ranks = np.full(0, -2, np.int32)
         self._known = np.empty(0, np.int32)
+
+    def has(self, *columns: Ids) -> bool:
+        """Tell whether all values of columns have a rank already."""
+        size = len(self._ranks)
+        return all(
+            bool((column < size).all()) and bool((self._ranks[column] != -2).all())
+            for column in columns
+        )
 
     def of(self, *columns: Ids) -> list[Ids]:
         """Return the ranks of the values of columns; they compare as the values do."""
@@ -128,7 +139,11 @@ class Verdicts:
         return found.view(np.bool_)
 
     def _compared(self, test: LexCompare | IntCompare, columns: Columns) -> Flags:
-        left, right = self.ranks(test).of(*(_column(term, columns) for term in test.terms))
+        both = [_column(term, columns) for term in test.terms]
+        ranks = self.ranks(test)
+        if len(both[0]) <= _FEW_ROWS and not ranks.has(*both):
+            return self._of_several(test, sorted({_name(term) for term in test.terms}), columns)
+        left, right = ranks.of(*both)
         holds: Flags = _COMPARE[test.operator](left, right)
         if isinstance(test, IntCompare):
             holds &= (left >= 0) & (right >= 0)
@@ -148,6 +163,10 @@ class Verdicts:
             _ask(test, dict(zip(names, values, strict=True))) for values in zip(*texts, strict=True)
         ]
         return np.array(answers, np.bool_)[back]
+
+
+def _name(term: Term) -> str:
+    return term.name if isinstance(term, Variable) else ""
 
 
 def _column(term: Term, columns: Columns) -> Ids:
