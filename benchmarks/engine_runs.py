@@ -45,7 +45,7 @@ __all__ = [
 
 WORKLOADS: Final = ("W1", "W2", "W3")
 DUCKDB: Final = ("texts", "interned", "open")
-BATCHES: Final = 5
+BATCHES: Final = 9
 ROUNDS: Final = 3
 PATIENCE: Final = 120.0
 """Seconds after which a peer is taken to give no answer."""

@@ -139,11 +139,14 @@ class _PreparedLace:
         self._goal = parse_predicate(GOALS[workload])
         self._session = Session()
         self._session.change(facts)
-        rules = Lacegram.parse(PROGRAMS[workload], profile=_PROFILE)
-        self._made = self._session.evaluate(rules.program)
+        self._rules = Lacegram.parse(PROGRAMS[workload], profile=_PROFILE).program
+        self._made: Evaluation | None = None
 
     def evaluate(self) -> int:
-        self._made.run_again()
+        if self._made is None:
+            self._made = self._session.evaluate(self._rules)
+        else:
+            self._made.run_again()
         return self._made.count(self._goal)
 
 

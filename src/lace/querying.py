@@ -75,7 +75,8 @@ class StoreSession:
         wanted = None if predicates is None else list(predicates)
         try:
             return self._evaluate(checked, wanted, statistics)
-        except SegmentDamagedError:
+        except (SegmentDamagedError, IndexError):
+            # A number that no text has is damage as well: of a file that changed while mapped.
             self._forget()
             self._store.discard_segments()
             return self._evaluate(checked, wanted, statistics)

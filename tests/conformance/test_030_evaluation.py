@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.engines.embedded import budget
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively
@@ -230,6 +231,17 @@ def test_each_limit_names_rule_limit_and_value() -> None:
     ticks: list[Fact] = [("Advertised", str(number), "s") for number in range(9)]
     assert limit(closure, ticks, max_runtime_facts=8).limit == "max_runtime_facts"
     evaluate(checked(closure, RuleLimits(max_base_facts=0)), ticks)  # counted apart
+
+
+def test_statistics_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_MOST_RUNS", 5)
+    chain: list[Fact] = [("E", str(number), str(number + 1)) for number in range(40)]
+    rules = checked("R(X,Y) :- E(X,Y).\nR(X,Z) :- R(X,Y), E(Y,Z).")
+    statistics = evaluate(rules, chain).statistics
+    assert statistics.applications == 41
+    assert len(statistics.runs) == 6
+    assert sum(run.new for run in statistics.runs) == 40 * 41 // 2
+    assert sum(run.visited for run in statistics.runs) == statistics.work
 
 
 def test_the_same_run_stops_at_the_same_place() -> None:

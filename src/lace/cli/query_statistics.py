@@ -100,7 +100,7 @@ def _object(checked: CheckedProgram, statistics: Statistics) -> dict[str, object
             {**described(each.rule), "iterations": each.iterations, **counted(each)}
             for each in _sums(statistics.runs).values()
         ],
-        "runs_total": len(statistics.runs),
+        "runs_total": statistics.applications,
         "runs": [
             {"rule": run.rule + 1, "iteration": run.iteration, **counted(run)}
             for run in statistics.runs[:_MOST_JSON_RUNS]
@@ -122,7 +122,8 @@ def _lines(checked: CheckedProgram, statistics: Statistics) -> Iterable[str]:
             shown = sorted(sums, key=lambda each: -each.visited)[:_MOST_RULES]
         rows = [_row(checked, each, f"{each.iterations:,}") for each in shown]
         headings = tuple("iterations" if each == "iteration" else each for each in _HEADINGS)
-        remark = f"sums of {plural(len(runs), 'application')} of {plural(len(sums), 'rule')}"
+        total = plural(statistics.applications, "application")
+        remark = f"sums of {total} of {plural(len(sums), 'rule')}"
         if len(sums) > len(shown):
             remark += f"; the {len(shown)} that visited the most rows"
     total = _Sum(0)

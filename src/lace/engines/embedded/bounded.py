@@ -145,7 +145,7 @@ class _Counter:
             elif count:
                 slots = self.index.find([fresh[position] for position in self._at])
                 self.counts += np.bincount(slots, minlength=len(self.counts))
-                self._found.append((fresh, slots))
+                self._found.append((fresh, slots.astype(np.int32)))
 
     def _fits(self, columns: Sequence[Ids], rows: int) -> Flags | None:
         if not self._pattern.constants and not self._pattern.equal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.errors import LimitExceeded, Place
 
@@ -22,6 +22,10 @@ __all__ = ["Budget", "Clock", "Run", "Statistics"]
 
 Clock = Callable[[], int]
 """Gives nanoseconds, from any moment on."""
+
+
+_MOST_RUNS: Final = 100_000
+"""Applications of rules that are noted one by one."""
 
 
 def _no_clock() -> int:
@@ -42,16 +46,30 @@ class Run:
 
 @dataclass(slots=True)
 class Statistics:
-    """What was done so far, readable at any time, also after a limit stopped the run."""
+    """What was done so far, readable at any time, also after a limit stopped the run.
+
+    `applications` counts them all; `runs` has the first of them one by one, and of the
+    later ones one sum for each rule, so that it does not grow for ever.
+    """
 
     clock: Clock = _no_clock
     runs: list[Run] = field(default_factory=list)
+    applications: int = 0
     work: int = 0
+    _sums: dict[int, Run] = field(default_factory=dict)
 
     def begin(self, rule: int, iteration: int) -> Run:
         """Note that a rule is being applied; its time is negative until it ends."""
-        run = Run(rule, iteration, visited=-self.work, nanoseconds=-self.clock())
-        self.runs.append(run)
+        self.applications += 1
+        run = self._sums.get(rule)
+        if run is None:
+            run = Run(rule, iteration)
+            self.runs.append(run)
+            if self.applications > _MOST_RUNS:
+                self._sums[rule] = run
+        run.iteration = iteration
+        run.visited -= self.work
+        run.nanoseconds -= self.clock()
         return run
 
     def end(self, run: Run) -> None:
