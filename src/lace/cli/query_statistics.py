@@ -122,8 +122,8 @@ def _lines(checked: CheckedProgram, statistics: Statistics) -> Iterable[str]:
             shown = sorted(sums, key=lambda each: -each.visited)[:_MOST_RULES]
         rows = [_row(checked, each, f"{each.iterations:,}") for each in shown]
         headings = tuple("iterations" if each == "iteration" else each for each in _HEADINGS)
-        total = plural(statistics.applications, "application")
-        remark = f"sums of {total} of {plural(len(sums), 'rule')}"
+        applied = plural(statistics.applications, "application")
+        remark = f"sums of {applied} of {plural(len(sums), 'rule')}"
         if len(sums) > len(shown):
             remark += f"; the {len(shown)} that visited the most rows"
     total = _Sum(0)

@@ -146,7 +146,7 @@ def _update_step(
             state.goal = lost[branch.predicate]
             apply_branch(state, branch, GOAL, 1, found)
     for branch in step.branches:
-        for scan, changed in _starts(state, branch, added, removed):
+        for scan, changed in _reached(state, branch, added, removed):
             state.changed = {scan.predicate: changed}
             apply_branch(state, branch, scan.occurrence, 1, found)
     everything = run_rounds(state, step, found)
@@ -167,42 +167,27 @@ def _update_step(
     return True
 
 
-def _starts(
+def _reached(
     state: State,
     branch: Branch,
-    added: Mapping[PredicateKey, Relation],
-    removed: Mapping[PredicateKey, Relation],
+    positive: Mapping[PredicateKey, Relation],
+    negated: Mapping[PredicateKey, Relation],
 ) -> Iterator[tuple[Scan, Relation]]:
-    """Yield where a change may give a rule new facts, with the rows that it starts from."""
-    for scan, positive in state.places[branch.rule]:
-        key = scan.predicate
-        if positive:
-            if key in added:
-                yield scan, added[key]
-        elif _is_counted(branch, scan):
-            if key in added or key in removed:
-                yield scan, _both(key, added, removed)
-        elif key in removed:
-            yield scan, removed[key]
+    """Yield the places of a rule that a change reaches, with the rows to start from.
 
-
-def _losses(
-    state: State,
-    branch: Branch,
-    added: Mapping[PredicateKey, Relation],
-    removed: Mapping[PredicateKey, Relation],
-) -> Iterator[tuple[Scan, Relation]]:
-    """Yield where a change may take a reason from facts of a rule."""
-    for scan, positive in state.places[branch.rule]:
+    What comes gives new facts by positive atoms and takes facts by negated ones, and what
+    goes the other way round. A count may do either, whatever happens to it.
+    """
+    for scan, is_positive in state.places[branch.rule]:
         key = scan.predicate
-        if positive:
-            if key in removed:
-                yield scan, removed[key]
+        if is_positive:
+            if key in positive:
+                yield scan, positive[key]
         elif _is_counted(branch, scan):
-            if key in added or key in removed:
-                yield scan, _both(key, added, removed)
-        elif key in added:
-            yield scan, added[key]
+            if key in positive or key in negated:
+                yield scan, _both(key, positive, negated)
+        elif key in negated:
+            yield scan, negated[key]
 
 
 def _is_counted(branch: Branch, place: Scan) -> bool:
@@ -229,7 +214,7 @@ def _lost(
     try:
         waiting: Found = {}
         for branch in step.branches:
-            for scan, changed in _losses(state, branch, added, removed):
+            for scan, changed in _reached(state, branch, removed, added):
                 state.changed = {scan.predicate: changed}
                 _lose(state, branch, scan.occurrence, lost, waiting)
         everything: Found = {}

@@ -54,7 +54,7 @@ def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
 
 
 def distinct_sorted(keys: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the different keys, sorted."""
+    """Return the different keys, sorted; `np.unique` would load more of NumPy first."""
     if len(keys) < 2:
         return keys
     keys = np.sort(keys)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.segment_files import SUM, CheckedFile, Ids, distinct, read_table
+from lace.engines.embedded.keys import distinct_sorted
+from lace.engines.embedded.segment_files import SUM, CheckedFile, Ids, read_table
 from lace.engines.embedded.segment_journal import (
     COLUMNS,
     DIRECTORY,
@@ -119,7 +120,7 @@ class Segments:
         for row in ranges[ranges["name"] == REST]:
             start = int(row["start"])
             found.append(column.array(ID, start, start + int(row["count"])))
-        return distinct(np.concatenate(found).astype(np.int32, copy=False))
+        return distinct_sorted(np.concatenate(found).astype(np.int32, copy=False))
 
     def removed(self) -> Ids:
         """Return the ids of covered records that this state knows to be removed, sorted."""

@@ -26,7 +26,6 @@ __all__ = [
     "CheckedFile",
     "Ids",
     "block_sums",
-    "distinct",
     "read_table",
 ]
 
@@ -62,14 +61,6 @@ def read_table(path: Path, length: int, check: int, row: np.dtype[Any]) -> npt.N
     if len(raw) != length or length % row.itemsize or checksum(raw) != check:
         raise SegmentDamagedError(f"{path} is not what was written")
     return np.frombuffer(raw, row)
-
-
-def distinct(ids: Ids) -> Ids:
-    """Return the distinct ids, sorted; `np.unique` would first load a part of NumPy for 10 ms."""
-    ordered = np.sort(ids)
-    leads = np.ones(len(ordered), np.bool_)
-    leads[1:] = ordered[1:] != ordered[:-1]
-    return ordered[leads]
 
 
 class CheckedFile:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.embedded.segment_files import distinct
+from lace.engines.embedded.keys import distinct_sorted
 from lace.engines.embedded.segment_journal import Covered
 from lace.store.sqlite.counters import xor_of_digests, xor_of_keys
 from lace.store.sqlite.snapshot import id_from_key, key_of_id
@@ -101,7 +101,7 @@ def advance(segments: Segments, snapshot: SqliteSnapshot) -> Advance | None:
         key_xor ^= xor_of_keys(keys)
     if (records, key_xor) != (now.records, now.key_xor):
         return None
-    removed = distinct(np.concatenate([removed, gone]))
+    removed = distinct_sorted(np.concatenate([removed, gone]))
     keys_back: frozenset[bytes] = frozenset()
     if len(removed) and behind:
         ids = segments.dictionary.find([id_from_key(key) for key in behind])
@@ -116,7 +116,7 @@ def _gone(segments: Segments, removals: Sequence[tuple[int, RecordId]], known: I
     if not removals:
         return np.empty(0, np.int32)
     found = segments.dictionary.find(list({text for _sequence, text in removals}))
-    found = distinct(found[found >= 0])
+    found = distinct_sorted(found[found >= 0])
     is_stored = np.isin(found, segments.column("Have", 0)) & ~np.isin(found, known)
     return found[is_stored]
 
