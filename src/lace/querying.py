@@ -16,7 +16,7 @@ from lace.engines.embedded.records import RecordBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.engines.embedded.stored_part import NAME_AT, PARTITIONED
-from lace.facts.extract import record_facts
+from lace.facts.extract import facts_of_records
 from lace.rules.syntax import Constant
 from lace.store.sqlite.fact_state import all_as_tail
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lace.engines.embedded.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.facts.lines import Fact
-    from lace.record.validate import ValidRecord
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.sqlite.counters import Counters
@@ -160,7 +159,7 @@ class StoreSession:
         come = [record for record in new if record.hash_text not in held]
         if records.count + len(come) - len(gone) != counters.records:
             return False
-        facts = _facts(come, self._max_value_bytes)
+        facts = facts_of_records(come, max_value_bytes=self._max_value_bytes)
         self._is_partial = self._is_partial or bool(come)
         session.update(records.change(_those_read(facts, self._reads), gone))
         records.count += len(come) - len(gone)
@@ -199,7 +198,7 @@ def _record_base(state: FactState, max_value_bytes: int) -> RecordBase:
     return RecordBase(
         state.segments,
         state.removed,
-        _facts(state.tail, max_value_bytes),
+        facts_of_records(state.tail, max_value_bytes=max_value_bytes),
         max_value_bytes=max_value_bytes,
     )
 
@@ -229,8 +228,3 @@ def _those_read(facts: Iterable[Fact], reads: _Reads) -> Iterator[Fact]:
         names = reads.get(fact[0], frozenset())
         if names is None or (len(fact) > NAME_AT + 1 and fact[NAME_AT + 1] in names):
             yield fact
-
-
-def _facts(records: Iterable[ValidRecord], max_value_bytes: int) -> Iterator[Fact]:
-    for record in records:
-        yield from record_facts(record, max_value_bytes=max_value_bytes)

@@ -36,6 +36,8 @@ __all__ = ["Run", "candidates", "merge_runs", "read_runs", "write_run"]
 
 _GROUP: Final = 1024
 """Blocks that are merged together."""
+_AT_ONCE: Final = 1024
+"""Hashes that are looked for together."""
 _HASH: Final = np.dtype("<u8")
 _ID: Final = np.dtype("<i4")
 _TABLE_ROW: Final = np.dtype([("first", "<u8"), ("hashes", "<u8"), ("ids", "<u8")])
@@ -75,14 +77,15 @@ class Run:
         block = np.maximum(np.searchsorted(self.firsts, wanted, "left") - 1, 0)
         self._hashes.check_blocks(block)
         hashes = self._hashes.unchecked()
-        low = block * BLOCK
-        high = np.minimum(low + BLOCK, self.entry.count)
-        for _ in range(BLOCK.bit_length()):  # a binary search in all blocks at once
-            middle = (low + high) // 2
-            below = (low < high) & (hashes[np.minimum(middle, self.entry.count - 1)] < wanted)
-            low = np.where(below, middle + 1, low)
-            high = np.where(below, high, middle)
-        return low
+        made = np.empty(len(wanted), np.int64)
+        inside = np.arange(BLOCK)
+        for first in range(0, len(wanted), _AT_ONCE):  # whole blocks at once, not entry by entry
+            some = slice(first, first + _AT_ONCE)
+            start = block[some] * BLOCK
+            at = start[:, np.newaxis] + inside
+            below = hashes[np.minimum(at, self.entry.count - 1)] < wanted[some, np.newaxis]
+            made[some] = start + (below & (at < self.entry.count)).sum(axis=1)
+        return made
 
     def hashes_at(self, places: npt.NDArray[np.int64]) -> Hashes:
         """Return the hashes at some places."""
