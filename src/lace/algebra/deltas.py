@@ -11,16 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lace.algebra.body import parts_of, replace_input
+from lace.algebra.body import parts_of, replace_input, scans_of
 from lace.algebra.nodes import (
-    AntiJoin,
     Branch,
-    CountTest,
-    Filter,
     Join,
     Node,
     Project,
-    RankTest,
     Scan,
     Version,
     columns_of_terms,
@@ -34,19 +30,10 @@ __all__ = ["from_change", "from_goal", "places"]
 
 def places(plan: Project) -> Iterator[tuple[Scan, bool]]:
     """Yield the scan of each place in a body, and whether it is a positive atom."""
-    scans, conditions = parts_of(plan.input)
-    for scan in scans:
-        yield scan, True
-    for condition in conditions:
-        match condition:
-            case AntiJoin():
-                yield condition.right, False
-            case CountTest():
-                yield condition.counted, False
-            case RankTest():
-                yield condition.plain.counted, False
-            case Filter():
-                pass
+    positive, _conditions = parts_of(plan.input)
+    for scan, _counted in scans_of(plan):
+        if scan.occurrence >= 0:  # what a rank sorts stands at no place of the body
+            yield scan, scan in positive
 
 
 def from_change(plan: Project, occurrence: int) -> Project:

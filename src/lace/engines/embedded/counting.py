@@ -31,6 +31,8 @@ __all__ = ["Counting", "meets"]
 
 Counts = npt.NDArray[np.int64]
 _LARGE: Final = 2**62
+_SAFE_DIGITS: Final = 19
+"""A number of fewer digits fits into 64 bits."""
 _MEETS: Final = {
     "<": np.less,
     "<=": np.less_equal,
@@ -41,16 +43,19 @@ _MEETS: Final = {
 
 def meets(counts: Counts, operator: Operator, bound: str) -> Flags:
     """Tell which counts meet a bound of any number of digits."""
-    digits = bound.lstrip("0")
-    limit = int(digits or "0") if len(digits) < 20 else _LARGE
-    holds: Flags = _MEETS[operator](counts, min(limit, _LARGE))
+    holds: Flags = _MEETS[operator](counts, _limit(bound))
     return holds
+
+
+def _limit(bound: str) -> int:
+    """Return a bound as a number; one that no count reaches as a number beyond all counts."""
+    digits = bound.lstrip("0")
+    return int(digits or "0") if len(digits) < _SAFE_DIGITS else _LARGE
 
 
 def enough(operator: Operator, bound: str) -> int:
     """Return the count from which on a test's answer is certain."""
-    digits = bound.lstrip("0")
-    limit = int(digits or "0") if len(digits) < 19 else _LARGE
+    limit = _limit(bound)
     return limit if operator in ("<", ">=") else limit + 1
 
 
