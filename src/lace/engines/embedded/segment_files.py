@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -146,9 +145,8 @@ class CheckedFile:
 
     def check_length(self) -> None:
         """Refuse the file if it has become shorter: reading behind its end would be fatal."""
-        with suppress(FileNotFoundError):  # deleted: what is mapped stays
-            if self.path.stat().st_size < self.length:
-                raise SegmentDamagedError(f"{self.path} has been cut")
+        if self._map is not None and self._map.size() < self.length:  # of the file, deleted or not
+            raise SegmentDamagedError(f"{self.path} has been cut")
 
     def forget_pages(self) -> None:
         """Let the system take back the memory of pages that were read."""

@@ -92,7 +92,7 @@ class CheckedColumn:
         for first in range(0, len(blocks), _AT_ONCE):
             some = blocks[first : first + _AT_ONCE]
             full = some[some < whole]
-            sums = (rows[full].astype(np.uint64) * _FACTORS).sum(axis=1, dtype=np.uint64)
+            sums = np.einsum("ij,j->i", rows[full].astype(np.uint64, copy=False), _FACTORS)
             if len(full) < len(some):
                 sums = np.append(sums, block_sums(self._values[whole * BLOCK :]))
             if not np.array_equal(sums, self._sums[some]):

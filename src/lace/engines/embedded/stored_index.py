@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,8 +35,8 @@ __all__ = ["Run", "candidates", "merge_runs", "read_runs", "write_run"]
 
 _GROUP: Final = 1024
 """Blocks that are merged together."""
-_AT_ONCE: Final = 1024
-"""Hashes that are looked for together."""
+_STEPS: Final = (*(BLOCK >> bit for bit in range(1, BLOCK.bit_length())), 1)
+"""How far a search in a block goes on when what lies before is below: 128, 64, …, 1 and 1."""
 _HASH: Final = np.dtype("<u8")
 _ID: Final = np.dtype("<i4")
 _TABLE_ROW: Final = np.dtype([("first", "<u8"), ("hashes", "<u8"), ("ids", "<u8")])
@@ -76,16 +75,13 @@ class Run:
             return np.searchsorted(every, wanted, "left")
         block = np.maximum(np.searchsorted(self.firsts, wanted, "left") - 1, 0)
         self._hashes.check_blocks(block)
-        hashes = self._hashes.unchecked()
-        made = np.empty(len(wanted), np.int64)
-        inside = np.arange(BLOCK)
-        for first in range(0, len(wanted), _AT_ONCE):  # whole blocks at once, not entry by entry
-            some = slice(first, first + _AT_ONCE)
-            start = block[some] * BLOCK
-            at = start[:, np.newaxis] + inside
-            below = hashes[np.minimum(at, self.entry.count - 1)] < wanted[some, np.newaxis]
-            made[some] = start + (below & (at < self.entry.count)).sum(axis=1)
-        return made
+        hashes, last = self._hashes.unchecked(), self.entry.count - 1
+        place: npt.NDArray[np.int64] = block * BLOCK
+        for step in _STEPS:  # a binary search in all blocks at once, and behind none of them
+            below = hashes[np.minimum(place + (step - 1), last)] < wanted
+            place += below * step
+        np.minimum(place, self.entry.count, out=place)
+        return place
 
     def hashes_at(self, places: npt.NDArray[np.int64]) -> Hashes:
         """Return the hashes at some places."""
@@ -113,9 +109,8 @@ class Run:
 
     def check_length(self) -> None:
         """Refuse the file if it has become shorter."""
-        with suppress(FileNotFoundError):
-            if self._path.stat().st_size < self._length:
-                raise SegmentDamagedError(f"{self._path} has been cut")
+        if self._map is not None and self._map.size() < self._length:
+            raise SegmentDamagedError(f"{self._path} has been cut")
 
     def forget_pages(self) -> None:
         """Give back the memory of what was read."""
