@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.index import Slots
     from lace.engines.embedded.keys import RowSet
 
 __all__ = ["EVERYTHING", "ColumnPart", "Part", "Pattern", "Relation", "Selection"]
 
 _MERGE_ROWS: Final = 4096
 """Parts with fewer rows are merged with the part before when that is not much longer."""
+_NONE: Final = np.empty(0, np.intp)
 
 
 class Pattern:
@@ -133,15 +135,36 @@ class Part(Protocol):
 
 
 class ColumnPart:
-    """A part whose columns are at hand, perhaps with its rows in the order of the first."""
+    """A part whose columns are at hand.
 
-    __slots__ = ("_selections", "columns", "is_sorted", "rows")
+    Rows that were taken out leave the columns when somebody reads these: until then, taking
+    a few out of many copies nothing.
 
-    def __init__(self, columns: Sequence[Ids], rows: int, *, is_sorted: bool = False) -> None:
-        self.columns = tuple(columns)
+    Args:
+        columns: the columns.
+        rows: how many rows there are, without those that are out.
+        out: where in the columns the rows are that were taken out.
+        is_sorted: whether the rows are in the order of the first column.
+    """
+
+    __slots__ = ("_held", "_is_sorted", "_selections", "rows")
+
+    def __init__(
+        self, columns: Sequence[Ids], rows: int, *, out: Slots = _NONE, is_sorted: bool = False
+    ) -> None:
+        self._held = tuple(columns), out
+        self._is_sorted = is_sorted
         self.rows = rows
-        self.is_sorted = is_sorted
         self._selections: dict[Pattern, Selection] = {}
+
+    @property
+    def columns(self) -> tuple[Ids, ...]:
+        """All columns."""
+        columns, out = self._held
+        if len(out):
+            columns = tuple(np.delete(column, out) for column in columns)
+            self._held = columns, _NONE
+        return columns
 
     def column(self, position: int) -> Ids:
         """Return a whole column."""
@@ -149,7 +172,30 @@ class ColumnPart:
 
     def fresh(self) -> ColumnPart:
         """Return the same rows without the access paths made so far."""
-        return ColumnPart(self.columns, self.rows, is_sorted=self.is_sorted)
+        columns, out = self._held
+        return ColumnPart(columns, self.rows, out=out, is_sorted=self._is_sorted)
+
+    def without(self, gone: RowSet, first: Ids) -> ColumnPart:
+        """Return the part without some rows, or itself when it has none of them.
+
+        Args:
+            gone: the rows to take out.
+            first: their values at the first position, each once and sorted.
+        """
+        columns, out = self._held
+        if not self._is_sorted:  # what is taken out of again is found at once then
+            columns, out = _by_first(self.columns), _NONE
+        begins = np.searchsorted(columns[0], first, "left")
+        lengths = np.searchsorted(columns[0], first, "right") - begins
+        maybe = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
+        maybe += np.arange(len(maybe))
+        if len(out):
+            maybe = maybe[~np.isin(maybe, out)]
+        going = maybe[gone.contains([column[maybe] for column in columns], len(maybe))]
+        if not len(going):
+            return self
+        out = np.concatenate([out, going])
+        return ColumnPart(columns, len(columns[0]) - len(out), out=out, is_sorted=True)
 
     def select(self, pattern: Pattern) -> Selection:
         """Return the rows that fit a pattern."""
@@ -161,6 +207,14 @@ class ColumnPart:
                 found = self.select(EVERYTHING).narrowed(pattern)
             self._selections[pattern] = found
         return found
+
+
+def _by_first(columns: tuple[Ids, ...]) -> tuple[Ids, ...]:
+    """Return columns with their rows in the order of the first one."""
+    if len(columns) == 1:
+        return (np.sort(columns[0]),)
+    order = np.argsort(columns[0])
+    return tuple(column[order] for column in columns)
 
 
 class Relation:
@@ -214,22 +268,14 @@ class Relation:
         first = distinct_sorted(columns[0])
         parts: list[Part] = []
         for part in self.parts:
-            whole = part.select(EVERYTHING)
-            each = [whole.column(at) for at in range(self.arity)]
-            if not isinstance(part, ColumnPart) or not part.is_sorted:
-                order = np.argsort(each[0])  # what is taken out of again is found at once then
-                each = [column[order] for column in each]
-            begins = np.searchsorted(each[0], first, "left")
-            lengths = np.searchsorted(each[0], first, "right") - begins
-            maybe = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
-            maybe += np.arange(len(maybe))
-            going = gone.contains([column[maybe] for column in each], len(maybe))
-            if not going.any():
-                parts.append(part)
-                continue
-            kept = [np.delete(column, maybe[going]) for column in each]
-            parts.append(ColumnPart(kept, len(kept[0]), is_sorted=True))
+            whole = part if isinstance(part, ColumnPart) else self._copied(part)
+            kept = whole.without(gone, first)
+            parts.append(part if kept is whole else kept)
         return Relation(self.arity, parts)
+
+    def _copied(self, part: Part) -> ColumnPart:
+        whole = part.select(EVERYTHING)
+        return ColumnPart([whole.column(at) for at in range(self.arity)], whole.rows)
 
     def renumbered(self) -> Relation:
         """Return the relation without its access paths, for another size of dictionary."""
