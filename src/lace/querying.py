@@ -8,7 +8,7 @@ from the change alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from lace.algebra.body import scans_of
 from lace.algebra.lower import lower_program
@@ -21,12 +21,12 @@ from lace.rules.syntax import Constant
 from lace.store.sqlite.fact_state import all_as_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from lace.algebra.nodes import RelationalProgram
     from lace.engines.embedded.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
-    from lace.facts.lines import Fact
+    from lace.facts.extract import Reads
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.sqlite.counters import Counters
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["StoreSession", "evaluate_snapshot"]
-
-_Reads: TypeAlias = "dict[str, frozenset[str] | None]"
-"""Predicates that rules read; of a partitioned one only some names, or None for all."""
 
 _MAX_CHANGE: Final = 50_000
 """Records that may have come or gone for a session to follow; beyond, it starts anew."""
@@ -54,7 +51,7 @@ class StoreSession:
         self._clock = clock
         self._records: RecordBase | None = None
         self._session: Session | None = None
-        self._reads: _Reads = {"Have": None}
+        self._reads: dict[str, frozenset[str] | None] = {"Have": None}
         self._noted: set[CheckedProgram] = set()
         self._is_partial = False
         self._high_water = 0
@@ -159,9 +156,9 @@ class StoreSession:
         come = [record for record in new if record.hash_text not in held]
         if records.count + len(come) - len(gone) != counters.records:
             return False
-        facts = facts_of_records(come, max_value_bytes=self._max_value_bytes)
+        facts = facts_of_records(come, max_value_bytes=self._max_value_bytes, reads=self._reads)
         self._is_partial = self._is_partial or bool(come)
-        session.update(records.change(_those_read(facts, self._reads), gone))
+        session.update(records.change(facts, gone))
         records.count += len(come) - len(gone)
         return True
 
@@ -203,9 +200,9 @@ def _record_base(state: FactState, max_value_bytes: int) -> RecordBase:
     )
 
 
-def _reads_of(program: RelationalProgram) -> _Reads:
+def _reads_of(program: RelationalProgram) -> Reads:
     """Return what a program reads of records' facts."""
-    reads: _Reads = {}
+    reads: dict[str, frozenset[str] | None] = {}
     for step in program.steps:
         for branch in step.branches:
             for scan, _ in scans_of(branch.plan):
@@ -220,11 +217,3 @@ def _reads_of(program: RelationalProgram) -> _Reads:
                 else:
                     reads[name] = known | {at.value}
     return reads
-
-
-def _those_read(facts: Iterable[Fact], reads: _Reads) -> Iterator[Fact]:
-    """Yield the facts that some program reads."""
-    for fact in facts:
-        names = reads.get(fact[0], frozenset())
-        if names is None or (len(fact) > NAME_AT + 1 and fact[NAME_AT + 1] in names):
-            yield fact

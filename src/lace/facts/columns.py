@@ -80,6 +80,11 @@ class FactColumns:
             ("TAI", self.tai),
         )
 
+    def seal_fields(self) -> tuple[tuple[str, Sequence[str]], ...]:
+        """Return name and values of the fields that each row of `seals` has of its own."""
+        signatures = [signature.decode("ascii") for signature in self.signature]
+        return (("Signed-By", self.signed_by), ("Signature", signatures))
+
 
 def fact_columns(records: Sequence[ValidRecord]) -> FactColumns:
     """Return every record fact of validated records, each once, by column."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lace.errors import LimitExceeded
 from lace.facts.columns import fact_columns
-from lace.facts.extract import record_facts, split_link
+from lace.facts.extract import Reads, facts_of_records, record_facts, split_link
 from lace.record.model import Blob, Plex
 from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, validate_many
@@ -68,3 +69,37 @@ def test_columns_of_many_records_are_those_of_each() -> None:
     assert [identifier.decode() for identifier in made.records] == [r.hash_text for r in records]
     assert made.plex == [inner.id.encode()]
     assert fact_columns([]).records == []
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        {},
+        {"Have": None},
+        {"Field": None},
+        {"Field": frozenset({"Name", "Signed-By", "b+Link"})},
+        {"Field": frozenset({"Type", "Signature"}), "RecordLink": None},
+        {"Have": None, "RecordLink": frozenset({"a+Link"})},
+        {"RecordLink": frozenset[str](), "BlobHash": None},
+        {"PlexHash": None, "Unknown": None},
+    ],
+)
+def test_only_the_facts_that_are_read(reads: Reads) -> None:
+    headers = (("a+Link", f"seen {TARGET}"), ("b+Link", f"seen {TARGET}"), ("b+Link", "no link"))
+    inner = Plex(
+        group="u", app="a", name="n", tai="1700000000:000000000", data=b"x", headers=headers
+    )
+    sealed = inner.seal(SigningKey(b"\1" * 32, lambda count: b"\1" * count))
+    frames = [frame_record(record.bytes) for record in (Blob(b"12"), inner, sealed)]
+    records = [record for record in validate_many(frames, bytes) if isinstance(record, ValidRecord)]
+    every = list(facts_of_records(records))
+    assert sorted(every) == sorted(fact for record in records for fact in record_facts(record))
+    assert {fact[0] for fact in every} == {"Have", "Field", "RecordLink", "BlobHash", "PlexHash"}
+    expected = [
+        fact
+        for fact in every
+        if fact[0] in reads and ((names := reads[fact[0]]) is None or fact[2] in names)
+    ]
+    assert list(facts_of_records(records, reads=reads)) == expected
+    with pytest.raises(LimitExceeded):  # of a value that nobody reads, too
+        list(facts_of_records(records, reads=reads, max_value_bytes=40))

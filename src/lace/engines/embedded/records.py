@@ -76,6 +76,8 @@ class RecordBase:
 
     def has(self, records: Sequence[str]) -> list[bool]:
         """Tell which records have their facts here."""
+        if not records:
+            return []
         ids = self.base.dictionary.find_all(records)
         found = np.zeros(len(ids), np.bool_)
         for selection in self.base.relations[_HAVE].select(EVERYTHING):
