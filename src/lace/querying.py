@@ -152,8 +152,8 @@ class StoreSession:
         held = {text for text, here in zip(removed, records.has(removed), strict=True) if here}
         gone = [text for text in sorted(held) if not snapshot.has(text)]
         # A record that is held and new in the store was removed and came back meanwhile.
-        new = snapshot.records(after=self._high_water)
-        come = [record for record in new if record.hash_text not in held]
+        new = snapshot.new_records(self._high_water)
+        come = [record for record in new if not held or record.hash_text not in held]
         if records.count + len(come) - len(gone) != counters.records:
             return False
         facts = facts_of_records(come, max_value_bytes=self._max_value_bytes, reads=self._reads)

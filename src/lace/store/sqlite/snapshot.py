@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import apsw
 
     from lace.record.paths import Address
+    from lace.store.sqlite.recent import RecentRecords
 
 __all__ = ["SqliteSnapshot", "id_from_key", "key_of_id"]
 
@@ -57,9 +58,10 @@ def id_from_key(key: bytes) -> RecordId:
 class SqliteSnapshot:
     """One state of the store, as a read transaction of its own connection."""
 
-    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, recent: RecentRecords) -> None:
         self._connection = connection
         self._path = path
+        self._recent = recent
         self._facts = RecordFacts(self.records, self.load)
 
     def totals(self) -> Totals:
@@ -109,6 +111,11 @@ class SqliteSnapshot:
         """Yield every record with a StoreRecordId above `after`."""
         for number, key, raw in self.raw_records(order=order, after=after):
             yield _load(number, key, raw)
+
+    def new_records(self, after: int) -> list[ValidRecord]:
+        """Return the records above `after`, rising, without reading what was just stored."""
+        remembered = self._recent.find_all(self.keys(after))
+        return list(self.records(after=after)) if remembered is None else remembered
 
     def numbered_records(self, after: int = 0) -> Iterator[tuple[int, ValidRecord]]:
         """Yield StoreRecordId and record of every record above `after`, rising."""

@@ -19,7 +19,6 @@ from lace.base.limits import DEFAULT_SETTINGS, Settings
 from lace.errors import StoreError
 from lace.record.structure import SIGNED_BY
 from lace.record.validate import ValidRecord
-from lace.record.writer import MARKER
 from lace.store.interface import (
     Admission,
     NoStoreError,
@@ -30,6 +29,7 @@ from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import connect, translated
 from lace.store.sqlite.counters import Counters, read_counters, xor_of_digests, xor_of_keys
 from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
+from lace.store.sqlite.recent import RecentRecords, key_of_record
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
 
@@ -45,7 +45,6 @@ __all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "re
 DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile", SEGMENTS_NAME})
 
-_TYPE_AT: Final = slice(len(MARKER), len(MARKER) + 1)
 INSERT: Final = (
     "INSERT INTO record "
     "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
@@ -107,6 +106,7 @@ class SqliteStore:
         self.segments = SegmentKeeper(folder, random_bytes)
         self._migrations = migrations
         self._idle: list[apsw.Connection] = []  # for snapshots
+        self._recent = RecentRecords()
         self._writer: apsw.Connection | None = None
         self._closed = False
         try:
@@ -220,6 +220,7 @@ class SqliteStore:
                     )
                     _write_counters(connection, now)
             if stored:
+                self._recent.remember(new)
                 numbered = list(zip(stored, new, strict=True))
                 is_rebuild_due = self.segments.after_admission(numbered, before, now, self.snapshot)
         if is_rebuild_due:
@@ -302,7 +303,7 @@ class SqliteStore:
             with translated(self.path):
                 connection.execute("BEGIN")
                 connection.execute("SELECT value FROM counter LIMIT 1").fetchall()
-            yield SqliteSnapshot(connection, self.path)
+            yield SqliteSnapshot(connection, self.path, self._recent)
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -376,9 +377,9 @@ def record_rows(
 ) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
     """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
     for number, record in enumerate(records, first):
-        raw, digest, plex_at, _blob_at, _data_at, group, app, name, tai = record
+        raw, _digest, plex_at, _blob_at, _data_at, group, app, name, tai = record
         signed_by = raw[SIGNED_BY].decode("ascii") if plex_at > 0 else None
-        yield number, raw[_TYPE_AT] + digest, group, app, name, tai, signed_by, raw
+        yield number, key_of_record(record), group, app, name, tai, signed_by, raw
 
 
 def _insert(
