@@ -171,6 +171,11 @@ class RowSet:
         self.rows = 0
 
     @property
+    def size(self) -> int:
+        """What all numbers are below."""
+        return self._size
+
+    @property
     def flag_bytes(self) -> int:
         """How many bytes its table of flags takes."""
         return len(self._flags) if self._flags is not None else 0

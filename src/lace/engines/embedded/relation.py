@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from lace.engines.embedded.index import Index, Members
-from lace.engines.embedded.keys import distinct_sorted
+from lace.engines.embedded.keys import distinct_ids, distinct_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,7 +184,7 @@ class ColumnPart:
         """
         columns, out = self._held
         if not self._is_sorted:  # what is taken out of again is found at once then
-            columns, out = _by_first(self.columns), _NONE
+            columns, out = _by_first(self.columns, gone.size), _NONE
         begins = np.searchsorted(columns[0], first, "left")
         lengths = np.searchsorted(columns[0], first, "right") - begins
         maybe = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
@@ -209,10 +209,10 @@ class ColumnPart:
         return found
 
 
-def _by_first(columns: tuple[Ids, ...]) -> tuple[Ids, ...]:
-    """Return columns with their rows in the order of the first one."""
+def _by_first(columns: tuple[Ids, ...], size: int) -> tuple[Ids, ...]:
+    """Return columns of different rows, all numbers below size, in the order of the first."""
     if len(columns) == 1:
-        return (np.sort(columns[0]),)
+        return (distinct_ids(columns[0], size),)
     order = np.argsort(columns[0])
     return tuple(column[order] for column in columns)
 
