@@ -8,11 +8,12 @@ up to date with it (`lace.engines.embedded.session`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.keys import RowSet
-from lace.engines.embedded.load import group_facts, intern_rows, intern_values
+from lace.engines.embedded.load import columns_of, group_facts, intern_values
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.verdicts import Verdicts
 
@@ -49,7 +50,6 @@ class FactBase:
 
     def __init__(self, stored: StoredTexts | None = None, *, max_value_bytes: int) -> None:
         self.dictionary = Dictionary(stored)
-        self._has_stored = stored is not None
         self.relations: dict[PredicateKey, Relation] = {}
         self.generation = 0
         self._max_value_bytes = max_value_bytes
@@ -73,16 +73,13 @@ class FactBase:
         """Return facts as columns of numbers; their values are checked."""
         made: dict[PredicateKey, tuple[list[Ids], int]] = {}
         grouped = group_facts(facts)
-        if self._has_stored:  # one search for all of them is quicker than one for each
-            self._intern_together(grouped)
-        for key, values in grouped.items():
-            each = intern_rows(key, values, self.dictionary, self._max_value_bytes)
-            made[key] = each, len(values) // max(key.arity, 1)
+        # One search for all of them is quicker than one for each predicate.
+        values = list(chain.from_iterable(each for key, each in grouped.items() if key.arity))
+        ids = intern_values(values, self.dictionary, self._max_value_bytes)
+        for key, each in grouped.items():
+            own, ids = (ids[: len(each)], ids[len(each) :]) if key.arity else (ids[:0], ids)
+            made[key] = columns_of(key, own), len(each) // max(key.arity, 1)
         return made
-
-    def _intern_together(self, grouped: Mapping[PredicateKey, list[str]]) -> None:
-        values = [value for key, each in grouped.items() if key.arity for value in each]
-        intern_values(values, self.dictionary, self._max_value_bytes)
 
     def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> Changes:
         """Take facts out, then add facts; returns what really changed."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupedFacts",
+    "columns_of",
     "count_classes",
     "group_facts",
     "intern_constants",
@@ -108,9 +109,11 @@ def intern_rows(
     key: PredicateKey, values: Sequence[str], dictionary: Dictionary, max_value_bytes: int
 ) -> list[Ids]:
     """Return the columns of rows whose values come one after the other."""
-    if not key.arity:
-        return []
-    ids = intern_values(values, dictionary, max_value_bytes)
+    return columns_of(key, intern_values(values, dictionary, max_value_bytes)) if key.arity else []
+
+
+def columns_of(key: PredicateKey, ids: Ids) -> list[Ids]:
+    """Return the columns of rows whose values come one after the other, as numbers."""
     return [ids[at :: key.arity].copy() for at in range(key.arity)]
 
 
