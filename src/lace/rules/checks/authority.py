@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lace.rules.checks.places import Place, named, spread
 from lace.rules.syntax import Atom, Constant, PredicateKey, Rule, Use, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lace.rules.findings import Reporter
 
@@ -33,18 +34,16 @@ _IDENTITIES: Final = frozenset(
 )
 _SIGNED_BY: Final = Constant("Signed-By")
 
-_Place = tuple[PredicateKey, int]
-
 
 def check_authority(rules: Sequence[Rule], reporter: Reporter) -> None:
     """Warn of rules that take verifiers from records without looking at the signer."""
     suspects = [(rule, *found) for rule in rules for found in _taken(rule)]
     if not suspects or not any(True for rule in rules for _ in _verifiers(rule)):
         return
-    verifiers = _spread(rules, _verifier_places)
-    signed = _spread(rules, _signed_places)
+    verifiers = spread(rules, _verifier_places)
+    signed = spread(rules, _signed_places)
     for rule, atom, name, record in suspects:
-        places = {(rule.head.key, at) for at, each in _named(rule.head) if each == name}
+        places = {(rule.head.key, at) for at, each in named(rule.head) if each == name}
         if places & verifiers and record not in _signed_records(rule, signed):
             reporter.warn(
                 "020-24",
@@ -57,7 +56,7 @@ def check_authority(rules: Sequence[Rule], reporter: Reporter) -> None:
 
 def _taken(rule: Rule) -> Iterator[tuple[Atom, str, str]]:
     """Yield atom, value and record where a head variable comes from a field or link."""
-    given = {name for _, name in _named(rule.head)}
+    given = {name for _, name in named(rule.head)}
     for atom in rule.positive_atoms():
         value = _VALUES.get(atom.key)
         if value is None or _is_signer(atom):
@@ -67,35 +66,15 @@ def _taken(rule: Rule) -> Iterator[tuple[Atom, str, str]]:
             yield atom, taken.name, record.name
 
 
-def _spread(
-    rules: Sequence[Rule], places: Callable[[Rule, set[_Place]], set[_Place]]
-) -> set[_Place]:
-    """Return all places that rules give, each rule looked at again when a place of it is new."""
-    users: dict[PredicateKey, list[int]] = {}
-    for position, rule in enumerate(rules):
-        for key in {rule.head.key, *(atom.key for _, atom in rule.uses())}:
-            users.setdefault(key, []).append(position)
-    found: set[_Place] = set()
-    waiting = dict.fromkeys(range(len(rules)))
-    while waiting:
-        position = next(iter(waiting))
-        del waiting[position]
-        new = places(rules[position], found) - found
-        found |= new
-        for key, _ in new:
-            waiting.update(dict.fromkeys(users[key]))
-    return found
-
-
-def _verifier_places(rule: Rule, known: set[_Place]) -> set[_Place]:
+def _verifier_places(rule: Rule, known: set[Place]) -> set[Place]:
     atoms = [rule.head, *(atom for use, atom in rule.uses() if use is not Use.CARDINALITY)]
     verifiers = set(_verifiers(rule))
-    verifiers.update(name for atom in atoms for at, name in _named(atom) if (atom.key, at) in known)
+    verifiers.update(name for atom in atoms for at, name in named(atom) if (atom.key, at) in known)
     return {
         (atom.key, at)
         for atom in atoms
         if atom.key not in _VALUES
-        for at, name in _named(atom)
+        for at, name in named(atom)
         if name in verifiers
     }
 
@@ -109,26 +88,20 @@ def _verifiers(rule: Rule) -> Iterator[str]:
                 yield term.name
 
 
-def _signed_places(rule: Rule, known: set[_Place]) -> set[_Place]:
+def _signed_places(rule: Rule, known: set[Place]) -> set[Place]:
     """Return the places of the head whose records the body looks at the signer of."""
     records = _signed_records(rule, known)
-    return {(rule.head.key, at) for at, name in _named(rule.head) if name in records}
+    return {(rule.head.key, at) for at, name in named(rule.head) if name in records}
 
 
-def _signed_records(rule: Rule, signed: set[_Place]) -> set[str]:
+def _signed_records(rule: Rule, signed: set[Place]) -> set[str]:
     return {
         name
         for atom in rule.positive_atoms()
-        for at, name in _named(atom)
+        for at, name in named(atom)
         if (at == 0 and _is_signer(atom)) or (atom.key, at) in signed
     }
 
 
 def _is_signer(atom: Atom) -> bool:
     return atom.key == _FIELD and atom.terms[1] == _SIGNED_BY
-
-
-def _named(atom: Atom) -> Iterator[tuple[int, str]]:
-    for at, term in enumerate(atom.terms):
-        if isinstance(term, Variable):
-            yield at, term.name
