@@ -19,6 +19,13 @@ from lace.rules.canonical import (
 from lace.rules.checks.authority import check_authority
 from lace.rules.checks.emptiness import check_never_fires
 from lace.rules.checks.limits import check_limits
+from lace.rules.checks.policy import (
+    check_absence,
+    check_labels,
+    check_record_free,
+    check_unknown_viewers,
+    check_viewers,
+)
 from lace.rules.checks.reserved import check_required, check_reserved
 from lace.rules.checks.safety import check_safety
 from lace.rules.checks.strata import Strata, check_strata, number_strata
@@ -158,6 +165,7 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
     check_once(exact, reporter)
     check_field_names(exact, reporter)
     check_authority(exact, reporter)
+    check_labels(exact, reporter)
     check_duplicates(exact, reporter)
     if parsed.complete:  # else a line that gave no rule may be the one that is missing
         last = rules[-1].span.line if rules else 1
@@ -166,6 +174,10 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
     if parsed.complete and len(exact) == len(rules):
         check_never_fires(rules, graph, profile, reporter)
         check_unused(rules, graph, profile, reporter)
+        check_absence(rules, graph, profile, reporter)
+        check_viewers(rules, graph, profile, reporter)
+        check_unknown_viewers(rules, profile, reporter)
+        check_record_free(rules, graph, profile, reporter)
     return graph
 
 

@@ -2,7 +2,8 @@
 
 A predicate that nobody defines, a rule that can never fire, a product of unrelated
 atoms, a variable used once, a field name close to a known one, a rule that stands
-twice, a helper that nothing uses. Authority without a signature is in `authority`.
+twice, a helper that nothing uses. Authority without a signature is in `authority`, what
+else a policy should not rest on in `policy`.
 """
 
 from __future__ import annotations
