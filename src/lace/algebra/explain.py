@@ -34,7 +34,10 @@ def explain(program: RelationalProgram) -> str:
         names = ", ".join(map(str, step.predicates))
         kind = "fixpoint" if step.recursive else "union"
         only = all(key in program.counted for key in step.predicates)
-        lines.append(f"{kind} {names}{' (only counted)' if only else ''}")
+        once = all(key in program.distinct for key in step.predicates)
+        remarks = ["only counted"] * only + ["no fact twice"] * once
+        shown = f" ({', '.join(remarks)})" if remarks else ""
+        lines.append(f"{kind} {names}{shown}")
         for branch in step.branches:
             lines.append(f"  rule {branch.rule + 1}: {branch.predicate}")
             lines += [f"    {line}" for line in explain_plan(branch.plan)]

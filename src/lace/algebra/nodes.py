@@ -192,12 +192,14 @@ class RelationalProgram:
     """Fixed points in an order in which each reads only base facts and those before it.
 
     `counted` are the predicates that nothing reads but counts: an engine need not make
-    their facts to answer for the others. `lines` are the rules in canonical text.
+    their facts to answer for the others. `distinct` are those whose rules make no fact
+    twice. `lines` are the rules in canonical text.
     """
 
     steps: tuple[Fixpoint, ...]
     counted: frozenset[PredicateKey]
     lines: tuple[str, ...]
+    distinct: frozenset[PredicateKey] = frozenset()
 
     def __str__(self) -> str:
         from lace.algebra.explain import explain

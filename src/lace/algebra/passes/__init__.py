@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.algebra.passes.counted import find_counted
+from lace.algebra.passes.distinct import find_distinct
 from lace.algebra.passes.prune import prune_columns
 from lace.algebra.passes.rank import recognise_ranks
 
@@ -22,5 +23,6 @@ __all__ = ["PASSES"]
 PASSES: Final[tuple[Callable[[RelationalProgram], RelationalProgram], ...]] = (
     prune_columns,
     find_counted,
+    find_distinct,
     recognise_ranks,
 )

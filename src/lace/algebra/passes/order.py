@@ -10,7 +10,7 @@ nothing with the head are asked first, and only whether they have a row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lace.algebra.body import Condition, condition_columns, parts_of, replace_input
 from lace.algebra.nodes import (
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Estimates", "order_joins"]
 
 _Step: TypeAlias = "Scan | Condition | _Apart"
+_MORE_ROWS: Final = 8
+"""How many times as many rows the first scan may have as the smallest one."""
 
 
 class Estimates(Protocol):
@@ -175,7 +177,22 @@ def _next_scan(scans: list[Scan], bound: set[str], estimates: Estimates) -> Scan
             return rows, rows
         return rows / max(1, estimates.distinct(scan, shared)), rows
 
-    return min(connected or scans, key=growth)
+    chosen = min(connected or scans, key=growth)
+    return chosen if bound else _wider_start(chosen, scans, estimates)
+
+
+def _wider_start(smallest: Scan, scans: list[Scan], estimates: Estimates) -> Scan:
+    """Return the scan to begin with: one that is not much longer, if the smallest only tests it.
+
+    To look at some more rows takes less than an index that finds the rows of each.
+    """
+    columns = set(smallest.columns)
+    wider = [scan for scan in scans if columns < set(scan.columns)]
+    if not columns or not wider:
+        return smallest
+    most = estimates.rows(smallest) * _MORE_ROWS
+    best = min(wider, key=estimates.rows)
+    return best if estimates.rows(best) <= most else smallest
 
 
 def _tree(node: Node, steps: Sequence[_Step], wanted: set[str]) -> Node:

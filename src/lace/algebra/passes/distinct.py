@@ -1,0 +1,79 @@
+"""Which predicates get no fact twice: an engine need not look for what it made already.
+
+A rule makes each fact once when one of its scans gives all its columns to the head and
+every other scan only tests these, by all of its own columns. Several rules of a predicate
+make no common fact when their heads differ in a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from lace.algebra.body import parts_of
+from lace.algebra.nodes import columns_of_terms
+from lace.rules.syntax import Anonymous, Constant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.algebra.nodes import Branch, Fixpoint, Project, RelationalProgram, Scan
+
+__all__ = ["find_distinct"]
+
+_MOST_BRANCHES: Final = 256
+"""Rules of one predicate that are compared with one another."""
+
+
+def find_distinct(program: RelationalProgram) -> RelationalProgram:
+    """Return the program with the predicates noted whose rules make no fact twice."""
+    found = frozenset(
+        key
+        for step in program.steps
+        if not step.recursive and _is_distinct(step)
+        for key in step.predicates
+    )
+    return replace(program, distinct=found)
+
+
+def _is_distinct(step: Fixpoint) -> bool:
+    if len(step.branches) > _MOST_BRANCHES:
+        return False
+    return all(_makes_each_once(branch.plan) for branch in step.branches) and all(
+        _differ(one, other) for one, other in combinations(step.branches, 2)
+    )
+
+
+def _makes_each_once(plan: Project) -> bool:
+    scans, _ = parts_of(plan.input)
+    if not scans:
+        return True
+    given = set(columns_of_terms(plan.terms))
+    return any(
+        _is_whole(scan)
+        and given.issuperset(columns_of_terms(scan.terms))
+        and _only_test(scans, scan)
+        for scan in scans
+    )
+
+
+def _is_whole(scan: Scan) -> bool:
+    """Tell whether no two rows of a scan are the same in its variables."""
+    return not any(isinstance(term, Anonymous) for term in scan.terms)
+
+
+def _only_test(scans: Sequence[Scan], first: Scan) -> bool:
+    bound = set(columns_of_terms(first.terms))
+    return all(
+        scan is first or (_is_whole(scan) and bound.issuperset(columns_of_terms(scan.terms)))
+        for scan in scans
+    )
+
+
+def _differ(one: Branch, other: Branch) -> bool:
+    """Tell whether two rules have different constants at one place of their heads."""
+    return any(
+        isinstance(left, Constant) and isinstance(right, Constant) and left != right
+        for left, right in zip(one.plan.terms, other.plan.terms, strict=False)
+    )
