@@ -49,7 +49,10 @@ def show_fact(fact: Fact) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RuleReference:
-    """A rule of the program: its number from 1, its identifier, its canonical line, its place."""
+    """A rule of the program: its number from 1, its identifier, its canonical line, its place.
+
+    `part` says whose rule it is when a program is made of several modules.
+    """
 
     number: int
     id: str
@@ -57,10 +60,23 @@ class RuleReference:
     source: str | None = None
     line: int | None = None
     annotations: Mapping[str, object] = field(default_factory=lambda: _NONE)
+    part: str | None = None
 
     @classmethod
     def of(cls, checked: CheckedProgram, position: int) -> Self:
-        """Return the reference to the rule at a position of a program."""
+        """Return the reference to the rule at a position of a program, as it was written."""
+        if checked.written is not None:
+            each = checked.written[position]
+            place = each.place
+            return cls(
+                each.number,
+                each.id,
+                each.text,
+                place.source,
+                place.line,
+                each.annotations,
+                each.part,
+            )
         identifier = checked.rule_ids[position]
         return cls(
             position + 1,
@@ -72,7 +88,9 @@ class RuleReference:
         )
 
     def __str__(self) -> str:
-        return f"rule {self.number} ({', '.join((self.id, *self._place()))}): {self.text}"
+        of_part = f" of {self.part}" if self.part else ""
+        where = ", ".join((self.id, *self._place()))
+        return f"rule {self.number}{of_part} ({where}): {self.text}"
 
     def _place(self) -> tuple[str, ...]:
         if self.line is None:
@@ -87,6 +105,7 @@ class RuleReference:
             "text": self.text,
             "source": self.source,
             "line": self.line,
+            "part": self.part,
             "annotations": dict(self.annotations),
         }
 

@@ -32,7 +32,10 @@ class FactClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A base predicate; `arguments` names its positions."""
+    """A base predicate; `arguments` names its positions.
+
+    No two record facts of it agree in the `identifying` positions.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -43,6 +46,13 @@ class Predicate:
     def arity(self) -> int:
         """How many arguments its facts have."""
         return len(self.arguments)
+
+    @property
+    def identifying(self) -> tuple[int, ...]:
+        """The positions up to `Index`, where there is one, else the first."""
+        if "Index" in self.arguments:
+            return tuple(range(self.arguments.index("Index") + 1))
+        return (0,)
 
     def __str__(self) -> str:
         return f"{self.name}/{self.arity}"

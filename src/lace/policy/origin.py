@@ -170,23 +170,23 @@ def claim_of(index: int, verifier: str | None) -> str:
     return f"{_PREFIX}{index}" if verifier is None else _verifier(verifier)
 
 
-def check_claim(claim: str, *, index: int, local_verifier: str | None) -> Verifier | None:
+def check_claim(claim: str, *, index: int) -> Verifier | None:
     """Return the verifier that the peer with this index claims to be, or None for no claim.
 
-    A claimed verifier is provisional: `prove_claim` decides.
+    A claimed verifier is provisional: `prove_claim` decides. It may be that of this side,
+    which two devices of one person can share; nothing is taken to be local for it.
 
     Raises:
-        PolicyError: the claim is this side's own origin, another label, or no verifier.
+        PolicyError: the claim is the label of this side, another label, or no verifier.
     """
     check_index(index)
     if claim == f"{_PREFIX}{index}":
         return None
-    if claim == f"{_PREFIX}{1 - index}" or (local_verifier is not None and claim == local_verifier):
+    if claim == f"{_PREFIX}{1 - index}":
         raise PolicyError(
             f"the peer claims '{show(claim)}', the origin of this side",
             rule="040-41",
-            hint="the peer claims its own verifier, "
-            f"or {_PREFIX}{index} if it has none; two sides do not share a key",
+            hint=f"the peer claims its own verifier, or {_PREFIX}{index} if it has none",
         )
     if claim.startswith(_PREFIX):
         raise PolicyError(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from lace.errors import Place
 from lace.rules.canonical import (
-    canonical_text,
     collect_annotations,
     lacegram_id,
     parse_canonical,
@@ -38,18 +38,42 @@ from lace.rules.checks.warnings import (
     check_unused,
 )
 from lace.rules.dependencies import Dependencies
+from lace.rules.findings import Reporter, SourceText
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY, Profile, profile_named
 from lace.rules.source import Parsed, parse_source
 from lace.rules.suggest import Suggester
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lace.errors import Finding
     from lace.rules.syntax import PredicateKey, Rule
 
-__all__ = ["CheckedProgram", "Lacegram", "check_canonical", "check_source", "find_all"]
+__all__ = [
+    "CheckedProgram",
+    "Lacegram",
+    "Written",
+    "assemble_program",
+    "check_canonical",
+    "check_source",
+    "find_all",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A rule as it was written, for one that was made of it.
+
+    `part` says whose rule it is, as "operand 0"; `number` counts from 1 in its module.
+    """
+
+    number: int
+    id: str
+    text: str
+    part: str
+    place: Place
+    annotations: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -58,7 +82,8 @@ class CheckedProgram:
 
     `lines` and `rule_ids` go with `rules`, one each; `annotations` are by `U.` id.
     `strata` are as low as they can be; `components` are finer: sets of mutually
-    recursive predicates, each after what it depends on.
+    recursive predicates, each after what it depends on. The rules of a generated program
+    lead back, by `written`, to those that they were made of.
     """
 
     rules: tuple[Rule, ...]
@@ -73,6 +98,7 @@ class CheckedProgram:
     profile: Profile
     limits: RuleLimits
     source: str | None
+    written: tuple[Written, ...] | None
 
     def __init__(self) -> None:
         """Refuse: only the checks make one."""
@@ -82,6 +108,13 @@ class CheckedProgram:
     def components(self) -> tuple[tuple[PredicateKey, ...], ...]:
         """The derived predicates by mutual recursion, each after those that it depends on."""
         return self.dependencies.components()
+
+    def place(self, position: int) -> Place:
+        """Return where a rule was written."""
+        if self.written is not None:
+            return self.written[position].place
+        span = self.rules[position].span
+        return Place(self.source, span.line or None, span.column or None)
 
     @property
     def derived(self) -> tuple[PredicateKey, ...]:
@@ -185,23 +218,62 @@ def _checked(parsed: Parsed, profile: Profile, limits: RuleLimits) -> CheckedPro
     graph = _check(parsed, profile, limits)
     if parsed.reporter.has_errors:
         raise parsed.reporter.refusal()
-    lines = tuple(map(str, parsed.rules))
+    return _program(parsed.rules, parsed.annotations, graph, profile, limits, parsed.reporter)
+
+
+def assemble_program(
+    rules: Sequence[Rule],
+    *,
+    profile: Profile,
+    limits: RuleLimits,
+    written: Sequence[Written],
+    name: str | None = None,
+) -> CheckedProgram:
+    """Return the program of rules that were made of checked ones.
+
+    Safety and strata are checked all the same; what is reserved is the maker's to use.
+
+    Raises:
+        RuleError: a rule that was made is unsafe, or the rules together have no strata.
+    """
+    reporter = Reporter(SourceText(name, ()))
+    graph = Dependencies(rules)
+    check_safety(rules, reporter, Suggester())
+    check_strata(rules, graph, reporter)
+    if reporter.has_errors:
+        raise reporter.refusal()
+    unannotated: tuple[Mapping[str, object], ...] = ({},) * len(rules)
+    program = _program(tuple(rules), unannotated, graph, profile, limits, reporter)
+    object.__setattr__(program, "written", tuple(written))
+    return program
+
+
+def _program(
+    rules: tuple[Rule, ...],
+    annotations: Sequence[Mapping[str, object]],
+    graph: Dependencies,
+    profile: Profile,
+    limits: RuleLimits,
+    reporter: Reporter,
+) -> CheckedProgram:
+    lines = tuple(map(str, rules))
     ids = tuple(map(rule_id, lines))
-    canonical = canonical_text(parsed.rules)
+    canonical = "\n".join(lines)
     program = object.__new__(CheckedProgram)
     for name, value in (
-        ("rules", parsed.rules),
+        ("rules", rules),
         ("lines", lines),
         ("canonical", canonical),
         ("id", lacegram_id(canonical)),
         ("rule_ids", ids),
-        ("annotations", collect_annotations(ids, parsed.annotations)),
-        ("warnings", parsed.reporter.warnings),
+        ("annotations", collect_annotations(ids, annotations)),
+        ("warnings", reporter.warnings),
         ("strata", number_strata(graph)),
         ("dependencies", graph),
         ("profile", profile),
         ("limits", limits),
-        ("source", parsed.reporter.source.name),
+        ("source", reporter.source.name),
+        ("written", None),
     ):
         object.__setattr__(program, name, value)
     return program

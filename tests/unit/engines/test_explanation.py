@@ -94,6 +94,7 @@ def test_json_of_what_holds() -> None:
         "text": "A(X) :- B(X).",
         "source": "p.lace",
         "line": 3,
+        "part": None,
         "annotations": {"label": "why\n", "tags": ["a"]},
     }
     (item,) = first["body"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lace.errors import LimitExceeded, Place
+from lace.errors import LimitExceeded
 
 if TYPE_CHECKING:
     from lace.rules.limits import RuleLimits
@@ -161,12 +161,16 @@ class Budget:
         self, what: str, limit: str, allowed: int, observed: int, decision: str
     ) -> LimitExceeded:
         program = self._program
-        rule = program.rules[self.rule]
+        number, identifier = self.rule + 1, program.rule_ids[self.rule]
+        of_part = ""
+        if program.written is not None:
+            written = program.written[self.rule]
+            number, identifier, of_part = written.number, written.id, f" of {written.part}"
         return LimitExceeded(
-            f"rule {self.rule + 1} ({program.rule_ids[self.rule]}) {what}",
+            f"rule {number}{of_part} ({identifier}) {what}",
             limit=limit,
             allowed=allowed,
             observed=observed,
             rule=decision,
-            place=Place(program.source, rule.span.line or None, rule.span.column or None),
+            place=program.place(self.rule),
         )

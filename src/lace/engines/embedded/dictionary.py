@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lace.errors import LimitExceeded
+from lace.base.digest import digest
+from lace.errors import LimitExceeded, RecordError
+from lace.record.ids import RecordId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Dictionary", "Ids", "MAX_TEXTS", "StoredTexts"]
+__all__ = ["Dictionary", "Fingerprints", "Ids", "MAX_TEXTS", "StoredTexts", "fingerprint"]
 
 Ids: TypeAlias = npt.NDArray[np.int32]
+Fingerprints: TypeAlias = npt.NDArray[np.uint64]
 _MAX_ABSENT: Final = 100_000
 MAX_TEXTS: Final = 2**31 - 2
 """Numbers are int32."""
@@ -40,6 +43,19 @@ class StoredTexts(Protocol):
     def texts(self, ids: Ids) -> list[str]:
         """Return the texts of numbers."""
         ...
+
+    def fingerprints(self, ids: Ids) -> Fingerprints:
+        """Return what `fingerprint` gives for the texts of numbers."""
+        ...
+
+
+def fingerprint(text: str) -> int:
+    """Return 64 bits that a text decides: of a record's hash those it begins with."""
+    try:
+        raw = RecordId(text).digest
+    except RecordError:
+        raw = digest(text.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(raw[:8])
 
 
 class Dictionary:
@@ -140,6 +156,15 @@ class Dictionary:
             next(made) if is_stored else new[number - base]
             for number, is_stored in zip(ids.tolist(), stored.tolist(), strict=True)
         ]
+
+    def fingerprints(self, ids: Ids) -> Fingerprints:
+        """Return for each number 64 bits that its text alone decides; two may be the same."""
+        made = np.empty(len(ids), np.uint64)
+        stored = ids < self._base
+        if self._stored is not None and stored.any():
+            made[stored] = self._stored.fingerprints(ids[stored])
+        made[~stored] = [fingerprint(text) for text in self.texts(ids[~stored])]
+        return made
 
     def rows(self, columns: Iterable[Ids], count: int) -> list[tuple[str, ...]]:
         """Return rows of numbers as rows of text."""

@@ -31,6 +31,11 @@ def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
         state.clear(predicate)
     inside = frozenset(step.predicates)
     found: Found = {}
+    if state.program.distinct.issuperset(step.predicates):
+        for branch in step.branches:
+            collect_branch(state, branch, found)
+        keep(state, found)
+        return
     for branch in step.branches:
         if not step.recursive or not any(
             scan.predicate in inside for scan, positive in state.places[branch.rule] if positive
@@ -77,6 +82,23 @@ def apply_branch(state: State, branch: Branch, start: int, iteration: int, found
             if count:
                 run.new += count
                 found.setdefault(predicate, []).append((fresh, count))
+    finally:
+        statistics.end(run)
+
+
+def collect_branch(state: State, branch: Branch, found: Found) -> None:
+    """Apply a rule of which no fact is made twice, by it or by others."""
+    statistics, predicate = state.budget.statistics, branch.predicate
+    run = statistics.begin(branch.rule, 1)
+    made = found.setdefault(predicate, [])
+    rows = sum(count for _, count in made)
+    try:
+        for columns, count in state.heads(branch, state.plan(branch)):
+            rows += count
+            run.made += count
+            run.new += count
+            state.budget.check_derived(predicate, rows)
+            made.append((columns, count))
     finally:
         statistics.end(run)
 

@@ -93,27 +93,34 @@ class Session:
     def _statistics(self) -> Statistics:
         return Statistics(self._clock) if self._clock is not None else Statistics()
 
-    def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
+    def change(
+        self, added: Iterable[Fact], removed: Iterable[Fact] = ()
+    ) -> dict[CheckedProgram, Changes]:
         """Take facts out and add facts, and bring every evaluation up to date."""
-        self.update(self.base.change(added, removed))
+        return self.update(self.base.change(added, removed))
 
-    def update(self, changes: Changes) -> None:
+    def update(self, changes: Changes) -> dict[CheckedProgram, Changes]:
         """Bring every evaluation up to date with a change that the base has made.
 
         One that goes beyond a limit is dropped: whoever asks for it next will be told.
+
+        Returns:
+            All that changed for each program that is still up to date, base facts too.
         """
+        made: dict[CheckedProgram, Changes] = {}
         if not self._check_generation() or not changes:
-            return
+            return made
         for checked, evaluation in list(self._evaluations.items()):
             try:
                 budget = Budget(checked, self._statistics())
                 budget.check_base(*count_classes(self.base.relations))
-                evaluation.update(self.base.relations, changes, budget)
+                made[checked] = evaluation.update(self.base.relations, changes, budget)
             except LimitExceeded:
                 del self._evaluations[checked]
             except BaseException:
                 self._evaluations.clear()  # what is half done is not built upon
                 raise
+        return made
 
     def _check_generation(self) -> bool:
         """Drop evaluations by numbers that are void; tells whether there was no need to."""

@@ -116,6 +116,9 @@ class State:
             flags = sum(each.flag_bytes for each in self.sets.values())
             large = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
             found = self.sets[predicate] = RowSet(predicate.arity, self.size, large=large)
+            present = self._all(predicate)
+            if present.rows:
+                found.add(present.columns(), present.rows)
         return found
 
     def clear(self, predicate: PredicateKey) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lace.base import b64a
+from lace.engines.embedded.dictionary import fingerprint
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES
 from lace.engines.embedded.stored_index import candidates
@@ -187,6 +188,20 @@ class StoredDictionary:
             file.forget_pages()
         return made
 
+    def fingerprints(self, ids: Ids) -> Hashes:
+        """Return what `fingerprint` gives for the text of each id."""
+        self.check_files()
+        heap, _, offsets = self._places(ids)
+        made = np.empty(len(ids), np.uint64)
+        hashes = heap == HASHES
+        if hashes.any():
+            made[hashes] = self._hash_rows(offsets[hashes])[:, 1:9].copy().view(">u8")[:, 0]
+        others = np.flatnonzero(~hashes)
+        for start in range(0, len(others), _AT_ONCE):
+            some = others[start : start + _AT_ONCE]
+            made[some] = [fingerprint(text) for text in self._texts(ids[some])]
+        return made
+
     def _texts(self, ids: Ids) -> list[str]:
         heap, lengths, offsets = self._places(ids)
         hashes = np.flatnonzero(heap == HASHES)
@@ -217,12 +232,13 @@ class StoredDictionary:
         return heap, lengths, (packed & _OFFSET_MASK).astype(np.int64)
 
     def _hash_texts(self, offsets: Offsets) -> list[str]:
-        if not len(offsets):
-            return []
+        return decode_hashes(self._hash_rows(offsets)) if len(offsets) else []
+
+    def _hash_rows(self, offsets: Offsets) -> Bytes:
         heap = self._heaps[HASHES]
         heap.check_scattered(offsets, offsets + HASH_BYTES)
         rows = heap.data[: heap.length // HASH_BYTES * HASH_BYTES].reshape(-1, HASH_BYTES)
-        return decode_hashes(rows[offsets // HASH_BYTES])
+        return rows[offsets // HASH_BYTES]
 
     def _plain_texts(self, kind: int, lengths: Offsets, offsets: Offsets) -> list[str]:
         if not len(lengths):

@@ -1,0 +1,324 @@
+"""A compiled policy over the facts of a store: what may be sent and requested, kept up to date.
+
+The peer's operand is evaluated by itself, in an enclave that holds what its view shows and
+nothing else; the intersection comes after. What changed since the last question is worked
+out from the change alone, through all four programs.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from lace.algebra.lower import lower_program
+from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.embedded.enclave import Enclave
+from lace.engines.embedded.engine import Evaluation
+from lace.engines.embedded.factbase import Changes
+from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.load import intern_constants
+from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.engines.embedded.session import Session
+from lace.engines.embedded.state import State
+from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES, FactClass
+from lace.following import StoreFollower
+from lace.policy.scope import scope_name
+from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lace.engines.embedded.budget import Clock
+    from lace.engines.embedded.factbase import FactBase
+    from lace.facts.lines import Fact
+    from lace.policy.compile import Executable
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["Enforcement", "Permissions", "StorePolicy"]
+
+_PUBLIC: Final = frozenset(
+    PredicateKey(found.name, found.arity)
+    for found in BASE_PREDICATES.values()
+    if found.fact_class is not FactClass.RECORD
+)
+
+
+class Permissions:
+    """What a policy allows at one moment; texts are made when they are asked for."""
+
+    def __init__(self, answer: Evaluation) -> None:
+        self._answer = answer
+
+    @cached_property
+    def may_send(self) -> frozenset[str]:
+        """The records that may be sent, by hash."""
+        return frozenset(record for (record,) in self._answer.texts(MAY_SEND))
+
+    @cached_property
+    def may_request(self) -> frozenset[str]:
+        """The records that may be requested, by hash."""
+        return frozenset(record for (record,) in self._answer.texts(MAY_REQUEST))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many records may be sent, and how many requested."""
+        return self._answer.count(MAY_SEND), self._answer.count(MAY_REQUEST)
+
+
+@dataclass(slots=True)
+class _Selected:
+    """What the lowering reads of the operands, in numbers of the base."""
+
+    relations: dict[PredicateKey, Relation]
+    lowered: Evaluation
+
+
+class Enforcement:
+    """The programs of a policy over one fact base, and the enclave of the peer's operand.
+
+    The base holds the record facts, and gets the public ones: advertisements of the peer
+    and runtime facts. The enclave outlives a base that is numbered or read anew
+    (`take_base`), so what the peer's operand does depends on what its view shows only.
+    """
+
+    def __init__(self, executable: Executable, base: FactBase, clock: Clock | None = None) -> None:
+        self.executable = executable
+        self._clock = clock
+        self._enclave: Enclave | None = None
+        self._public: frozenset[Fact] = frozenset()
+        our, their = executable.our_scope, executable.their_scope
+        self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
+        self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
+        self._their_public = frozenset(
+            key.name for key in executable.theirs.required_base if key in _PUBLIC
+        )
+        self._identifying = {
+            scope_name(their, PredicateKey(found.name, found.arity)): found.identifying
+            for found in RECORD_PREDICATES.values()
+        }
+        self.take_base(base)
+
+    def take_base(self, base: FactBase) -> None:
+        """Go on with other base facts; what the enclave holds is compared with them later."""
+        self._base = base
+        self._session = Session(base, self._clock)
+        self._selected: _Selected | None = None
+        base.change(sorted(self._public))
+
+    @property
+    def their_work(self) -> int:
+        """The rows that the peer's operand has visited so far."""
+        return self._enclave.work if self._enclave is not None else 0
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def set_public(self, facts: Iterable[Fact]) -> None:
+        """Say what is advertised and what the runtime facts are; replaces what was said."""
+        wanted = frozenset(facts)
+        if wanted == self._public:
+            return
+        added, removed = sorted(wanted - self._public), sorted(self._public - wanted)
+        changes = self._base.change(added, removed)
+        self._public = wanted
+        with self._undone_on_failure():
+            self._see(self._read_by_theirs(added), self._read_by_theirs(removed))
+            self._update(changes)
+
+    def _read_by_theirs(self, facts: Iterable[Fact]) -> list[Fact]:
+        return [fact for fact in facts if fact[0] in self._their_public]
+
+    def update(self, changes: Changes) -> None:
+        """Bring everything up to date with a change that the base has made."""
+        with self._undone_on_failure():
+            self._update(changes)
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """See that nothing is built upon what is half done: the next question compares."""
+        try:
+            yield
+        except BaseException:
+            self._selected = None
+            raise
+
+    def _update(self, changes: Changes) -> None:
+        if not changes:
+            return
+        made = self._session.update(changes)
+        view, ours = made.get(self.executable.view), made.get(self.executable.ours)
+        if view is None or ours is None:
+            self._selected = None  # the next question begins anew
+            return
+        visible = self.executable.view_predicates
+        self._see(self._facts(view.added, visible), self._facts(view.removed, visible))
+        wanted = (*self._ours, *self.executable.lowering.required_base)
+        self._select(_only(ours, wanted))
+
+    def _see(self, added: list[Fact], removed: list[Fact]) -> None:
+        """Change what the enclave holds."""
+        if self._enclave is None or not (added or removed):
+            return
+        changes = self._enclave.change(added, removed)
+        if changes is None:
+            self._selected = None
+        else:
+            self._select(self._translated(_only(changes, self._theirs)))
+
+    def _facts(
+        self, relations: Mapping[PredicateKey, Relation], keys: Iterable[PredicateKey]
+    ) -> list[Fact]:
+        return [
+            (key.name, *row)
+            for key in keys
+            if key in relations
+            for row in self._base.dictionary.rows(relations[key].columns(), relations[key].rows)
+        ]
+
+    def _translated(self, changes: Changes) -> Changes:
+        return Changes(
+            {key: self._in_base(found) for key, found in changes.added.items()},
+            {key: self._in_base(found) for key, found in changes.removed.items()},
+        )
+
+    def _in_base(self, relation: Relation) -> Relation:
+        """Return rows of the enclave in numbers of the base."""
+        if self._enclave is None:
+            raise AssertionError("rows of an enclave come from one")
+        dictionary = self._base.dictionary
+        columns = [self._enclave.numbers_in(dictionary, each) for each in relation.columns()]
+        return Relation.of(columns, relation.rows)
+
+    def _select(self, changes: Changes) -> None:
+        """Bring the lowering up to date with what the operands select."""
+        if self._base.make_room():  # the enclave had texts that the base did not
+            self.take_base(self._base)
+        if self._selected is None or not changes:
+            return
+        relations, size = self._selected.relations, self._base.size
+        for key, gone in changes.removed.items():
+            columns = gone.columns()
+            rows = RowSet.of(columns, gone.rows, size)
+            relations[key] = relations[key].without(rows, columns)
+        for key, come in changes.added.items():
+            present = relations.get(key) or Relation(key.arity)
+            relations[key] = present.with_rows(come.columns(), come.rows)
+        budget = Budget(self.executable.lowering, self._statistics())
+        self._selected.lowered.update(relations, changes, budget)
+
+    def _statistics(self) -> Statistics:
+        return Statistics(self._clock) if self._clock is not None else Statistics()
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def evaluate(self) -> Permissions:
+        """Return what may be sent and requested now.
+
+        Raises:
+            LimitExceeded: an operand or the view would go beyond a limit; the message names
+                the rule. There is no part of an answer.
+        """
+        if self._selected is None:
+            self._selected = self._begin()
+        return Permissions(self._selected.lowered.copy())
+
+    def _begin(self) -> _Selected:
+        executable = self.executable
+        visible = executable.view_predicates
+        view = self._session.evaluate(executable.view, visible).state.relations
+        ours = self._session.evaluate(executable.ours, self._ours).state.relations
+        shown = {key: view.get(key) or Relation(key.arity) for key in visible}
+        if self._enclave is None:
+            self._enclave = Enclave(
+                executable.theirs, shown, self._identifying, self._base, self._clock
+            )
+            self._enclave.change(self._read_by_theirs(self._public))
+        else:
+            facts = [*self._facts(shown, visible), *self._read_by_theirs(self._public)]
+            self._enclave.replace(facts, executable.theirs.required_base)
+        theirs = self._enclave.evaluate(self._theirs).state.relations
+        relations = {key: ours[key] for key in self._ours}
+        relations |= {key: self._in_base(theirs[key]) for key in self._theirs}
+        intern_constants(executable.lowering, self._base.dictionary)
+        if self._base.make_room():
+            self.take_base(self._base)
+            return self._begin()
+        for key in executable.lowering.required_base:
+            if key in self._base.relations:
+                relations.setdefault(key, self._base.relations[key])
+        return _Selected(relations, self._lower(relations))
+
+    def _lower(self, relations: Mapping[PredicateKey, Relation]) -> Evaluation:
+        base, lowering = self._base, self.executable.lowering
+        state = State(
+            lower_program(lowering),
+            base.dictionary,
+            base.size,
+            dict(relations),
+            Budget(lowering, self._statistics()),
+            base.verdicts,
+        )
+        made = Evaluation(lowering, state)
+        made.run()
+        return made
+
+
+class StorePolicy:
+    """A compiled policy over the facts of a store, which follows its records."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        store: SqliteStore,
+        *,
+        max_value_bytes: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self.executable = executable
+        self._clock = clock
+        self._enforcement: Enforcement | None = None
+        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
+
+    def _begin(self, base: FactBase) -> Enforcement:
+        if self._enforcement is None:
+            self._enforcement = Enforcement(self.executable, base, self._clock)
+        else:
+            self._enforcement.take_base(base)
+        return self._enforcement
+
+    @property
+    def their_work(self) -> int:
+        """The rows that the peer's operand has visited so far."""
+        return self._enforcement.their_work if self._enforcement is not None else 0
+
+    def evaluate(self, public: Iterable[Fact]) -> Permissions:
+        """Return what may be sent and requested now.
+
+        Args:
+            public: what the peer advertises, and the runtime facts.
+
+        Raises:
+            LimitExceeded: an operand or the view would go beyond a limit.
+        """
+
+        def ask(enforcement: Enforcement) -> Permissions:
+            try:
+                enforcement.set_public(public)
+                return enforcement.evaluate()
+            except (SegmentDamagedError, IndexError):
+                self._enforcement = None  # the enclave stands on texts that are damaged
+                raise
+
+        return self._follower.ask(self.executable.view, self.executable.ours, question=ask)
+
+
+def _only(changes: Changes, keys: Iterable[PredicateKey]) -> Changes:
+    """Return the part of changes that concerns some predicates."""
+    wanted = set(keys)
+    return Changes(
+        {key: found for key, found in changes.added.items() if key in wanted},
+        {key: found for key, found in changes.removed.items() if key in wanted},
+    )

@@ -1,0 +1,195 @@
+"""Following a store: its facts as base facts that stay up to date as records come and go.
+
+A `StoreFollower` holds the facts of one open lace and whatever was built on them, and
+brings both up to date from what changed since it looked last. Only facts that somebody
+reads are made of records that come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from lace.algebra.body import scans_of
+from lace.algebra.lower import lower_program
+from lace.engines.embedded.records import RecordBase
+from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.engines.embedded.stored_part import NAME_AT, PARTITIONED
+from lace.facts.extract import facts_of_records
+from lace.rules.syntax import Constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lace.algebra.nodes import RelationalProgram
+    from lace.engines.embedded.factbase import Changes, FactBase
+    from lace.facts.extract import Reads
+    from lace.rules.program import CheckedProgram
+    from lace.store.sqlite.counters import Counters
+    from lace.store.sqlite.fact_state import FactState
+    from lace.store.sqlite.snapshot import SqliteSnapshot
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["StoreFollower", "record_base"]
+
+_MAX_CHANGE: Final = 50_000
+"""Records that may have come or gone for a session to follow; beyond, it starts anew."""
+
+
+class Follows(Protocol):
+    """What is built on base facts and told of their changes."""
+
+    def update(self, changes: Changes) -> object:
+        """Take in a change that the base facts have made."""
+        ...
+
+
+Session = TypeVar("Session", bound=Follows)
+Answer = TypeVar("Answer")
+
+
+class StoreFollower(Generic[Session]):
+    """The facts of a store and what is built on them.
+
+    Args:
+        store: the store.
+        begin: makes what is built, on facts that are read anew.
+        max_value_bytes: how long a value may be.
+    """
+
+    def __init__(
+        self, store: SqliteStore, begin: Callable[[FactBase], Session], *, max_value_bytes: int
+    ) -> None:
+        self._store = store
+        self._begin = begin
+        self._max_value_bytes = max_value_bytes
+        self._records: RecordBase | None = None
+        self._session: Session | None = None
+        self._reads: dict[str, frozenset[str] | None] = {"Have": None}
+        self._noted: set[CheckedProgram] = set()
+        self._is_partial = False
+        self._high_water = 0
+        self._removal_sequence = 0
+
+    def ask(self, *programs: CheckedProgram, question: Callable[[Session], Answer]) -> Answer:
+        """Return the answer to a question for the store as it is now.
+
+        Programs that read the store's facts for it are named; damage that shows in stored
+        facts is mended by making them anew from the records.
+        """
+        try:
+            return question(self._ready(programs))
+        except (SegmentDamagedError, IndexError):
+            # A number that no text has is damage as well: of a file that changed while mapped.
+            self._forget()
+            self._store.discard_segments()
+            return question(self._ready(programs))
+
+    def _ready(self, programs: tuple[CheckedProgram, ...]) -> Session:
+        for checked in programs:
+            if checked not in self._noted:
+                if self._read_more(lower_program(checked)):  # of facts that were passed over
+                    self._forget()
+                self._noted.add(checked)
+        return self._refresh()
+
+    def _read_more(self, program: RelationalProgram) -> bool:
+        """Note what a program reads; tells whether that is more than what was followed."""
+        more = False
+        for name, names in _reads_of(program).items():
+            known = self._reads.get(name, frozenset())
+            if known is None or (names is not None and names <= known):
+                continue
+            self._reads[name] = None if names is None else names | known
+            more = True
+        return more and self._is_partial
+
+    def _forget(self) -> None:
+        self._records = self._session = None
+
+    def _refresh(self) -> Session:
+        if self._records is None or self._session is None:
+            return self._open()
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+            sequence = counters.removal_sequence or 0
+            behind = (self._high_water, self._removal_sequence)
+            self._records.check_files()
+            if behind == (counters.high_water, sequence):
+                return self._session
+            if max(counters.high_water - behind[0], sequence - behind[1]) <= _MAX_CHANGE:
+                try:
+                    followed = self._follow(self._records, self._session, snapshot, counters)
+                except BaseException:
+                    self._forget()  # what is half done is not built upon
+                    raise
+                if followed:
+                    self._high_water, self._removal_sequence = counters.high_water, sequence
+                    return self._session
+        return self._open()
+
+    def _open(self) -> Session:
+        self._forget()
+        with self._store.fact_snapshot() as (_snapshot, state):
+            self._records = record_base(state, self._max_value_bytes)
+            self._high_water, self._removal_sequence = state.high_water, state.removal_sequence
+        self._is_partial = False
+        self._session = self._begin(self._records.base)
+        return self._session
+
+    def _follow(
+        self,
+        records: RecordBase,
+        session: Session,
+        snapshot: SqliteSnapshot,
+        counters: Counters,
+    ) -> bool:
+        """Bring the session up to date with a snapshot, unless part of the way is not known.
+
+        Removals that segments cover are forgotten by the store. A session that has not seen
+        them cannot follow; nor one that would not end with just as many records.
+        """
+        log = snapshot.removals(self._removal_sequence)
+        if len(log) != (counters.removal_sequence or 0) - self._removal_sequence:
+            return False
+        removed = sorted({text for _, text in log})
+        held = {text for text, here in zip(removed, records.has(removed), strict=True) if here}
+        gone = [text for text in sorted(held) if not snapshot.has(text)]
+        # A record that is held and new in the store was removed and came back meanwhile.
+        new = snapshot.new_records(self._high_water)
+        come = [record for record in new if not held or record.hash_text not in held]
+        if records.count + len(come) - len(gone) != counters.records:
+            return False
+        facts = facts_of_records(come, max_value_bytes=self._max_value_bytes, reads=self._reads)
+        self._is_partial = self._is_partial or bool(come)
+        session.update(records.change(facts, gone))
+        records.count += len(come) - len(gone)
+        return True
+
+
+def record_base(state: FactState, max_value_bytes: int) -> RecordBase:
+    """Return the facts of one state of a store."""
+    return RecordBase(
+        state.segments,
+        state.removed,
+        facts_of_records(state.tail, max_value_bytes=max_value_bytes),
+        max_value_bytes=max_value_bytes,
+    )
+
+
+def _reads_of(program: RelationalProgram) -> Reads:
+    """Return what a program reads of records' facts."""
+    reads: dict[str, frozenset[str] | None] = {}
+    for step in program.steps:
+        for branch in step.branches:
+            for scan, _ in scans_of(branch.plan):
+                name = scan.predicate.name
+                if name not in PARTITIONED:
+                    reads[name] = None
+                    continue
+                at = scan.terms[NAME_AT] if len(scan.terms) > NAME_AT else None
+                known = reads.get(name, frozenset())
+                if not isinstance(at, Constant) or known is None:
+                    reads[name] = None
+                else:
+                    reads[name] = known | {at.value}
+    return reads

@@ -1,0 +1,251 @@
+"""From an agreed plan and local policy to programs that an engine runs (040).
+
+There are four, and each reads what those before it make:
+
+1. the *view*: every exposure module in a scope of its own, `CanQueryRecord` as their
+   intersection, and the facts that the peer's operand may see;
+2. *theirs*: the peer's operand over that view, advertisements and public runtime facts,
+   with limits of its own; it reads no other fact, so it can tell no other;
+3. *ours*: the local operand over the full local view;
+4. the *lowering*: the intersection, and what may be sent and requested.
+
+`flat_program` has them as one, for an engine that takes the whole, and for explanations.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.policy.exposure import Exposure, active_exposures
+from lace.policy.gate import gate_module
+from lace.policy.lower import lowering_rules
+from lace.policy.provenance import Generated, Provenance, made_by, made_of
+from lace.policy.scope import scope_name, scope_rules
+from lace.rules.profiles import (
+    ALLOW_QUERY_RECORD,
+    CAN_QUERY_RECORD,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    VIEWER,
+    Profile,
+)
+from lace.rules.program import CheckedProgram, assemble_program
+from lace.rules.syntax import Atom, Constant, PredicateKey, Rule, TrueAtom, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lace.policy.operand import Operand
+    from lace.policy.transcript import ExchangePlan
+    from lace.rules.limits import RuleLimits
+
+__all__ = ["Compiler", "Executable", "compile_policy", "flat_program"]
+
+_PUBLIC: Final = frozenset(
+    PredicateKey(found.name, found.arity)
+    for found in BASE_PREDICATES.values()
+    if found.fact_class is not FactClass.RECORD
+)
+_ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
+_MOST_KEPT: Final = 64
+"""Compiled policies that a compiler keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executable:
+    """A plan compiled for one side and one viewer.
+
+    `view_predicates` are what `theirs` reads of records: made by `view`, nowhere else.
+    `exposures` are those in force for the viewer; with none, nothing is exposed.
+    """
+
+    plan: ExchangePlan
+    index: int
+    viewer: str
+    exposures: tuple[Exposure, ...]
+    view: CheckedProgram
+    view_predicates: tuple[PredicateKey, ...]
+    theirs: CheckedProgram
+    ours: CheckedProgram
+    lowering: CheckedProgram
+    provenance: Provenance
+
+    @property
+    def our_scope(self) -> str:
+        """The prefix of the local operand's predicates."""
+        return f"o{self.index}_"
+
+    @property
+    def their_scope(self) -> str:
+        """The prefix of the peer operand's predicates."""
+        return f"o{1 - self.index}_"
+
+    @property
+    def exposes_nothing(self) -> bool:
+        """Whether no exposure is registered for the viewer."""
+        return not self.exposures
+
+    @property
+    def selections(self) -> tuple[PredicateKey, ...]:
+        """What the lowering reads of the two operands."""
+        return tuple(
+            scope_name(scope, key)
+            for scope in (self.our_scope, self.their_scope)
+            for key in (SELECT_HAVE, SELECT_ADVERTISED)
+        )
+
+
+def compile_policy(
+    plan: ExchangePlan,
+    operands: Sequence[Operand],
+    *,
+    index: int,
+    exposures: Iterable[Exposure],
+    viewer: str,
+) -> Executable:
+    """Return the programs of a plan for the side of an operand.
+
+    Args:
+        plan: what both sides agreed on.
+        operands: both, in the order of their indexes.
+        index: the local operand's.
+        exposures: all that local policy registers; those for the viewer are chosen here.
+        viewer: the peer's proven verifier, else its label.
+    """
+    ours, theirs = operands[index], operands[1 - index]
+    active = active_exposures(exposures, viewer)
+    gated = gate_module(theirs.module, theirs.scope, viewer)
+    view = (
+        *_exposed(active, viewer),
+        *made_by(gated.view_rules, "040-query-view", "the query view", viewer),
+    )
+    peer = made_of(
+        theirs.module,
+        gated.rules,
+        ("040-operand-scope", f"O{theirs.index}"),
+        f"operand {theirs.index}, theirs",
+        plan.operands[theirs.index].origin,
+        viewer,
+    )
+    local = made_of(
+        ours.module,
+        scope_rules(ours.module, ours.scope),
+        ("040-operand-scope", f"O{ours.index}"),
+        f"operand {ours.index}, ours",
+        plan.operands[ours.index].origin,
+    )
+    merged = _lowered(plan.lowering)
+    selected = frozenset(
+        scope_name(scope, key)
+        for scope in (ours.scope, theirs.scope)
+        for key in (SELECT_HAVE, SELECT_ADVERTISED)
+    )
+    own = ours.module.limits
+    base = _ALL if active else _ALL | {CAN_QUERY_RECORD}
+    return Executable(
+        plan=plan,
+        index=index,
+        viewer=viewer,
+        exposures=active,
+        view=_program(view, base, own),
+        view_predicates=gated.view,
+        theirs=_program(peer, _PUBLIC | set(gated.view), theirs.module.limits),
+        ours=_program(local, _ALL, own),
+        lowering=_program(merged, _PUBLIC | selected, own),
+        provenance=Provenance((*view, *peer, *local, *merged)),
+    )
+
+
+def flat_program(executable: Executable) -> CheckedProgram:
+    """Return all programs of a policy as one, with the limits of one's own rules."""
+    generated = executable.provenance.generated
+    return _program(generated, executable.view.profile.base, executable.ours.limits)
+
+
+def _exposed(active: Sequence[Exposure], viewer: str) -> tuple[Generated, ...]:
+    """Return the rules of exposures and of their intersection."""
+    if not active:
+        return ()
+    made: list[Generated] = []
+    who = Constant(viewer)
+    record = Variable("P")
+    allowed: list[Atom] = []
+    for number, exposure in enumerate(active, 1):
+        scope = f"m{number}_"
+        module = exposure.module
+        part = f"exposure {number}" + (f", {module.source}" if module.source else "")
+        rules = scope_rules(module, scope)
+        made += made_of(module, rules, ("040-exposure-scope", f"M{number}"), part)
+        allowed.append(Atom(scope + ALLOW_QUERY_RECORD.name, (who, record)))
+    viewing = Rule(Atom(VIEWER.name, (who,)), (TrueAtom(),))
+    gate = Rule(Atom(CAN_QUERY_RECORD.name, (who, record)), tuple(allowed))
+    made += made_by((viewing, gate), "040-exposure-intersection", "the query gate")
+    return tuple(made)
+
+
+def _lowered(lowering: str) -> tuple[Generated, ...]:
+    rules = lowering_rules(lowering)
+    merged = [rule for rule in rules if rule.head.name.startswith("Merged")]
+    rest = [rule for rule in rules if not rule.head.name.startswith("Merged")]
+    return (
+        *made_by(merged, "040-intersection", "the intersection"),
+        *made_by(rest, "040-lowering", f"the lowering {lowering}"),
+    )
+
+
+def _program(
+    generated: Sequence[Generated], base: frozenset[PredicateKey], limits: RuleLimits
+) -> CheckedProgram:
+    return assemble_program(
+        [each.rule for each in generated],
+        profile=Profile(name="generated", base=base),
+        limits=limits,
+        written=[each.written for each in generated],
+    )
+
+
+_Key: TypeAlias = "tuple[object, ...]"
+
+
+class Compiler:
+    """Compiles policies, and knows those it compiled last by plan, viewer and modules."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, Executable] = OrderedDict()
+
+    def compile(
+        self,
+        plan: ExchangePlan,
+        operands: Sequence[Operand],
+        *,
+        index: int,
+        exposures: Iterable[Exposure],
+        viewer: str,
+    ) -> Executable:
+        """Return what `compile_policy` does, from memory where nothing changed."""
+        active = active_exposures(exposures, viewer)
+        modules = (*(each.module for each in operands), *(each.module for each in active))
+        key = (plan.id, index, viewer, *map(_identity, modules))
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = compile_policy(
+                plan, operands, index=index, exposures=active, viewer=viewer
+            )
+        self._kept.move_to_end(key)
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+
+def _identity(module: CheckedProgram) -> _Key:
+    """Return all that shows of a module: its text, limits, and where each rule was written."""
+    return (
+        module.canonical,
+        module.limits,
+        module.source,
+        tuple(rule.span for rule in module.rules),
+        repr(module.annotations),
+    )
