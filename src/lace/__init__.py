@@ -24,6 +24,7 @@ from lace.record.ids import RecordId, Verifier
 from lace.record.model import Blob, Plex, Seal
 
 if TYPE_CHECKING:
+    from lace.policy.local import Policy
     from lace.rules.program import Lacegram
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Lacegram",
     "LimitExceeded",
     "Plex",
+    "Policy",
     "PolicyError",
     "ProtocolError",
     "RecordError",
@@ -53,9 +55,11 @@ if not TYPE_CHECKING:  # a checker knows the name already, and refuses all other
 
     def __getattr__(name: str) -> object:
         """Load the rule language when it is first asked for: most programs do without."""
-        if name != "Lacegram":
+        if name == "Lacegram":
+            from lace.rules.program import Lacegram as found
+        elif name == "Policy":
+            from lace.policy.local import Policy as found
+        else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from lace.rules.program import Lacegram
-
-        globals()[name] = Lacegram
-        return Lacegram
+        globals()[name] = found
+        return found

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from lace.engines.queries import Rules
     from lace.engines.result import Result
     from lace.facts.lines import Fact
+    from lace.policy.local import Policy
+    from lace.policy.local import Rules as PolicyRules
+    from lace.previewing import Preview
     from lace.querying import StoreSession
     from lace.record.reader import RawRecord
     from lace.rules.program import CheckedProgram
@@ -275,6 +278,40 @@ class Lace:
         wanted = None if predicates is None else find_predicates(checked, predicates)
         answer = self._evaluate(checked, wanted, statistics, snapshot)
         return Result(checked, answer, self._discard_segments)
+
+    def preview(
+        self,
+        policy: Policy,
+        peer_select: PolicyRules,
+        *,
+        index: int = 0,
+        viewer: str | None = None,
+        public: Iterable[Fact] = (),
+    ) -> Preview:
+        """Return what an exchange with a peer would send and request, without any peer.
+
+        Args:
+            policy: this side's.
+            peer_select: the peer's selector, which gets the limits of a peer's rules.
+            index: the operand that this side is: 0 connects, 1 accepts.
+            viewer: the peer's proven verifier; without one the peer has proven nothing.
+            public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
+                facts such as `Peer` and `StartTAI`.
+
+        Raises:
+            RuleError: the peer's selector is not legal.
+            PolicyError: the viewer is no verifier, or there is no plan for these two.
+            LimitExceeded: a limit was reached; there is no part of an answer.
+        """
+        from lace.policy.local import prepare_exchange
+        from lace.policy.operand import operand_of
+        from lace.previewing import preview_store
+        from lace.rules.limits import peer_limits_of
+
+        peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(self.settings))
+        exchange = prepare_exchange(policy, peer, viewer)
+        allowed = self.settings.max_value_bytes
+        return preview_store(exchange, self.store, public, max_value_bytes=allowed)
 
     def _discard_segments(self) -> None:
         self._session = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -204,7 +205,7 @@ def test_what_is_no_fact_is_refused(fact: object) -> None:
 
 
 def limit(text: str, facts: list[Fact], **limits: int) -> LimitExceeded:
-    rules = checked(text, RuleLimits(**limits))
+    rules = checked(text, replace(RuleLimits(), **limits))  # type: ignore[arg-type] # ints only
     with pytest.raises(LimitExceeded) as caught:
         evaluate(rules, facts)
     return caught.value

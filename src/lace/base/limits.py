@@ -125,6 +125,14 @@ class Settings:
         100_000, "passes over rules that use each other", 0, 1_000_000_000
     )
     max_work: int = _setting(2**36, "rows that an evaluation may visit", 0, 2**62)
+    peer_max_rules: int = _setting(256, "rules of a peer's selector", 0, 1_000_000)
+    peer_max_derived_facts: int = _setting(
+        2**23, "facts that a peer's rules may make of one predicate", 0, _MOST_FACTS
+    )
+    peer_max_iterations: int = _setting(
+        10_000, "passes over a peer's rules that use each other", 0, 1_000_000_000
+    )
+    peer_max_work: int = _setting(2**33, "rows that a peer's rules may visit", 0, 2**62)
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():

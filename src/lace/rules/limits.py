@@ -7,7 +7,7 @@ the others are for engines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import SettingError
@@ -15,12 +15,21 @@ from lace.errors import SettingError
 if TYPE_CHECKING:
     from lace.base.limits import Settings
 
-__all__ = ["MINIMUM_LIMITS", "OWN_LIMITS", "PEER_LIMITS", "RuleLimits", "limits_of"]
+__all__ = [
+    "MINIMUM_LIMITS",
+    "OWN_LIMITS",
+    "PEER_LIMITS",
+    "RuleLimits",
+    "limits_of",
+    "peer_limits_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLimits:
     """The limits of one evaluation; each field is the name of its setting.
+
+    Those of a peer's rules have settings of their own: `setting` tells their names.
 
     >>> RuleLimits(max_rules=10).max_arity
     8
@@ -35,12 +44,29 @@ class RuleLimits:
     max_value_bytes: int = 1024
     max_work: int = 2**36
     max_rule_line_bytes: int = 65_536
+    of_peer: bool = False
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            value = getattr(self, entry.name)
+        for name in _names():
+            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise SettingError(f"limit {entry.name} takes a whole number, not {value!r}")
+                raise SettingError(f"limit {name} takes a whole number, not {value!r}")
+
+    def setting(self, limit: str) -> str:
+        """Return the name of the setting that a limit comes from.
+
+        >>> PEER_LIMITS.setting("max_work")
+        'peer_max_work'
+        """
+        return f"peer_{limit}" if self.of_peer and limit in _OF_PEER else limit
+
+
+_OF_PEER: Final = frozenset({"max_rules", "max_derived_facts", "max_iterations", "max_work"})
+"""The limits that a peer's rules have settings of their own for."""
+
+
+def _names() -> list[str]:
+    return [entry.name for entry in fields(RuleLimits) if entry.name.startswith("max_")]
 
 
 def limits_of(settings: Settings) -> RuleLimits:
@@ -48,13 +74,19 @@ def limits_of(settings: Settings) -> RuleLimits:
 
     An operator may set them below what 030 asks of defaults.
     """
-    return RuleLimits(**{entry.name: getattr(settings, entry.name) for entry in fields(RuleLimits)})
+    return RuleLimits(**{name: getattr(settings, name) for name in _names()})
+
+
+def peer_limits_of(settings: Settings) -> RuleLimits:
+    """Return the limits that settings give to rules that came from a peer."""
+    own = {name: getattr(settings, f"peer_{name}") for name in sorted(_OF_PEER)}
+    return replace(limits_of(settings), of_peer=True, **own)
 
 
 OWN_LIMITS: Final = RuleLimits()
 """For rules of one's own."""
 PEER_LIMITS: Final = RuleLimits(
-    max_derived_facts=2**23, max_rules=256, max_iterations=10_000, max_work=2**33
+    max_derived_facts=2**23, max_rules=256, max_iterations=10_000, max_work=2**33, of_peer=True
 )
 """For rules that came from a peer."""
 MINIMUM_LIMITS: Final = RuleLimits(

@@ -197,7 +197,7 @@ class _SourceReader:
                 "030-115",
                 Span(self._over[0], 1, 2),
                 f"the lacegram has {most + len(self._over):,} rules",
-                f"the limit is max_rules={most}",
+                f"the limit is {self._limits.setting('max_rules')}={most}",
             )
         if self._returns:
             more = len(self._returns) - 1

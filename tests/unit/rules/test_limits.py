@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import RuleError, SettingError
-from lace.rules.limits import MINIMUM_LIMITS, OWN_LIMITS, PEER_LIMITS, RuleLimits
+from lace.rules.limits import (
+    MINIMUM_LIMITS,
+    OWN_LIMITS,
+    PEER_LIMITS,
+    RuleLimits,
+    limits_of,
+    peer_limits_of,
+)
 from lace.rules.program import Lacegram
 
 
@@ -23,9 +31,22 @@ def test_the_table() -> None:
         "max_value_bytes": 1024,
         "max_work": 2**36,
         "max_rule_line_bytes": 65_536,
+        "of_peer": False,
     }
     assert (PEER_LIMITS.max_derived_facts, PEER_LIMITS.max_rules) == (2**23, 256)
     assert (PEER_LIMITS.max_iterations, PEER_LIMITS.max_work) == (10_000, 2**33)
+    assert limits_of(DEFAULT_SETTINGS) == OWN_LIMITS
+    assert peer_limits_of(DEFAULT_SETTINGS) == PEER_LIMITS
+
+
+def test_a_limit_names_its_setting() -> None:
+    assert OWN_LIMITS.setting("max_work") == "max_work"
+    assert PEER_LIMITS.setting("max_work") == "peer_max_work"
+    assert PEER_LIMITS.setting("max_arity") == "max_arity"
+    settings = replace(DEFAULT_SETTINGS, peer_max_work=7, max_arity=5)
+    assert (peer_limits_of(settings).max_work, peer_limits_of(settings).max_arity) == (7, 5)
+    error = refused("A(P) :- Have(P).\nB(P) :- A(P).", replace(PEER_LIMITS, max_rules=1))
+    assert "peer_max_rules=1" in str(error)
 
 
 def test_defaults_are_not_below_the_minimum() -> None:

@@ -168,7 +168,7 @@ class Budget:
             number, identifier, of_part = written.number, written.id, f" of {written.part}"
         return LimitExceeded(
             f"rule {number}{of_part} ({identifier}) {what}",
-            limit=limit,
+            limit=self._limits.setting(limit),
             allowed=allowed,
             observed=observed,
             rule=decision,

@@ -1,0 +1,134 @@
+"""Policy: what one side brings to exchanges (040): a selector, exposures, a lowering.
+
+The selector becomes this side's operand of a plan and is told to the peer. Exposures are
+not: they decide, here and only here, what of this side's records a peer's rules can see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from lace.errors import Finding, Place, PolicyError
+from lace.policy.compile import Executable, compile_policy
+from lace.policy.exposure import Exposure, check_viewer, exposure_of
+from lace.policy.operand import Operand, operand_of
+from lace.policy.plan_lines import check_lowering
+from lace.policy.transcript import make_plan
+from lace.rules.limits import OWN_LIMITS, RuleLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.rules.program import CheckedProgram, Lacegram
+
+__all__ = ["Exchange", "Policy", "Rules", "prepare_exchange"]
+
+Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
+"""Rules that are checked already, or their authoring text."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Policy:
+    r"""What one side selects and exposes.
+
+    >>> policy = Policy(
+    ...     select="SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).",
+    ...     exposures=["AllowQueryRecord(V,P) :- Peer(V), _Viewer(V), Have(P)."],
+    ... )
+    >>> policy.lowering
+    'standard-v1'
+    """
+
+    select: CheckedProgram
+    exposures: tuple[Exposure, ...]
+    lowering: str
+
+    def __init__(
+        self,
+        select: Rules,
+        exposures: Iterable[Exposure | Rules | tuple[Rules, str]] = (),
+        *,
+        lowering: str = "standard-v1",
+        limits: RuleLimits = OWN_LIMITS,
+    ) -> None:
+        """Check everything.
+
+        Args:
+            select: the selector: rules for `SelectHave/1` and `SelectAdvertised/2`.
+            exposures: modules with rules for `AllowQueryRecord/2`; one by itself is for
+                anyone, one in a pair with a verifier for that viewer.
+            lowering: what is asked beyond selection.
+            limits: for rules that come as text.
+
+        Raises:
+            RuleError: rules are not legal; `findings` holds all that was found.
+            PolicyError: a viewer is no verifier, or there is no such lowering.
+        """
+        check_lowering(lowering)
+        object.__setattr__(self, "select", operand_of(select, 0, limits=limits).module)
+        object.__setattr__(self, "exposures", tuple(_exposure(each, limits) for each in exposures))
+        object.__setattr__(self, "lowering", lowering)
+
+    def operand(self, index: int) -> Operand:
+        """Return this side's operand of a plan."""
+        return Operand(index=index, module=self.select)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What is legal and still looks wrong, the registration of exposures included."""
+        found = list(self.select.warnings)
+        for exposure in self.exposures:
+            found += exposure.module.warnings
+            if exposure.viewers is None:
+                found.append(
+                    Finding(
+                        severity="warning",
+                        place=Place(exposure.module.source),
+                        message="this exposure is for anyone, also for peers that prove nothing",
+                        rule="020-52",
+                        hint="name a viewer, as FILE@V.….H3, or ask for Peer(V) in its rules",
+                    )
+                )
+        return tuple(found)
+
+
+def _exposure(each: Exposure | Rules | tuple[Rules, str], limits: RuleLimits) -> Exposure:
+    if isinstance(each, Exposure):
+        return each
+    if isinstance(each, tuple):
+        if len(each) != 2:
+            raise PolicyError(
+                f"an exposure in a tuple is rules and a viewer, not {len(each)} things",
+                rule="G05b",
+                hint="as in (rules, 'V.….H3')",
+            )
+        return exposure_of(each[0], each[1], limits=limits)
+    return exposure_of(each, limits=limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Two operands with their plan, compiled for one side."""
+
+    operands: tuple[Operand, Operand]
+    executable: Executable
+
+
+def prepare_exchange(policy: Policy, peer: Operand, viewer: str | None = None) -> Exchange:
+    """Return an exchange with a peer's operand; this side has the other index.
+
+    Args:
+        policy: this side's.
+        peer: the other operand.
+        viewer: the peer's proven verifier; without one it is seen by its label.
+
+    Raises:
+        PolicyError: there is no plan for these two, or the viewer is no verifier.
+    """
+    index = 1 - peer.index
+    pair = (policy.operand(0), peer) if index == 0 else (peer, policy.operand(1))
+    plan = make_plan(*pair, policy.lowering)
+    seen = check_viewer(viewer) if viewer is not None else plan.operands[peer.index].origin
+    compiled = compile_policy(plan, pair, index=index, exposures=policy.exposures, viewer=seen)
+    return Exchange(pair, compiled)

@@ -1,0 +1,252 @@
+"""Previews: what a policy would send and request, and which gate decides about a record.
+
+No peer and no network: the peer's operand is given, its advertisements are given as facts,
+and the answer is the one that an exchange would come to at this moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base.limits import MAX_LINE_BYTES
+from lace.enforcement import Enforcement
+from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.engines.embedded.session import Session
+from lace.engines.result import Result
+from lace.errors import UsageError
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.facts.views import facts_of
+from lace.following import record_base
+from lace.policy.compile import flat_program
+from lace.policy.operand import advertised_fields
+from lace.rules.profiles import (
+    CAN_QUERY_RECORD,
+    MAY_REQUEST,
+    MAY_SEND,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lace.engines.explanation import Explanation
+    from lace.facts.lines import Fact
+    from lace.policy.local import Exchange
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["Decision", "Gate", "Preview", "preview_store"]
+
+
+class Gate(Enum):
+    """What decides that a record does not move."""
+
+    NOT_HERE = "not here"
+    NOT_OURS = "not in my selector"
+    NOT_THEIRS = "not in theirs"
+    NOT_EXPOSED = "not exposed to this viewer"
+    NOT_ADVERTISED = "not advertised"
+    FIELD_NOT_ADVERTISED = "field not advertised"
+    FORMAT = "format"
+    ALREADY_HERE = "already here"
+    NOT_ENCRYPTED = "transport not encrypted"
+    NOT_PROVEN = "peer not proven"
+
+
+FORMATS: Final = ("B", "P", "S")
+"""The record types that may move, unless fewer are negotiated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a record would move, and why: the gate that stops it, and the rules behind it.
+
+    `moves` may be False though the policy allows it: a record that is here already is not
+    requested, one that is not here is not sent.
+    """
+
+    fact: Fact
+    allowed: bool
+    gate: Gate | None
+    message: str
+    explanation: Explanation
+
+    @property
+    def moves(self) -> bool:
+        """Whether the record would be sent or requested."""
+        return self.gate is None
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.explanation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "fact": {"predicate": self.fact[0], "values": list(self.fact[1:])},
+            "allowed": self.allowed,
+            "moves": self.moves,
+            "gate": None if self.gate is None else self.gate.value,
+            "message": self.message,
+            "explanation": self.explanation.to_json(),
+        }
+
+
+class Preview:
+    """A compiled policy over facts at one moment.
+
+    Args:
+        exchange: both operands and the compiled policy.
+        base: the record facts; the public ones are added to it.
+        public: what the peer advertises, and the runtime facts.
+        formats: the record types that both sides take.
+
+    Raises:
+        LimitExceeded: an operand or the view would go beyond a limit.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        base: FactBase,
+        public: Iterable[Fact] = (),
+        formats: Iterable[str] = FORMATS,
+    ) -> None:
+        self.executable = executable = exchange.executable
+        self._operands = exchange.operands
+        self._base = base
+        self._public = frozenset(public)
+        self._formats = frozenset(formats)
+        enforcement = Enforcement(executable, base)
+        enforcement.set_public(self._public)
+        self.permissions = enforcement.evaluate()
+        self.their_work = enforcement.their_work
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """All programs of the policy as one, for explanations."""
+        if self._result is None:
+            flat = flat_program(self.executable)
+            self._result = Result(flat, Session(self._base).evaluate(flat))
+        return self._result
+
+    def why(self, predicate: str, *values: str) -> Explanation:
+        """Explain any fact of the policy, by the rules as they were written."""
+        return self.result.why(predicate, *values)
+
+    def decide(self, predicate: str, record: str) -> Decision:
+        """Say whether a record would be sent (`MaySend`) or requested (`MayRequest`), and why.
+
+        Raises:
+            UsageError: another predicate.
+        """
+        if predicate == MAY_SEND.name:
+            return self._decide_send(record)
+        if predicate == MAY_REQUEST.name:
+            return self._decide_request(record)
+        raise UsageError(
+            f"a policy decides about MaySend and MayRequest, not {predicate!r}",
+            hint="as in \"MaySend('P.….H3')\"",
+        )
+
+    def _decide_send(self, record: str) -> Decision:
+        fact = (MAY_SEND.name, record)
+        executable = self.executable
+        allowed = self.why(*fact)
+        is_here = self.why("Have", record)
+        if allowed.holds:
+            if is_here.holds:
+                return Decision(fact, True, None, "it would be sent", allowed)
+            return Decision(fact, True, *_because(Gate.NOT_HERE), allowed)
+        if not is_here.holds:
+            return Decision(fact, False, *_because(Gate.NOT_HERE), is_here)
+        ours = self.why(executable.our_scope + SELECT_HAVE.name, record)
+        if not ours.holds:
+            return Decision(fact, False, *_because(Gate.NOT_OURS), ours)
+        theirs = self.why(executable.their_scope + SELECT_HAVE.name, record)
+        if theirs.holds:
+            return Decision(fact, False, *_because(Gate.NOT_ENCRYPTED), allowed)
+        shown = self.why(CAN_QUERY_RECORD.name, executable.viewer, record)
+        if not shown.holds:
+            if executable.exposes_nothing:
+                message = "it would not be sent: nothing is exposed to this peer"
+                return Decision(fact, False, Gate.NOT_EXPOSED, message, shown)
+            return Decision(fact, False, *_because(Gate.NOT_EXPOSED), shown)
+        return Decision(fact, False, *_because(Gate.NOT_THEIRS), theirs)
+
+    def _decide_request(self, record: str) -> Decision:
+        fact = (MAY_REQUEST.name, record)
+        allowed = self.why(*fact)
+        is_here = self.why("Have", record)
+        if allowed.holds:
+            gate = None
+            if is_here.holds:
+                gate = Gate.ALREADY_HERE
+            elif record[:1] not in self._formats:
+                gate = Gate.FORMAT
+            if gate is None:
+                return Decision(fact, True, None, "it would be requested", allowed)
+            return Decision(fact, True, *_because(gate, "requested"), allowed)
+        sources = sorted(each[2] for each in self._public if each[:2] == ("Advertised", record))
+        if not sources:
+            return Decision(fact, False, *_because(Gate.NOT_ADVERTISED, "requested"), allowed)
+        return self._unselected(fact, sources, allowed)
+
+    def _unselected(self, fact: Fact, sources: list[str], allowed: Explanation) -> Decision:
+        """Say which operand does not select an advertised record."""
+        index = self.executable.index
+        for at, gate in ((index, Gate.NOT_OURS), (1 - index, Gate.NOT_THEIRS)):
+            name = f"o{at}_{SELECT_ADVERTISED.name}"
+            found = [self.why(name, fact[1], source) for source in sources]
+            if any(each.holds for each in found):
+                continue
+            missing = sorted(self._missing(at, fact[1], sources[0]))
+            if missing:
+                message = _because(Gate.FIELD_NOT_ADVERTISED, "requested")[1]
+                told = f"{message}: {', '.join(missing)}"
+                return Decision(fact, False, Gate.FIELD_NOT_ADVERTISED, told, found[0])
+            return Decision(fact, False, *_because(gate, "requested"), found[0])
+        if self.executable.plan.lowering == "proven-peer-v1":
+            return Decision(fact, False, *_because(Gate.NOT_PROVEN, "requested"), allowed)
+        return Decision(fact, False, *_because(Gate.NOT_ENCRYPTED, "requested"), allowed)
+
+    def _missing(self, index: int, record: str, source: str) -> Iterator[str]:
+        """Yield the fields that an operand asks for and the peer does not advertise."""
+        given = {
+            each[3] for each in self._public if each[:3] == ("AdvertisedField", record, source)
+        }
+        for name in advertised_fields(self._operands[index].module).names:
+            if name not in given:
+                yield name
+
+
+def preview_store(
+    exchange: Exchange,
+    store: SqliteStore,
+    public: Iterable[Fact] = (),
+    *,
+    max_value_bytes: int,
+) -> Preview:
+    """Return the preview of an exchange over the facts of a store at this moment."""
+    wanted = list(public)
+    for last_try in (False, True):
+        with store.fact_snapshot() as (snapshot, state):
+            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
+                base = FactBase(max_value_bytes=max_value_bytes)
+                base.change(facts_of(snapshot, RECORD_PREDICATES))
+            else:
+                base = record_base(state, max_value_bytes).base
+        try:
+            return Preview(exchange, base, wanted)
+        except SegmentDamagedError:
+            if last_try:
+                raise
+            store.discard_segments()
+    raise AssertionError("the last try returns or raises")
+
+
+def _because(gate: Gate, done: str = "sent") -> tuple[Gate, str]:
+    return gate, f"it would not be {done}: {gate.value}"
