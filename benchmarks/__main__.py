@@ -19,6 +19,7 @@ from benchmarks.engine import (
 from benchmarks.engine_runs import FULL, QUICK, TINY, Sizes
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
+from benchmarks.policy import benchmark_compiling, benchmark_policy
 from benchmarks.results import RESULTS, Row, Section, write_results
 from benchmarks.starting import benchmark_listing, benchmark_start
 
@@ -60,6 +61,14 @@ def _engine_plan(engine: str, sizes: Sizes, images: Path) -> list[_Benchmark]:
     ]
 
 
+def _policy_plan(sizes: Sizes) -> list[_Benchmark]:
+    title = f"Policy: an exchange over {sizes.largest:,} records, a tenth exposed"
+    return [
+        _Benchmark(title, lambda: benchmark_policy(sizes.largest)),
+        _Benchmark("Policy: compiling", benchmark_compiling),
+    ]
+
+
 def main() -> int:
     """Run the benchmarks; the exit code is 1 when a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -80,7 +89,8 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     images = RESULTS.parent if whole else FOLDER
     sections: list[Section] = []
-    for title, run, drawn in [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]:
+    plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
+    for title, run, drawn in [*plans, *_policy_plan(engine_sizes)]:
         if options.only and options.only.lower() not in title.lower():
             continue
         print(f"running: {title} …", file=sys.stderr)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "BATCHES",
     "FULL",
     "QUICK",
     "TINY",
@@ -37,6 +38,7 @@ __all__ = [
     "engine_run",
     "facts_folder",
     "further_run",
+    "lace_folder",
     "middle",
     "peer_run",
     "record_runs",

@@ -93,6 +93,9 @@ class Enforcement:
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
+        self._read_by_lowering = frozenset(
+            {*self._ours, *(_PUBLIC & set(executable.lowering.required_base))}
+        )
         self._their_public = frozenset(
             key.name for key in executable.theirs.required_base if key in _PUBLIC
         )
@@ -155,8 +158,7 @@ class Enforcement:
             return
         visible = self.executable.view_predicates
         self._see(self._facts(view.added, visible), self._facts(view.removed, visible))
-        wanted = (*self._ours, *self.executable.lowering.required_base)
-        self._select(_only(ours, wanted))
+        self._select(_only(ours, self._read_by_lowering))
 
     def _see(self, added: list[Fact], removed: list[Fact]) -> None:
         """Change what the enclave holds."""
@@ -198,16 +200,25 @@ class Enforcement:
             self.take_base(self._base)
         if self._selected is None or not changes:
             return
-        relations, size = self._selected.relations, self._base.size
-        for key, gone in changes.removed.items():
-            columns = gone.columns()
-            rows = RowSet.of(columns, gone.rows, size)
-            relations[key] = relations[key].without(rows, columns)
-        for key, come in changes.added.items():
-            present = relations.get(key) or Relation(key.arity)
-            relations[key] = present.with_rows(come.columns(), come.rows)
+        relations = self._selected.relations
+        for key in {*changes.added, *changes.removed}:
+            relations[key] = self._changed(key, relations.get(key), changes)
         budget = Budget(self.executable.lowering, self._statistics())
         self._selected.lowered.update(relations, changes, budget)
+
+    def _changed(self, key: PredicateKey, present: Relation | None, changes: Changes) -> Relation:
+        """Return what the lowering now reads of a predicate."""
+        if key in self._ours:
+            return self._session.evaluate(self.executable.ours, ()).state.relations[key]
+        if key not in self._theirs:
+            return self._base.relations[key]
+        made = present or Relation(key.arity)
+        if key in changes.removed:
+            columns, rows = changes.removed[key].columns(), changes.removed[key].rows
+            made = made.without(RowSet.of(columns, rows, self._base.size), columns)
+        if key in changes.added:
+            made = made.with_rows(changes.added[key].columns(), changes.added[key].rows)
+        return made
 
     def _statistics(self) -> Statistics:
         return Statistics(self._clock) if self._clock is not None else Statistics()

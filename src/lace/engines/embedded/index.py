@@ -62,6 +62,19 @@ class Members:
         found: Flags = self._sorted[at] == probe
         return found
 
+    def without(self, values: Ids) -> Members:
+        """Return the set without some of its values, each given once."""
+        made = object.__new__(Members)
+        made._size, made._asked = self._size, self._asked
+        made.count = self.count - len(values)
+        made._flags, made._sorted = None, self._sorted
+        if self._flags is not None:
+            made._flags = self._flags.copy()
+            made._flags[values] = False
+        else:
+            made._sorted = self._sorted[~np.isin(self._sorted, values)]
+        return made
+
 
 class Index:
     """Rows in the order of their keys, and where each key begins."""

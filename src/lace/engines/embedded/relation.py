@@ -97,6 +97,12 @@ class Selection:
             found = self._members[position] = Members(self.column(position), size)
         return found
 
+    def take_members(self, before: Selection, gone: Ids) -> None:
+        """Take over the set of the only column from before some values were taken out."""
+        found = before._members.get(0)
+        if found is not None:
+            self._members[0] = found.without(gone)
+
     def index(self, positions: tuple[int, ...], size: int) -> Index:
         """Return the rows by their values at some positions."""
         found = self._indexes.get(positions)
@@ -195,7 +201,11 @@ class ColumnPart:
         if not len(going):
             return self
         out = np.concatenate([out, going])
-        return ColumnPart(columns, len(columns[0]) - len(out), out=out, is_sorted=True)
+        made = ColumnPart(columns, len(columns[0]) - len(out), out=out, is_sorted=True)
+        whole = self._selections.get(EVERYTHING)
+        if len(columns) == 1 and whole is not None:
+            made.select(EVERYTHING).take_members(whole, columns[0][going])
+        return made
 
     def select(self, pattern: Pattern) -> Selection:
         """Return the rows that fit a pattern."""
