@@ -97,8 +97,9 @@ def _hint_undefined(
 def check_products(rules: Sequence[Rule], profile: Profile, reporter: Reporter) -> None:
     """Warn of bodies whose atoms fall into groups that share no variable.
 
-    Tests join groups, for they compare their variables. Atoms without variables, and
-    those of predicates with at most a few facts, multiply nothing.
+    Tests join groups, for they compare their variables. Atoms without variables, those of
+    predicates with at most a few facts, and those with only variables that these bind,
+    multiply nothing.
     """
     for rule in rules:
         groups = _groups(rule, profile)
@@ -123,12 +124,18 @@ def _groups(rule: Rule, profile: Profile) -> list[Atom]:
             name = parent[name]
         return name
 
+    few = {
+        name
+        for atom in rule.positive_atoms()
+        if atom.key in profile.single
+        for name in _variables(atom)
+    }
     atoms = []
     for item in rule.body:
         names = _variables(item)
         for name in names[1:]:
             parent[root(name)] = root(names[0])
-        if isinstance(item, Atom) and names and item.key not in profile.single:
+        if isinstance(item, Atom) and not few.issuperset(names):
             atoms.append((item, names[0]))
     found: dict[str, Atom] = {}
     for atom, name in atoms:
