@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "rules": "lace.cli.rules",
         "query": "lace.cli.query",
         "why": "lace.cli.why",
+        "test": "lace.cli.test",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",
         "remove": "lace.cli.remove",

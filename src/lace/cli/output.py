@@ -106,6 +106,27 @@ class Output:
         shown = safe_text(text) if self.terminal else text
         self.write(shown.encode("utf-8", "backslashreplace") + b"\n")
 
+    @property
+    def _is_real(self) -> bool:
+        """Whether data goes to a terminal, and not only as if to one."""
+        return self._stream is None and sys.stdout is not None and sys.stdout.isatty()
+
+    def styled_line(self, *pieces: tuple[str, str]) -> None:
+        """Write one line of pieces, each a text and the style that it has on a terminal."""
+        if not (self._is_real and self.color and not self.json):
+            self.line("".join(text for text, _style in pieces))
+            return
+        import io  # a piped command loads nothing of this
+
+        from rich.console import Console
+        from rich.text import Text
+
+        page = io.StringIO()
+        console = Console(file=page, force_terminal=True, color_system="auto", legacy_windows=False)
+        whole = Text.assemble(*((safe_text(text), style) for text, style in pieces))
+        console.print(whole, soft_wrap=True)
+        self.write(page.getvalue().encode("utf-8", "backslashreplace"))
+
     def row(self, values: Iterable[object]) -> None:
         """Write tab-separated values; no value can hold a tab or a line's end."""
         cells = ("" if value is None else safe_text(str(value)) for value in values)
@@ -147,7 +168,7 @@ class Output:
         for row in rows:
             table.add_row(*(Text("" if cell is None else safe_text(str(cell))) for cell in row))
         page = io.StringIO()
-        real = self._stream is None and sys.stdout is not None and sys.stdout.isatty()
+        real = self._is_real
         console = Console(
             file=page,
             force_terminal=real,
