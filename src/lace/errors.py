@@ -9,7 +9,7 @@ imports nothing of Lace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 __all__ = [
     "EngineError",
@@ -86,7 +86,8 @@ class LaceError(Exception):
     `place` says where and `hint` what to do next; `str()` joins them in one line.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
+    """What a command that fails with it exits with; a class sets it, rarely one error its own."""
 
     def __init__(
         self,

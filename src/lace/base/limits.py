@@ -133,6 +133,49 @@ class Settings:
         10_000, "passes over a peer's rules that use each other", 0, 1_000_000_000
     )
     peer_max_work: int = _setting(2**33, "rows that a peer's rules may visit", 0, 2**62)
+    max_fact_block_size: int = _setting(
+        64 * MIB, "largest block of facts in an exchange", MIB, 16 * GIB, "bytes"
+    )
+    max_advertisement_records_listed: int = _setting(
+        100_000, "advertised records in one listing or partition", 1, _MOST_FACTS
+    )
+    max_partition_summaries: int = _setting(
+        16_384, "partition summaries that one loop of an exchange takes", 16_384, _MOST_FACTS
+    )
+    max_narrowing_depth: int = _setting(
+        12, "how often a partition is narrowed, from the first on", 4, 43
+    )
+    max_total_transferred_bytes: int = _setting(
+        GIB, "record bytes that one round brings in a direction", 1, 2**62, "bytes"
+    )
+    max_loop_iterations: int = _setting(16, "loops of one round that bring no record", 1, 1_000_000)
+    max_advertised_records: int = _setting(
+        2**22, "advertised records that one exchange brings at once", 1, _MOST_FACTS
+    )
+    max_rejected_records: int = _setting(
+        1000, "rejected records after which an exchange ends", 0, 1_000_000_000
+    )
+    max_clock_skew_seconds: int = _setting(
+        300, "how far the clocks of two sides may be apart", 0, 1_000_000_000, "seconds"
+    )
+    phase_timeout_seconds: int = _setting(
+        30, "how long a turn of an exchange waits for the peer", 1, 86_400, "seconds"
+    )
+    service_budget_seconds: int = _setting(
+        10, "how long a side sends records in one transfer", 1, 86_400, "seconds"
+    )
+    service_budget_bytes: int = _setting(
+        128 * MIB, "record bytes that a side sends in one transfer", 1, 16 * GIB, "bytes"
+    )
+    tick_interval_seconds: int = _setting(
+        10, "time between ticks that this side asks for", 1, 86_400, "seconds"
+    )
+    max_tick_interval_seconds: int = _setting(
+        86_400, "longest time between ticks that a peer may ask for", 1, 1_000_000_000, "seconds"
+    )
+    reconcile_mode: int = _setting(
+        2, "how advertisements are compared (0: listed, 1: partitions, 2: fingerprints)", 0, 2
+    )
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():

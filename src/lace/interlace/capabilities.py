@@ -1,0 +1,186 @@
+"""What a side brings into negotiation: formats, the schema of advertisements, limits (050).
+
+A limit has the name of its setting. Six of them travel in hello, and the smaller value of
+the two sides counts; the others hold on this side alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from lace.base.limits import DEFAULT_SETTINGS
+from lace.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lace.base.limits import Settings
+    from lace.policy.operand import RequiredFields
+
+__all__ = [
+    "ALL_FIELDS",
+    "DEFAULT_WIRE_LIMITS",
+    "LARGEST_LIMIT",
+    "LIMIT_FLOORS",
+    "MIN_TICK_NANOSECONDS",
+    "RECONCILE_LIMIT",
+    "RECONCILE_MODES",
+    "SECOND",
+    "WIRE_LIMITS",
+    "Capabilities",
+    "ExchangeLimits",
+    "Schema",
+    "capabilities_of",
+    "exchange_limits_of",
+]
+
+SECOND: Final = 1_000_000_000
+"""Nanoseconds of a second."""
+MIN_TICK_NANOSECONDS: Final = SECOND
+"""A shorter tick interval is refused (X2)."""
+WIRE_LIMITS: Final = (
+    "max_fact_block_size",
+    "max_advertisement_records_listed",
+    "max_partition_summaries",
+    "max_narrowing_depth",
+    "max_total_transferred_bytes",
+    "max_loop_iterations",
+)
+"""The limits that every hello carries (G38)."""
+LIMIT_FLOORS: Final[Mapping[str, int]] = {
+    "max_fact_block_size": 2**20,
+    "max_partition_summaries": 16_384,
+    "max_narrowing_depth": 4,
+}
+"""Below these an exchange could not work, so that negotiation fails (G38)."""
+LARGEST_LIMIT: Final = 2**63 - 1
+RECONCILE_LIMIT: Final = "reconcile"
+"""The limit name under which a hello offers a mode of reconciliation (G44)."""
+RECONCILE_MODES: Final = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """Which fields advertisements carry: some names, or all there are.
+
+    All fields include every name, so that `names` is empty then.
+
+    >>> Schema(names=frozenset({"App", "Type"})) & Schema(names=frozenset({"App"}))
+    Schema(names=frozenset({'App'}), all=False)
+    """
+
+    names: frozenset[str] = frozenset()
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        if self.all:
+            object.__setattr__(self, "names", frozenset())
+
+    def __and__(self, other: Schema) -> Schema:
+        """Return what both have; all fields and some names are those names."""
+        if self.all:
+            return other
+        return self if other.all else Schema(names=self.names & other.names)
+
+    def __contains__(self, name: str) -> bool:
+        return self.all or name in self.names
+
+    def meets(self, required: RequiredFields) -> bool:
+        """Tell whether a plan that requires these fields can be evaluated."""
+        return required.is_met_by(None if self.all else self.names)
+
+
+ALL_FIELDS: Final = Schema(all=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeLimits:
+    """The limits of an exchange; the first six are agreed on, the rest are this side's own.
+
+    Raises:
+        SettingError: no number, or below what negotiation accepts.
+    """
+
+    max_fact_block_size: int = 64 * 2**20
+    max_advertisement_records_listed: int = 100_000
+    max_partition_summaries: int = 16_384
+    max_narrowing_depth: int = 12
+    max_total_transferred_bytes: int = 2**30
+    max_loop_iterations: int = 16
+    max_advertised_records: int = 2**22
+    max_rejected_records: int = 1000
+    max_clock_skew_seconds: int = 300
+    phase_timeout_seconds: int = 30
+    service_budget_seconds: int = 10
+    service_budget_bytes: int = 128 * 2**20
+    max_tick_interval_seconds: int = 86_400
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            lowest = LIMIT_FLOORS.get(name, 1 if name in WIRE_LIMITS else 0)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise SettingError(f"limit {name} takes a whole number, not {value!r}")
+            if not lowest <= value <= LARGEST_LIMIT:
+                raise SettingError(f"limit {name}={value} is outside {lowest} to {LARGEST_LIMIT}")
+
+    @property
+    def wire(self) -> dict[str, int]:
+        """The limits that hello carries, by name."""
+        return {name: getattr(self, name) for name in WIRE_LIMITS}
+
+    def narrowed(self, theirs: Mapping[str, int]) -> ExchangeLimits:
+        """Return these limits with the smaller value of each that both sides have."""
+        return replace(self, **{name: min(getattr(self, name), theirs[name]) for name in theirs})
+
+
+DEFAULT_WIRE_LIMITS: Final[Mapping[str, int]] = ExchangeLimits().wire
+
+
+def exchange_limits_of(settings: Settings) -> ExchangeLimits:
+    """Return the limits that settings give to an exchange."""
+    return ExchangeLimits(**{name: getattr(settings, name) for name in ExchangeLimits.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What this side can do and is willing to do in an exchange.
+
+    `schema` is what it may put into advertisements. A hello offers only the fields of it
+    that the plan requires, unless `offer_all` asks for the whole: every field more is
+    disclosed, and makes each advertisement longer.
+
+    Raises:
+        SettingError: no format, an unknown mode, or a tick interval that peers refuse.
+    """
+
+    formats: frozenset[str] = frozenset({"H3"})
+    schema: Schema = ALL_FIELDS
+    offer_all: bool = False
+    limits: ExchangeLimits = field(default_factory=ExchangeLimits)
+    mode: int = 2
+    tick_interval: int = 10 * SECOND
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise SettingError("an exchange needs at least one record format")
+        if self.mode not in RECONCILE_MODES:
+            raise SettingError(f"there is no mode of reconciliation {self.mode!r}")
+        if not MIN_TICK_NANOSECONDS <= self.tick_interval <= LARGEST_LIMIT:
+            raise SettingError(f"a tick interval of {self.tick_interval} ns is refused by peers")
+
+    def offered_schema(self, required: RequiredFields) -> Schema:
+        """Return the schema that a hello for a plan with these required fields offers."""
+        if self.offer_all or required.all:
+            return self.schema
+        return self.schema & Schema(names=required.names)
+
+
+def capabilities_of(settings: Settings = DEFAULT_SETTINGS) -> Capabilities:
+    """Return what settings let a side offer."""
+    return Capabilities(
+        limits=exchange_limits_of(settings),
+        mode=settings.reconcile_mode,
+        tick_interval=settings.tick_interval_seconds * SECOND,
+    )
