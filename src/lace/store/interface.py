@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lace.errors import StoreError
 from lace.facts.source import FactSource
@@ -39,7 +39,7 @@ __all__ = [
 class NoStoreError(StoreError):
     """There is no lace at the place named, or it is something else."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code = 2
 
 
 class StoreUnavailableError(StoreError):
@@ -53,13 +53,13 @@ class StoreVersionError(StoreError):
 class StoreBusyError(StoreError):
     """Another process is writing, and went on for longer than this one would wait."""
 
-    exit_code: ClassVar[int] = 5
+    exit_code = 5
 
 
 class StoreDamagedError(StoreError):
     """The store does not hold what it once stored."""
 
-    exit_code: ClassVar[int] = 6
+    exit_code = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
