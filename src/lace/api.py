@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from lace.engines.queries import Rules
     from lace.engines.result import Result
     from lace.facts.lines import Fact
-    from lace.policy.local import Policy
+    from lace.policy.disclosure import Disclosure
+    from lace.policy.local import Exposing, Policy
     from lace.policy.local import Rules as PolicyRules
     from lace.previewing import Preview
     from lace.querying import StoreSession
@@ -312,6 +313,35 @@ class Lace:
         exchange = prepare_exchange(policy, peer, viewer)
         allowed = self.settings.max_value_bytes
         return preview_store(exchange, self.store, public, max_value_bytes=allowed)
+
+    def disclose(
+        self,
+        policy: Policy | Iterable[Exposing],
+        viewer: str,
+        *,
+        peer_select: PolicyRules | None = None,
+        public: Iterable[Fact] = (),
+    ) -> Disclosure:
+        """Return what a viewer may query of this lace, what that shows, and what would be sent.
+
+        Args:
+            policy: this side's, or exposures alone.
+            viewer: the peer's proven verifier.
+            peer_select: the peer's selector, to know what would be sent: what both selectors
+                choose, or with exposures alone what the peer's chooses.
+            public: what the peer advertises, and runtime facts; `Peer` of the viewer is added
+                when there is none.
+
+        Raises:
+            RuleError: rules are not legal.
+            PolicyError: the viewer is no verifier.
+            LimitExceeded: a limit was reached; there is no part of an answer.
+        """
+        from lace.disclosing import disclose_policy
+
+        return disclose_policy(
+            self.store, self.settings, policy, viewer, peer_select=peer_select, public=public
+        )
 
     def _discard_segments(self) -> None:
         self._session = None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lace.engines.embedded.budget import Clock
+    from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
@@ -62,6 +63,10 @@ class Permissions:
     def may_request(self) -> frozenset[str]:
         """The records that may be requested, by hash."""
         return frozenset(record for (record,) in self._answer.texts(MAY_REQUEST))
+
+    def numbers(self, predicate: PredicateKey) -> Ids:
+        """Return the records of `MaySend` or `MayRequest` by their numbers in the base."""
+        return self._answer.relation(predicate).columns()[0]
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lace.base.limits import MAX_LINE_BYTES
 from lace.enforcement import Enforcement
 from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.index import Members
+from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.engines.result import Result
@@ -29,16 +32,20 @@ from lace.rules.profiles import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
+from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lace.engines.explanation import Explanation
     from lace.facts.lines import Fact
     from lace.policy.local import Exchange
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Decision", "Gate", "Preview", "preview_store"]
+__all__ = ["Decision", "Gate", "Preview", "ask_store", "preview_store"]
+
+Answer = TypeVar("Answer")
+_HAVE: Final = PredicateKey("Have", 1)
 
 
 class Gate(Enum):
@@ -132,6 +139,26 @@ class Preview:
             flat = flat_program(self.executable)
             self._result = Result(flat, Session(self._base).evaluate(flat))
         return self._result
+
+    @cached_property
+    def not_here(self) -> frozenset[str]:
+        """The records that may be sent and are not here, so that they are not sent."""
+        return self._records(MAY_SEND, here=False)
+
+    @cached_property
+    def already_here(self) -> frozenset[str]:
+        """The records that may be requested and are here, so that they are not requested."""
+        return self._records(MAY_REQUEST, here=True)
+
+    def _records(self, predicate: PredicateKey, *, here: bool) -> frozenset[str]:
+        numbers = self.permissions.numbers(predicate)
+        held = self._base.relations.get(_HAVE) or Relation(_HAVE.arity)
+        if held.rows and len(numbers):
+            is_held = Members(held.columns()[0], self._base.size).mask(numbers)
+            numbers = numbers[is_held if here else ~is_held]
+        elif here:
+            return frozenset()
+        return frozenset(self._base.dictionary.texts(numbers))
 
     def why(self, predicate: str, *values: str) -> Explanation:
         """Explain any fact of the policy, by the rules as they were written."""
@@ -232,6 +259,18 @@ def preview_store(
 ) -> Preview:
     """Return the preview of an exchange over the facts of a store at this moment."""
     wanted = list(public)
+    return ask_store(
+        store, lambda base: Preview(exchange, base, wanted), max_value_bytes=max_value_bytes
+    )
+
+
+def ask_store(
+    store: SqliteStore, question: Callable[[FactBase], Answer], *, max_value_bytes: int
+) -> Answer:
+    """Return the answer to a question about the facts of a store at this moment.
+
+    Damage that shows in stored facts is mended by making them anew from the records.
+    """
     for last_try in (False, True):
         with store.fact_snapshot() as (snapshot, state):
             if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
@@ -240,7 +279,7 @@ def preview_store(
             else:
                 base = record_base(state, max_value_bytes).base
         try:
-            return Preview(exchange, base, wanted)
+            return question(base)
         except SegmentDamagedError:
             if last_try:
                 raise

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lace.policy.transcript import ExchangePlan
     from lace.rules.limits import RuleLimits
 
-__all__ = ["Compiler", "Executable", "compile_policy", "flat_program"]
+__all__ = ["Compiler", "Executable", "compile_policy", "compile_view", "flat_program"]
 
 _PUBLIC: Final = frozenset(
     PredicateKey(found.name, found.arity)
@@ -163,6 +163,15 @@ def flat_program(executable: Executable) -> CheckedProgram:
     """Return all programs of a policy as one, with the limits of one's own rules."""
     generated = executable.provenance.generated
     return _program(generated, executable.view.profile.base, executable.ours.limits)
+
+
+def compile_view(exposures: Iterable[Exposure], viewer: str, limits: RuleLimits) -> CheckedProgram:
+    """Return the program of `CanQueryRecord` alone: what a viewer may query, whatever it asks.
+
+    With no exposure for the viewer it has no rules.
+    """
+    made = _exposed(active_exposures(exposures, viewer), viewer)
+    return _program(made, _ALL, limits)
 
 
 def _exposed(active: Sequence[Exposure], viewer: str) -> tuple[Generated, ...]:

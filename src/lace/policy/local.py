@@ -7,7 +7,7 @@ not: they decide, here and only here, what of this side's records a peer's rules
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.errors import Finding, Place, PolicyError
 from lace.policy.compile import Executable, compile_policy
@@ -18,14 +18,26 @@ from lace.policy.transcript import make_plan
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lace.rules.program import CheckedProgram, Lacegram
 
-__all__ = ["Exchange", "Policy", "Rules", "prepare_exchange"]
+__all__ = [
+    "Exchange",
+    "Exposing",
+    "Policy",
+    "Rules",
+    "exposure_warnings",
+    "exposures_of",
+    "prepare_exchange",
+]
 
 Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
 """Rules that are checked already, or their authoring text."""
+Exposing: TypeAlias = "Exposure | Rules | tuple[Rules, str]"
+"""An exposure, or its rules: alone for anyone, in a pair with a verifier for that viewer."""
+_ANYONE: Final = "020-52"
+"""What is said of exposures to whoever asks; a module for named viewers is none."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -47,7 +59,7 @@ class Policy:
     def __init__(
         self,
         select: Rules,
-        exposures: Iterable[Exposure | Rules | tuple[Rules, str]] = (),
+        exposures: Iterable[Exposing] = (),
         *,
         lowering: str = "standard-v1",
         limits: RuleLimits = OWN_LIMITS,
@@ -67,7 +79,7 @@ class Policy:
         """
         check_lowering(lowering)
         object.__setattr__(self, "select", operand_of(select, 0, limits=limits).module)
-        object.__setattr__(self, "exposures", tuple(_exposure(each, limits) for each in exposures))
+        object.__setattr__(self, "exposures", exposures_of(exposures, limits))
         object.__setattr__(self, "lowering", lowering)
 
     def operand(self, index: int) -> Operand:
@@ -77,23 +89,40 @@ class Policy:
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """What is legal and still looks wrong, the registration of exposures included."""
-        found = list(self.select.warnings)
-        for exposure in self.exposures:
-            found += exposure.module.warnings
-            if exposure.viewers is None:
-                found.append(
-                    Finding(
-                        severity="warning",
-                        place=Place(exposure.module.source),
-                        message="this exposure is for anyone, also for peers that prove nothing",
-                        rule="020-52",
-                        hint="name a viewer, as FILE@V.….H3, or ask for Peer(V) in its rules",
-                    )
-                )
-        return tuple(found)
+        return (*self.select.warnings, *exposure_warnings(self.exposures))
 
 
-def _exposure(each: Exposure | Rules | tuple[Rules, str], limits: RuleLimits) -> Exposure:
+def exposure_warnings(exposures: Iterable[Exposure]) -> Iterator[Finding]:
+    """Yield what looks wrong with exposures, and with how they are registered."""
+    for exposure in exposures:
+        warnings = exposure.module.warnings
+        if exposure.viewers is not None:
+            yield from (found for found in warnings if found.rule != _ANYONE)
+            continue
+        yield from warnings
+        if not any(found.rule == _ANYONE for found in warnings):
+            yield Finding(
+                severity="warning",
+                place=Place(exposure.module.source),
+                message="this exposure is for anyone, also for peers that prove nothing",
+                rule=_ANYONE,
+                hint="name a viewer, as FILE@V.….H3",
+            )
+
+
+def exposures_of(
+    exposures: Iterable[Exposing], limits: RuleLimits = OWN_LIMITS
+) -> tuple[Exposure, ...]:
+    """Return exposures of whatever says them, checked.
+
+    Raises:
+        RuleError: rules are no legal exposure module.
+        PolicyError: a viewer is no verifier.
+    """
+    return tuple(_exposure(each, limits) for each in exposures)
+
+
+def _exposure(each: Exposing, limits: RuleLimits) -> Exposure:
     if isinstance(each, Exposure):
         return each
     if isinstance(each, tuple):

@@ -1,0 +1,136 @@
+"""Disclosing: what a viewer may query of a store, what that shows, and what would be sent.
+
+Everything in a viewer's query view counts as told to that viewer (020): the records, their
+fields, and every hash that these hold. It is worked out before a byte leaves; the answer
+is a `lace.policy.disclosure.Disclosure`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.engines.embedded.census import Census
+from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.session import Session
+from lace.policy.compile import compile_view
+from lace.policy.disclosure import Disclosure, FieldShown, LinksShown, Sent
+from lace.policy.exposure import active_exposures, check_viewer
+from lace.policy.local import Policy, exposures_of, prepare_exchange
+from lace.policy.operand import operand_of
+from lace.previewing import Preview, ask_store
+from lace.rules.limits import limits_of, peer_limits_of
+from lace.rules.profiles import CAN_QUERY_RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.base.limits import Settings
+    from lace.engines.embedded.factbase import FactBase
+    from lace.facts.lines import Fact
+    from lace.policy.exposure import Exposure
+    from lace.policy.local import Exposing, Rules
+    from lace.policy.operand import Operand
+    from lace.rules.limits import RuleLimits
+    from lace.rules.program import CheckedProgram
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["disclose_policy", "disclose_store"]
+
+_ALL_RECORDS: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
+
+
+def disclose_policy(
+    store: SqliteStore,
+    settings: Settings,
+    policy: Policy | Iterable[Exposing],
+    viewer: str,
+    *,
+    peer_select: Rules | None = None,
+    public: Iterable[Fact] = (),
+) -> Disclosure:
+    """Return what a viewer may query of a store, by a policy or by exposures alone.
+
+    Raises:
+        RuleError: rules are not legal.
+        PolicyError: the viewer is no verifier.
+        LimitExceeded: a limit was reached; there is no part of an answer.
+    """
+    limits, theirs = limits_of(settings), peer_limits_of(settings)
+    facts = list(public)
+    if not any(fact[0] == "Peer" for fact in facts):
+        facts.append(("Peer", viewer))
+    return disclose_store(
+        store,
+        policy.exposures if isinstance(policy, Policy) else exposures_of(policy, limits),
+        check_viewer(viewer),
+        select=policy.select if isinstance(policy, Policy) else None,
+        peer=None if peer_select is None else operand_of(peer_select, 1, limits=theirs),
+        public=facts,
+        limits=limits,
+    )
+
+
+def disclose_store(
+    store: SqliteStore,
+    exposures: Iterable[Exposure],
+    viewer: str,
+    *,
+    select: CheckedProgram | None = None,
+    peer: Operand | None = None,
+    public: Iterable[Fact] = (),
+    limits: RuleLimits,
+) -> Disclosure:
+    """Return what a viewer may query of a store at this moment.
+
+    Args:
+        store: the store.
+        exposures: all that are registered; those for the viewer are chosen here.
+        viewer: a verifier.
+        select: this side's selector, for what would be sent.
+        peer: the peer's operand, for what would be sent; without it that is not asked.
+        public: what the peer advertises, and runtime facts.
+        limits: for the exposures.
+
+    Raises:
+        LimitExceeded: a limit was reached; there is no part of an answer.
+    """
+    active = active_exposures(exposures, viewer)
+    facts = list(public)
+
+    def ask(base: FactBase) -> Disclosure:
+        sent = None
+        if peer is not None:
+            policy = Policy(_ALL_RECORDS if select is None else select, active, limits=limits)
+            preview = Preview(prepare_exchange(policy, peer, viewer), base, facts)
+            moving = preview.permissions.may_send - preview.not_here
+            sent = Sent(
+                peer.module_id, None if select is None else select.id, tuple(sorted(moving))
+            )
+        else:
+            base.change(sorted(set(facts)))
+        census = _view(base, compile_view(active, viewer, limits))
+        hidden, hidden_here = census.targets_elsewhere()
+        return Disclosure(
+            lace=str(store.folder.resolve()),
+            viewer=viewer,
+            exposures=tuple(each.module.id for each in active),
+            stored=census.stored,
+            records=tuple(census.texts),
+            fields=tuple(FieldShown(*each) for each in census.fields()),
+            links=tuple(LinksShown(*each) for each in census.links()),
+            hidden_hashes=tuple(hidden),
+            hidden_here=hidden_here,
+            blobs=census.embedded("BlobHash"),
+            plexes=census.embedded("PlexHash"),
+            sent=sent,
+        )
+
+    return ask_store(store, ask, max_value_bytes=limits.max_value_bytes)
+
+
+def _view(base: FactBase, program: CheckedProgram) -> Census:
+    """Return the records that a view program lets through."""
+    answer = Session(base).evaluate(program, [CAN_QUERY_RECORD])
+    known = CAN_QUERY_RECORD in program.derived
+    allowed = answer.relation(CAN_QUERY_RECORD) if known else Relation(CAN_QUERY_RECORD.arity)
+    return Census(base, allowed.columns()[1])
