@@ -33,6 +33,7 @@ __all__ = [
     "SINGLE_FORMATS",
     "check_parquet",
     "one_predicate",
+    "short_identifiers",
     "write_csv",
     "write_facts",
     "write_json",
@@ -87,31 +88,17 @@ def _facts(result: Result, keys: Iterable[PredicateKey]) -> Iterator[Fact]:
             yield (key.name, *values)
 
 
-def _write_pieces(output: Output, lines: Iterable[str]) -> None:
-    waiting = iter(lines)
-    while piece := "".join(f"{line}\n" for line in islice(waiting, _PIECE)):
-        output.write(piece.encode("utf-8"))
-
-
 def write_facts(output: Output, result: Result, keys: Sequence[PredicateKey]) -> None:
     """Write fact lines, sorted bytewise."""
     for same in _by_name(keys):
-        lines = sorted(map(format_fact, _facts(result, same)))
-        if output.terminal:
-            for line in lines:
-                output.line(line)
-        else:
-            _write_pieces(output, lines)
+        output.lines(sorted(map(format_fact, _facts(result, same))))
 
 
 def write_json(output: Output, result: Result, keys: Sequence[PredicateKey]) -> None:
     """Write a JSON object a fact, each on its line, in the order of the fact lines."""
     for same in _by_name(keys):
         facts = sorted(_facts(result, same), key=format_fact)
-        _write_pieces(
-            output,
-            (json.dumps({"predicate": name, "values": values}) for name, *values in facts),
-        )
+        output.lines(json.dumps({"predicate": name, "values": values}) for name, *values in facts)
 
 
 def write_csv(output: Output, result: Result, key: PredicateKey) -> None:
@@ -171,7 +158,7 @@ def write_tables(output: Output, result: Result, keys: Sequence[PredicateKey]) -
         if not count:
             continue
         rows = heapq.nsmallest(MAX_ROWS, result.rows(str(key)))
-        shorter = _shortener(rows)
+        shorter = short_identifiers(value for row in rows for value in row)
         cells = [[shorter.get(value, value) for value in row] for row in rows]
         columns = [Column(name) for name in _headings(result.checked, key)]
         output.line("")
@@ -186,9 +173,9 @@ def write_tables(output: Output, result: Result, keys: Sequence[PredicateKey]) -
     return remarks
 
 
-def _shortener(rows: Sequence[tuple[str, ...]]) -> dict[str, str]:
+def short_identifiers(values: Iterable[str]) -> dict[str, str]:
     """Return the short forms of identifiers, as short as they differ and can be read."""
-    found = sorted({value for row in rows for value in row if _IDENTIFIER.fullmatch(value)})
+    found = sorted({value for value in values if _IDENTIFIER.fullmatch(value)})
     length = _SHORT_ID
     for before, after in pairwise(found):
         while before[:length] == after[:length]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from lace.base.text import safe_text
 from lace.cli.progress import Progress
@@ -15,7 +15,7 @@ from lace.facts.lines import FactLineError, parse_fact
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lace.cli.session import Session
     from lace.facts.lines import Fact
@@ -23,22 +23,32 @@ if TYPE_CHECKING:
 
 __all__ = ["GivenFacts", "read_fact_files"]
 
+Check: TypeAlias = "Callable[[Fact], None]"
 _MAX_LINE_BYTES: Final = 1 << 20
 _TELL_LINES: Final = 20_000
 
 
 class GivenFacts:
-    """The facts of files, at most as many as an evaluation takes."""
+    """The facts of files, at most as many as an evaluation takes.
 
-    def __init__(self, limits: RuleLimits) -> None:
+    Args:
+        limits: of the evaluation.
+        check: refuses what does not belong into these files.
+    """
+
+    def __init__(self, limits: RuleLimits, check: Check | None = None) -> None:
         self._limits = limits
+        self._check = check
         self._most = limits.max_base_facts + limits.max_runtime_facts
         self._check_at = self._most
         self.facts: list[Fact] = []
 
     def add(self, line: bytes) -> None:
         """Add the fact of a line."""
-        self.facts.append(parse_fact(line, max_value_bytes=self._limits.max_value_bytes))
+        fact = parse_fact(line, max_value_bytes=self._limits.max_value_bytes)
+        if self._check is not None:
+            self._check(fact)
+        self.facts.append(fact)
         if len(self.facts) > self._check_at:
             self.facts = list(dict.fromkeys(self.facts))  # what is there twice counts once
             if len(self.facts) > self._most:
@@ -58,17 +68,23 @@ class GivenFacts:
         return {PredicateKey(name, length - 1) for name, length in shapes}
 
 
-def read_fact_files(session: Session, arguments: Sequence[str], limits: RuleLimits) -> GivenFacts:
+def read_fact_files(
+    session: Session,
+    arguments: Sequence[str],
+    limits: RuleLimits,
+    check: Check | None = None,
+) -> GivenFacts:
     """Read files of fact lines, or standard input.
 
     Raises:
         UsageError: a file cannot be read.
-        FactLineError: a line is no fact; the place names file and line.
+        FactLineError: a line is no fact, or not one of those wanted; the place names file
+            and line.
         LimitExceeded: a value is too long, or there are too many facts.
     """
     if arguments.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read once", hint="name files")
-    given = GivenFacts(limits)
+    given = GivenFacts(limits, check)
     for argument in arguments:
         name = "standard input" if argument == STANDARD_INPUT else safe_text(argument)
         with _opened(session, argument, name) as (file, size):

@@ -46,6 +46,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "rules": "lace.cli.rules",
         "query": "lace.cli.query",
         "why": "lace.cli.why",
+        "plan": "lace.cli.plan",
+        "preview": "lace.cli.preview",
         "test": "lace.cli.test",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",

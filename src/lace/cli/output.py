@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Final, Literal
 
 from lace.base.text import safe_text
@@ -23,6 +24,8 @@ __all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
+_PIECE: Final = 5_000
+"""Lines that are written at once."""
 
 
 class OutputError(LaceError):
@@ -131,6 +134,24 @@ class Output:
         """Write tab-separated values; no value can hold a tab or a line's end."""
         cells = ("" if value is None else safe_text(str(value)) for value in values)
         self.write("\t".join(cells).encode("utf-8", "backslashreplace") + b"\n")
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Write many lines, as `line` does; in a few large pieces."""
+        if self.terminal:
+            for line in lines:
+                self.line(line)
+            return
+        waiting = iter(lines)
+        while piece := "".join(f"{line}\n" for line in islice(waiting, _PIECE)):
+            self.write(piece.encode("utf-8", "backslashreplace"))
+
+    def text(self, text: str) -> None:
+        """Write text as it is; on a terminal made safe, and with an end to its last line."""
+        if not self.terminal:
+            self.write(text.encode("utf-8"))
+        elif text:
+            for line in text.removesuffix("\n").split("\n"):
+                self.line(line)
 
     def json_line(self, value: object) -> None:
         """Write one JSON value on a line of its own."""

@@ -71,15 +71,6 @@ def _write_lines(session: Session, text: str) -> None:
         session.output.line(line)
 
 
-def _write_text(session: Session, text: str) -> None:
-    """Write text as it is; on a terminal made safe, and with an end to its last line."""
-    if session.output.terminal:
-        if text:
-            _write_lines(session, text.removesuffix("\n"))
-    else:
-        session.output.write(text.encode("utf-8"))
-
-
 def _show_findings(session: Session, argument: str, findings: Sequence[Finding]) -> None:
     if session.output.json:
         for finding in findings:
@@ -193,7 +184,7 @@ class _Formatting:
             text = {"text": after} if to_stdout else {}
             output.json_line({"file": file.argument, "changed": changed, **more, **text})
         elif to_stdout:
-            _write_text(self.session, after)
+            output.text(after)
         elif self.diff:
             for line in lines:
                 output.line(line)
@@ -276,7 +267,7 @@ def canonical(session: Session, file: str) -> int:
     if session.output.json:
         session.output.json_document({"id": made.id, "canonical": made.text})
     else:
-        _write_text(session, made.text)
+        session.output.text(made.text)
     return 0
 
 
@@ -368,11 +359,11 @@ def graph(session: Session, file: str, form: str | None, profile: str) -> int:
         return 0
     match form:
         case "dot":
-            _write_text(session, format_dot(program))
+            session.output.text(format_dot(program))
         case "svg":
-            _write_text(session, draw_svg(format_dot(program)))
+            session.output.text(draw_svg(format_dot(program)))
         case _:
-            _write_text(session, format_graph(program))
+            session.output.text(format_graph(program))
     return 0
 
 

@@ -115,6 +115,12 @@ class Session:
 
         return limits_of(self.settings(self.find_folder())[0])
 
+    def peer_rule_limits(self) -> RuleLimits:
+        """Return the limits for rules of a peer that the settings give."""
+        from lace.rules.limits import peer_limits_of  # most commands have no rules
+
+        return peer_limits_of(self.settings(self.find_folder())[0])
+
     def _own_sources(self) -> list[Source]:
         known = {f"{_PREFIX}{name.upper()}": name for name, _meaning, _unit in describe_settings()}
         found: list[Source] = []

@@ -1,0 +1,140 @@
+"""`lace plan`: what two laces agree on, as a transcript and its identifier; no lace is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.policy_files import Wanted, check_files, refuse_shared_input, warn_of
+from lace.cli.policy_options import LOWERING_OPTION
+from lace.cli.rule_files import read_file
+from lace.errors import Place, PolicyError, UsageError
+from lace.policy.operand import operand_of
+from lace.policy.transcript import LOWERINGS, check_same_plan, make_plan, parse_transcript
+from lace.rules.profiles import SELECTOR
+
+if TYPE_CHECKING:
+    from lace.cli.session import Session
+    from lace.policy.transcript import ExchangePlan
+
+__all__ = ["command"]
+
+
+def _make(session: Session, operand0: str, operand1: str, lowering: str) -> ExchangePlan:
+    limits = session.rule_limits()
+    wanted = [Wanted(file, SELECTOR, limits) for file in (operand0, operand1)]
+    zero, one = check_files(session, wanted)
+    warn_of(session, (*zero.warnings, *one.warnings))
+    return make_plan(operand_of(zero, 0), operand_of(one, 1), lowering)
+
+
+def _receive(session: Session, argument: str) -> ExchangePlan:
+    """Return the plan of a transcript that somebody sent; nothing in it is repaired."""
+    file = read_file(session, argument)
+    try:
+        return parse_transcript(file.raw)
+    except PolicyError as error:
+        line = error.place.line if error.place else None
+        error.place = Place(file.name, line)
+        raise
+
+
+def _document(plan: ExchangePlan) -> dict[str, Any]:
+    return {
+        "id": plan.id,
+        "lowering": plan.lowering,
+        "operands": [
+            {
+                "index": operand.index,
+                "facet": operand.facet,
+                "module": operand.module_id,
+                "origin": operand.origin,
+            }
+            for operand in plan.operands
+        ],
+        "required_fields": {"all": plan.required.all, "names": sorted(plan.required.names)},
+        "transcript": plan.transcript,
+    }
+
+
+@lace_command(
+    "plan",
+    piped="The transcript: the very bytes that the E. identifier is made from, without a line feed "
+    "behind the last line. With --id or --check the identifier on a line.",
+    json_keys={
+        "id": "the E. identifier",
+        "lowering": "what is asked beyond selection",
+        "operands": "both, a list of {index, facet, module, origin}: module is the R. identifier, "
+        "origin the label that setup assigns",
+        "required_fields": "the advertised fields that the rules need, {all, names}; names is "
+        "empty if all are needed",
+        "transcript": "the transcript, without a final line feed",
+    },
+    examples=[
+        ("lace plan --operand0 alice.lace --operand1 bob.lace", "the plan of two selectors"),
+        (
+            "lace plan --operand0 alice.lace --operand1 bob.lace --id",
+            "its identifier, which both sides must come to",
+        ),
+        ("lace plan --check received.plan", "check a transcript that somebody sent"),
+    ],
+)
+@click.option(
+    "--operand0",
+    metavar="FILE",
+    help="The selector of the side that connects. - for standard input.",
+)
+@click.option("--operand1", metavar="FILE", help="The selector of the side that accepts.")
+@LOWERING_OPTION
+@click.option("--id", "only_id", is_flag=True, help="Write only the E. identifier.")
+@click.option(
+    "--check",
+    "received",
+    metavar="FILE",
+    help="Check a received transcript and write its identifier. With both operands, also check "
+    "that theirs is this plan.",
+)
+@click.pass_obj
+def command(
+    session: Session,
+    operand0: str | None,
+    operand1: str | None,
+    lowering: str | None,
+    only_id: bool,
+    received: str | None,
+) -> int:
+    """Show the exchange plan of two selectors.
+
+    The plan names both modules, where they come from, the lowering, and the advertised fields
+    that the rules need. Two sides that come to the same E. identifier have agreed on policy.
+    Rules may be written freely: their canonical text counts. Exposures are no part of a plan.
+
+    A transcript given to --check is refused, exit code 1, unless it is exactly what a plan is
+    written as.
+    """
+    refuse_shared_input((operand0, operand1, received))
+    if (operand0 is None) != (operand1 is None) or (operand0 is None and received is None):
+        lacking = "--operand1" if operand0 is not None else "--operand0"
+        raise UsageError(
+            f"{lacking} FILE is missing", hint="a plan has two operands; or use --check FILE"
+        )
+    made = None
+    if operand0 is not None and operand1 is not None:
+        made = _make(session, operand0, operand1, lowering or LOWERINGS[0])
+    if received is not None:
+        plan = _receive(session, received)
+        if made is not None:
+            check_same_plan(made, plan)
+        made = plan
+    if made is None:
+        raise AssertionError("there are operands or a transcript")
+    output = session.output
+    if output.json:
+        output.json_document(_document(made))
+    elif only_id or received is not None:
+        output.line(made.id)
+    else:
+        output.text(made.transcript)
+    return 0

@@ -1,0 +1,281 @@
+"""Policies as commands read them: rule files checked together, and facts that come with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lace.cli.fact_files import read_fact_files
+from lace.cli.output import plural
+from lace.cli.policy_options import ExposureArgument, parse_exposure, parse_viewer
+from lace.cli.rule_files import (
+    STANDARD_INPUT,
+    complain_findings,
+    count_findings,
+    read_file,
+)
+from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.engines.result import AnswerLostError
+from lace.errors import RuleError, UsageError
+from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.lines import FactLineError
+from lace.policy.exposure import Exposure
+from lace.policy.local import Policy
+from lace.policy.operand import operand_of
+from lace.rules.profiles import EXPOSURE, SELECTOR
+from lace.rules.program import check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lace.api import Lace
+    from lace.cli.policy_options import PolicyArguments
+    from lace.cli.rule_files import RuleFile
+    from lace.cli.session import Session
+    from lace.errors import Finding
+    from lace.facts.lines import Fact
+    from lace.policy.compile import Executable
+    from lace.policy.operand import Operand
+    from lace.rules.limits import RuleLimits
+    from lace.rules.profiles import Profile
+    from lace.rules.program import CheckedProgram
+
+__all__ = [
+    "ReadPolicy",
+    "Wanted",
+    "ask_again",
+    "check_files",
+    "explain_empty_view",
+    "exposure_files",
+    "exposures_of",
+    "note_missing_facts",
+    "read_policy",
+    "read_public_facts",
+    "refuse_shared_input",
+    "warn_of",
+]
+
+Answer = TypeVar("Answer")
+PEER: Final = "Peer"
+_OPTION_OF: Final = {
+    FactClass.ADVERTISEMENT: "--advertised",
+    FactClass.RUNTIME: "--runtime",
+}
+_RULE_OF: Final = {FactClass.ADVERTISEMENT: "040-13", FactClass.RUNTIME: "040-89"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A rule file and what its rules are for."""
+
+    file: str
+    profile: Profile
+    limits: RuleLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPolicy:
+    """This side's policy, the peer's operand, and the facts that go with them."""
+
+    policy: Policy
+    peer: Operand
+    viewer: str | None
+    public: tuple[Fact, ...]
+
+
+def refuse_shared_input(arguments: Iterable[str | None]) -> None:
+    """Refuse a command line on which standard input would be several things.
+
+    Raises:
+        UsageError: `-` is there more than once.
+    """
+    if sum(argument == STANDARD_INPUT for argument in arguments) > 1:
+        raise UsageError("standard input can be read once", hint="name files")
+
+
+def check_files(
+    session: Session, wanted: Sequence[Wanted], at_hand: Mapping[str, RuleFile] | None = None
+) -> list[CheckedProgram]:
+    """Read and check rule files, each once; what is wrong in all of them is shown.
+
+    Args:
+        session: the run.
+        wanted: the files, and what the rules of each are for.
+        at_hand: files that were read already.
+
+    Raises:
+        UsageError: a file cannot be read.
+        RuleError: rules are not legal; all findings were shown.
+    """
+    files = dict(at_hand or {})
+    for each in wanted:
+        if each.file not in files:
+            files[each.file] = read_file(session, each.file)
+    checked: dict[Wanted, CheckedProgram] = {}
+    refused: list[str] = []
+    for each in dict.fromkeys(wanted):
+        try:
+            checked[each] = _check(files[each.file], each)
+        except RuleError as error:
+            complain_findings(session, error.findings)
+            refused.append(f"{count_findings(error.findings)} in {files[each.file].name}")
+    if refused:
+        raise RuleError("; ".join(dict.fromkeys(refused)))
+    return [checked[each] for each in wanted]
+
+
+def _check(file: RuleFile, wanted: Wanted) -> CheckedProgram:
+    return check_source(file.text(), profile=wanted.profile, limits=wanted.limits, name=file.name)
+
+
+def exposure_files(session: Session, named: Sequence[ExposureArgument]) -> list[Wanted]:
+    """Return the files of exposure modules, one for each argument."""
+    limits = session.rule_limits()
+    return [Wanted(each.file, EXPOSURE, limits) for each in named]
+
+
+def exposures_of(
+    named: Sequence[ExposureArgument], checked: Sequence[CheckedProgram]
+) -> tuple[Exposure, ...]:
+    """Return one exposure for each file, registered for all viewers it is named with."""
+    modules = {each.file: module for each, module in zip(named, checked, strict=True)}
+    found: list[Exposure] = []
+    for file, module in modules.items():
+        viewers = {each.viewer for each in named if each.file == file}
+        names = frozenset(viewer for viewer in viewers if viewer is not None)
+        found.append(Exposure(module, None if None in viewers else names))
+    return tuple(found)
+
+
+def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
+    """Read all that a command line says of an exchange; findings of all files are shown.
+
+    Raises:
+        UsageError: a selector is missing, a file cannot be read.
+        RuleError: rules are not legal; all findings were shown.
+        PolicyError: the viewer is no verifier.
+        FactLineError: a line of a fact file does not belong there.
+    """
+    if given.select is None or given.peer_select is None:
+        lacking = "--select" if given.select is None else "--peer-select"
+        raise UsageError(
+            f"{lacking} FILE is missing", hint="an exchange takes your selector and the peer's"
+        )
+    viewer = None if given.viewer is None else parse_viewer(given.viewer)
+    named = [parse_exposure(argument) for argument in given.expose]
+    files = (given.select, given.peer_select, *dict.fromkeys(each.file for each in named))
+    refuse_shared_input((*files, given.advertised, given.runtime))
+    own, peer = session.rule_limits(), session.peer_rule_limits()
+    wanted = [Wanted(given.select, SELECTOR, own), Wanted(given.peer_select, SELECTOR, peer)]
+    ours, theirs, *exposing = check_files(session, wanted + exposure_files(session, named))
+    policy = Policy(ours, exposures_of(named, exposing), lowering=given.lowering)
+    public = read_public_facts(session, given.advertised, given.runtime, viewer)
+    warn_of(session, (*policy.warnings, *theirs.warnings))
+    return ReadPolicy(
+        policy=policy,
+        peer=operand_of(theirs, 1 - given.index),
+        viewer=viewer,
+        public=public,
+    )
+
+
+def ask_again(lace: Lace, question: Callable[[], Answer]) -> Answer:
+    """Return an answer; damage that shows in stored facts is met by making them anew."""
+    try:
+        return question()
+    except (AnswerLostError, SegmentDamagedError):
+        lace.store.discard_segments()
+        return question()
+
+
+def warn_of(session: Session, findings: Iterable[Finding]) -> None:
+    """Show warnings, each once, unless quiet is wanted."""
+    if not session.output.quiet:
+        found = list(dict.fromkeys(findings))
+        if found:
+            complain_findings(session, found)
+
+
+# -- facts that come with an exchange ------------------------------------------------------------
+
+
+def read_public_facts(
+    session: Session, advertised: str | None, runtime: str | None, viewer: str | None
+) -> tuple[Fact, ...]:
+    """Return the facts of both files, and the `Peer` fact that a proven viewer gives.
+
+    Raises:
+        FactLineError: a fact does not belong into its file.
+    """
+    limits = session.rule_limits()
+    found: list[Fact] = []
+    for argument, kind in ((advertised, FactClass.ADVERTISEMENT), (runtime, FactClass.RUNTIME)):
+        if argument is not None:
+            found += read_fact_files(session, [argument], limits, _only(kind)).facts
+    proven = {fact[1] for fact in found if fact[0] == PEER}
+    if viewer is not None and not proven:
+        found.append((PEER, viewer))
+    elif proven and proven != {viewer}:
+        who = f"the viewer is {viewer}" if viewer else "there is no --viewer"
+        session.output.note(
+            f"the runtime facts have Peer('{sorted(proven)[0]}'), and {who}: "
+            "exposures are chosen by the viewer alone"
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def _only(kind: FactClass) -> Callable[[Fact], None]:
+    """Return a check that refuses facts of another kind."""
+    option, rule = _OPTION_OF[kind], _RULE_OF[kind]
+    taken = [each for each in BASE_PREDICATES.values() if each.fact_class is kind]
+    names = ", ".join(map(str, taken))
+
+    def check(fact: Fact) -> None:
+        found, arity = BASE_PREDICATES.get(fact[0]), len(fact) - 1
+        if found is None or found.fact_class is not kind:
+            other = _OPTION_OF.get(found.fact_class) if found is not None else None
+            belongs = "record facts come from the lace" if found is not None else ""
+            raise FactLineError(
+                f"{fact[0]}/{arity} is no {kind.value} fact",
+                rule=rule,
+                hint=f"it belongs into {other}" if other else belongs or f"{option} takes {names}",
+            )
+        if found.arity != arity:
+            raise FactLineError(
+                f"{fact[0]} has {plural(found.arity, 'value')}, and here {arity:,}",
+                rule=rule,
+                hint=f"write {found.name}({','.join(found.arguments)}), each value in quotes",
+            )
+
+    return check
+
+
+def note_missing_facts(session: Session, executable: Executable, public: Iterable[Fact]) -> None:
+    """Tell of runtime facts that the rules ask for and nobody has given."""
+    given = {fact[0] for fact in public}
+    programs = (executable.view, executable.theirs, executable.ours, executable.lowering)
+    read = {key.name for program in programs for key in program.required_base}
+    lacking = [
+        str(found)
+        for found in BASE_PREDICATES.values()
+        if found.fact_class is FactClass.RUNTIME and found.name in read - given
+    ]
+    if lacking:
+        where = "--viewer" if lacking == [f"{PEER}/1"] else "--runtime"
+        session.output.note(
+            f"the rules read {', '.join(lacking)}, and there is no such fact; see {where}"
+        )
+
+
+def explain_empty_view(
+    session: Session, exposures: Sequence[Exposure], viewer: str | None, *, so: str = ""
+) -> None:
+    """Say in words that nothing is exposed, and what to do about it (G31)."""
+    if not exposures:
+        hint = f"name a module with --expose FILE@{viewer or 'V.….H3'}"
+    elif viewer is None:
+        hint = "the exposures are for named viewers: say who the peer is with --viewer V"
+    else:
+        count = plural(len(exposures), "exposure")
+        hint = f"of {count} none is for {viewer}: add one with --expose FILE@{viewer}"
+    session.output.note(f"nothing is exposed to this peer{so} [G31]; {hint}")
