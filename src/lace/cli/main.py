@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "why": "lace.cli.why",
         "plan": "lace.cli.plan",
         "preview": "lace.cli.preview",
+        "disclose": "lace.cli.disclose",
         "test": "lace.cli.test",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",

@@ -1,0 +1,192 @@
+"""Disclosures and their changes as `lace disclose` writes them, for people and for pipes."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lace.base.text import shorten
+from lace.cli.answers import short_identifiers
+from lace.cli.output import Column, plural
+from lace.cli.record_tables import MOST_ROWS, remark_cut, show_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lace.cli.output import Output
+    from lace.policy.disclosure import Disclosure, DisclosureChange, SetChange
+    from lace.store.interface import Snapshot
+
+__all__ = ["write_change_lines", "write_change_page", "write_lines", "write_page"]
+
+
+def write_lines(output: Output, told: Disclosure) -> None:
+    """Write a line for each thing that is disclosed, tab-separated, its kind first."""
+    output.lines(f"record\t{record}" for record in told.records)
+    for shown in told.fields:
+        output.row(("field", shown.name, shown.records, shown.values, shown.example))
+    for link in told.links:
+        output.row(("link", link.name, link.links, link.records, link.targets))
+    for kind, count in (("blobs", told.blobs), ("plexes", told.plexes)):
+        if count:
+            output.row((kind, count))
+    output.lines(f"hash\t{target}" for target in told.hidden_hashes)
+    if told.sent is not None:
+        output.lines(f"sent\t{record}" for record in told.sent.records)
+
+
+def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
+    """Write what is disclosed for a person."""
+    count = len(told.records)
+    modules = plural(len(told.exposures), "module") if told.exposures else "nothing"
+    rows = [
+        ("viewer", told.viewer),
+        ("exposed by", modules),
+        ("may query", f"{count:,} of {plural(told.stored, 'record')}" if count else "no record"),
+    ]
+    output.table((Column("", style="bold"), Column("")), rows, heading=False)
+    show_records(output, snapshot, told.records)
+    _write_fields(output, told)
+    _write_hashes(output, told)
+    if told.sent is not None:
+        agreed = "" if told.sent.select is not None else ", if your selector agrees"
+        number = plural(len(told.sent.records), "record") if told.sent.records else "nothing"
+        output.line("")
+        output.line(f"would be sent: {number}{agreed}")
+        show_records(output, snapshot, told.sent.records)
+
+
+def _write_fields(output: Output, told: Disclosure) -> None:
+    if not told.fields:
+        return
+    columns = (
+        Column("field", style="bold"),
+        Column("records", "right"),
+        Column("values", "right"),
+        Column("for example"),
+    )
+    shown = told.fields[:MOST_ROWS]
+    output.line("")
+    output.line("which shows these fields:")
+    output.line("")
+    output.table(
+        columns,
+        [
+            (each.name, f"{each.records:,}", f"{each.values:,}", shorten(each.example))
+            for each in shown
+        ],
+    )
+    remark_cut(output, len(shown), len(told.fields))
+
+
+def _write_hashes(output: Output, told: Disclosure) -> None:
+    """Write the hashes that the view holds besides those of its records (020-79)."""
+    if told.links:
+        output.line("")
+        output.line("and these links:")
+        output.line("")
+        columns = (
+            Column("link", style="bold"),
+            Column("links", "right"),
+            Column("records", "right"),
+            Column("targets", "right"),
+        )
+        shown = told.links[:MOST_ROWS]
+        rows = [
+            (each.name, f"{each.links:,}", f"{each.records:,}", f"{each.targets:,}")
+            for each in shown
+        ]
+        output.table(columns, rows)
+        remark_cut(output, len(shown), len(told.links))
+    embedded = [
+        plural(count, noun)
+        for count, noun in ((told.blobs, "embedded Blob"), (told.plexes, "embedded Plex"))
+        if count
+    ]
+    if embedded:
+        output.line("")
+        output.line(f"and the hashes of {' and '.join(embedded)}".replace("Plexs", "Plexes"))
+    if told.hidden_hashes:
+        count = len(told.hidden_hashes)
+        told_of = "the hash of 1 record" if count == 1 else f"the hashes of {count:,} records"
+        here = f", {told.hidden_here:,} of them stored here" if told.hidden_here else ""
+        output.line("")
+        output.line(f"links also tell {told_of} outside the view{here}:")
+        output.line("")
+        shown_hashes = list(islice(told.hidden_hashes, MOST_ROWS))
+        for each in shown_hashes:
+            output.line(f"  {each}")
+        remark_cut(output, len(shown_hashes), count)
+
+
+def _hashes(count: int) -> str:
+    return "1 hash" if count == 1 else f"{count:,} hashes"
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+def _parts(change: DisclosureChange) -> Iterator[tuple[str, SetChange]]:
+    yield "record", change.records
+    yield "field", change.fields
+    yield "hash", change.hidden_hashes
+    if change.sent is not None:
+        yield "sent", change.sent
+
+
+def write_change_lines(output: Output, change: DisclosureChange) -> None:
+    """Write a line for each thing that came or went, tab-separated: sign, kind, name."""
+    for kind, part in _parts(change):
+        for sign, names in (("+", part.added), ("-", part.removed)):
+            for name in names:
+                output.row((sign, kind, name))
+
+
+def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapshot) -> None:
+    """Write what came and what went for a person, like a plan before it is applied."""
+    if not change:
+        output.line(f"nothing changes for {change.viewer}")
+        return
+    output.line(f"for {change.viewer}")
+    for sign, title, style in (
+        ("+", "would be newly revealed", "green"),
+        ("-", "would no longer be revealed", "red"),
+    ):
+        found = [
+            (kind, part.added if sign == "+" else part.removed) for kind, part in _parts(change)
+        ]
+        output.line("")
+        output.line(f"{title}: {_summary(found)}")
+        rows: list[Sequence[str]] = []
+        total = 0
+        for kind, names in found:
+            total += len(names)
+            few = names[: max(0, MOST_ROWS - len(rows))]
+            short = short_identifiers(few)
+            rows += [
+                (f"{sign} {kind}", short.get(name, name), _coordinate(snapshot, kind, name))
+                for name in few
+            ]
+        if rows:
+            output.line("")
+            columns = (Column("", style=style, no_wrap=True), Column("", style=style), Column(""))
+            output.table(columns, rows, heading=False)
+            remark_cut(output, len(rows), total)
+
+
+def _summary(found: Sequence[tuple[str, Sequence[str]]]) -> str:
+    parts = []
+    for kind, names in found:
+        count = len(names)
+        if kind == "hash" and count:
+            parts.append(_hashes(count))
+        elif kind == "sent" and count:
+            parts.append(f"{plural(count, 'record')} to be sent")
+        elif count:
+            parts.append(plural(count, kind))
+    return ", ".join(parts) or "nothing"
+
+
+def _coordinate(snapshot: Snapshot, kind: str, name: str) -> str:
+    found = None if kind == "field" else snapshot.describe(name)
+    return found.coordinate if found is not None else ""
