@@ -3,6 +3,10 @@
 The peer's operand is evaluated by itself, in an enclave that holds what its view shows and
 nothing else; the intersection comes after. What changed since the last question is worked
 out from the change alone, through all four programs.
+
+The enclave is told of changes when a question is asked, all at once: what its view has more
+and less than at the question before. How a change came about, in how many steps, and whether
+facts were read anew meanwhile is nothing that its view shows.
 """
 
 from __future__ import annotations
@@ -82,6 +86,22 @@ class _Selected:
     lowered: Evaluation
 
 
+class _Difference:
+    """What came and what went, however often: facts that did both in the end did neither."""
+
+    def __init__(self) -> None:
+        self.added: set[Fact] = set()
+        self.removed: set[Fact] = set()
+
+    def note(self, added: Iterable[Fact], removed: Iterable[Fact]) -> None:
+        """Take in a change: facts that were not there, and facts that were."""
+        gone, come = set(removed), set(added)
+        self.removed |= gone - self.added
+        self.added -= gone
+        self.added |= come - self.removed
+        self.removed -= come
+
+
 class Enforcement:
     """The programs of a policy over one fact base, and the enclave of the peer's operand.
 
@@ -94,6 +114,7 @@ class Enforcement:
         self.executable = executable
         self._clock = clock
         self._enclave: Enclave | None = None
+        self._unseen = _Difference()  # by the enclave
         self._public: frozenset[Fact] = frozenset()
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
@@ -130,10 +151,10 @@ class Enforcement:
         if wanted == self._public:
             return
         added, removed = sorted(wanted - self._public), sorted(self._public - wanted)
-        changes = self._base.change(added, removed)
-        self._public = wanted
         with self._undone_on_failure():
-            self._see(self._read_by_theirs(added), self._read_by_theirs(removed))
+            changes = self._base.change(added, removed)
+            self._public = wanted
+            self._unseen.note(self._read_by_theirs(added), self._read_by_theirs(removed))
             self._update(changes)
 
     def _read_by_theirs(self, facts: Iterable[Fact]) -> list[Fact]:
@@ -151,6 +172,7 @@ class Enforcement:
             yield
         except BaseException:
             self._selected = None
+            self._session.forget()
             raise
 
     def _update(self, changes: Changes) -> None:
@@ -162,18 +184,21 @@ class Enforcement:
             self._selected = None  # the next question begins anew
             return
         visible = self.executable.view_predicates
-        self._see(self._facts(view.added, visible), self._facts(view.removed, visible))
+        self._unseen.note(self._facts(view.added, visible), self._facts(view.removed, visible))
         self._select(_only(ours, self._read_by_lowering))
 
-    def _see(self, added: list[Fact], removed: list[Fact]) -> None:
-        """Change what the enclave holds."""
-        if self._enclave is None or not (added or removed):
-            return
-        changes = self._enclave.change(added, removed)
-        if changes is None:
+    def _see(self, enclave: Enclave) -> None:
+        """Show the enclave what it has not seen yet."""
+        unseen, self._unseen = self._unseen, _Difference()
+        try:
+            changes = enclave.change(unseen.added, unseen.removed)
+            if changes is None:
+                self._selected = None
+            else:
+                self._select(self._translated(_only(changes, self._theirs)))
+        except BaseException:
             self._selected = None
-        else:
-            self._select(self._translated(_only(changes, self._theirs)))
+            raise
 
     def _facts(
         self, relations: Mapping[PredicateKey, Relation], keys: Iterable[PredicateKey]
@@ -237,6 +262,8 @@ class Enforcement:
             LimitExceeded: an operand or the view would go beyond a limit; the message names
                 the rule. There is no part of an answer.
         """
+        if self._selected is not None and self._enclave is not None:
+            self._see(self._enclave)
         if self._selected is None:
             self._selected = self._begin()
         return Permissions(self._selected.lowered.copy())
@@ -255,6 +282,7 @@ class Enforcement:
         else:
             facts = [*self._facts(shown, visible), *self._read_by_theirs(self._public)]
             self._enclave.replace(facts, executable.theirs.required_base)
+        self._unseen = _Difference()
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}
         relations |= {key: self._in_base(theirs[key]) for key in self._theirs}

@@ -68,10 +68,14 @@ class Enclave:
         Returns:
             All that changed; None when the program has to be evaluated anew.
         """
-        changes = self._base.change(sorted(added), sorted(removed))
-        if not changes:
-            return changes
-        made = self._session.update(changes).get(self.program)
+        try:
+            changes = self._base.change(sorted(added), sorted(removed))
+            if not changes:
+                return changes
+            made = self._session.update(changes).get(self.program)
+        except BaseException:
+            self._session.forget()  # nothing is built upon what is half done
+            raise
         if made is not None and self._evaluation is not None:
             self.work += self._evaluation.statistics.work
         return made

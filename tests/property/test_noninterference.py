@@ -1,0 +1,326 @@
+"""A peer's rules tell nothing of records outside its view (020-81, 040-107).
+
+Two stores have the same records inside the view of a viewer and others outside of it. The
+peer neither advertises nor names what differs, and sees no record that names it; local
+rules look at one record at a time. Whatever rules the peer then sends, both answer alike:
+the same records to send and to request, the same work, the same errors, now and after
+every change. These tests are never skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+
+from lace.enforcement import Enforcement
+from lace.engines.embedded import factbase
+from lace.engines.embedded.budget import Statistics
+from lace.engines.embedded.engine import evaluate
+from lace.engines.embedded.factbase import FactBase
+from lace.errors import LimitExceeded
+from lace.policy.compile import flat_program
+from lace.policy.exposure import exposure_of
+from lace.policy.operand import operand_of
+from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.profiles import SELECT_ADVERTISED
+from lace.rules.syntax import PredicateKey
+from tests.property import policies
+from tests.property.policies import (
+    RECORDS,
+    SECRETS,
+    SELECT_RECORDS,
+    SELECT_X,
+    VIEWER,
+    compiled,
+    difference,
+    facts_of,
+    named,
+    seen,
+    visible_in,
+)
+
+if TYPE_CHECKING:
+    from lace.policy.compile import Executable
+    from lace.policy.exposure import Exposure
+    from tests.property.policies import Fact, Step, Store
+
+pytestmark = [pytest.mark.property, pytest.mark.requirement("020-81", "040-107", "020-59")]
+
+FEW = st.integers(0, 12)
+LIMITS = st.one_of(
+    st.just(OWN_LIMITS),
+    st.just(OWN_LIMITS),
+    st.builds(lambda most: RuleLimits(max_work=most), st.integers(0, 120)),
+    st.builds(lambda most: RuleLimits(max_derived_facts=most), FEW),
+    st.builds(lambda most: RuleLimits(max_iterations=most), st.integers(0, 3)),
+    st.builds(lambda most: RuleLimits(max_base_facts=most), FEW),
+    st.builds(lambda most: RuleLimits(max_runtime_facts=most), FEW),
+)
+Outcome = tuple[object, ...]
+
+
+class Side:
+    """One store with a policy over it, which is told of every change."""
+
+    def __init__(self, executable: Executable) -> None:
+        self.executable = executable
+        self.facts: list[Fact] = []
+        self.base = FactBase(max_value_bytes=1024)
+        self.enforcement = Enforcement(executable, self.base)
+
+    def move(self, store: Store, public: list[Fact], *, public_first: bool = False) -> None:
+        come, gone = difference(self.facts, facts_of(store))
+        order = {fact: at for at, fact in enumerate(facts_of(store))}
+        self.facts = facts_of(store)
+        if public_first:
+            self.enforcement.set_public(public)
+        # New facts come in the order of the store, which is not that of the other side.
+        self.enforcement.update(self.base.change(sorted(come, key=order.__getitem__), gone))
+        if not public_first:
+            self.enforcement.set_public(public)
+
+    def restart(self) -> None:
+        """Read all facts anew, in another order, as after a restart of the store's files."""
+        self.base = FactBase(max_value_bytes=1024)
+        self.base.change(sorted(self.facts, reverse=True))
+        self.enforcement.take_base(self.base)
+
+    def outcome(self) -> Outcome:
+        """Return all that a peer's rules bring about: the answer, or the error; and the work."""
+        try:
+            found = self.enforcement.evaluate()
+        except LimitExceeded as error:
+            return (
+                type(error), str(error), error.limit, error.allowed, error.observed, error.rule,
+                self.enforcement.their_work,
+            )  # fmt: skip
+        return found.may_send, found.may_request, self.enforcement.their_work
+
+
+@dataclass
+class Pair:
+    """The life of a store, and that of another with the same view."""
+
+    one: list[Step]
+    other: list[Step]
+
+
+def _hidden(data: st.DataObject, exposed: list[Exposure], public: list[Fact]) -> Store:
+    """Return secret records that are not seen, if each is looked at by itself."""
+    chosen = data.draw(st.lists(st.sampled_from(SECRETS), unique=True))
+    made = {record: data.draw(policies.records(record)) for record in chosen}
+    visible = visible_in(exposed, [*facts_of(made), *public])
+    return {record: facts for record, facts in made.items() if record not in visible}
+
+
+def _changed(
+    data: st.DataObject, exposed: list[Exposure], step: Step, theirs: str, ours: str
+) -> Store:
+    """Return a store with other records in place of those that are not seen."""
+    facts = [*facts_of(step.store), *step.public]
+    visible = visible_in(exposed, facts)
+    known = named(seen(facts, visible)) | named(step.public)
+    made: Store = {}
+    for record in data.draw(st.permutations(RECORDS)):
+        before = step.store.get(record)
+        is_known = record in known or record in theirs
+        if record in visible or not data.draw(st.booleans()):
+            after = before
+        elif not is_known:
+            after = data.draw(st.one_of(st.none(), policies.records(record)))
+        elif before is None:
+            after = None
+        else:  # that it is here is known, and so is what the local rules look at
+            drawn = data.draw(policies.records(record))
+            kept = {each for each in before if each[2:3] == ("Group",)}
+            after = frozenset(each for each in drawn if each[2:3] != ("Group",)) | kept
+        if after is not None:
+            made[record] = after
+    now_seen = visible_in(exposed, [*facts_of(made), *step.public]) - visible
+    for record in now_seen:  # back to what it was
+        made[record] = step.store.get(record, made[record])
+        if record not in step.store:
+            del made[record]
+    return made
+
+
+def _pair(data: st.DataObject, exposed: list[Exposure], theirs: str, ours: str) -> Pair:
+    """Return two lives that differ outside the view only."""
+    made = Pair([], [])
+    for step in data.draw(policies.lives()):
+        changed = _changed(data, exposed, step, theirs, ours)
+        for life, store in ((made.one, dict(step.store)), (made.other, changed)):
+            store |= _hidden(data, exposed, step.public)
+            life.append(policies.Step(store, step.public, step.asked))
+    return made
+
+
+def _assert_same_views(pair: Pair, exposed: list[Exposure], *, is_given: bool) -> None:
+    for one, other in zip(pair.one, pair.other, strict=True):
+        views = []
+        for step in (one, other):
+            facts = facts_of(step.store)
+            visible = visible_in(exposed, [*facts, *step.public])
+            views.append((visible, seen(facts, visible)))
+        if is_given:
+            assert views[0] == views[1]
+        else:
+            assume(views[0] == views[1])
+
+
+def _assert_alike(
+    data: st.DataObject, exposed: list[Exposure], theirs: str, *, is_given: bool
+) -> None:
+    ours = data.draw(st.sampled_from([SELECT_RECORDS, SELECT_X]))
+    pair = _pair(data, exposed, theirs, ours)
+    _assert_same_views(pair, exposed, is_given=is_given)
+    index = data.draw(st.sampled_from([0, 1]))
+    policy = compiled(ours, theirs, exposed, index=index, limits=data.draw(LIMITS))
+    room = data.draw(st.sampled_from([1, 16, 4096]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factbase, "_LEAST_ROOM", room)
+        one, other = Side(policy), Side(policy)
+        for left, right in zip(pair.one, pair.other, strict=True):
+            one.move(left.store, left.public)
+            other.move(right.store, right.public, public_first=data.draw(st.booleans()))
+            if data.draw(st.integers(0, 5)) == 0:
+                other.restart()
+            if not left.asked:
+                continue
+            found = one.outcome()
+            event("an error" if isinstance(found[0], type) else "an answer")
+            if not isinstance(found[0], type):
+                event(f"sends {bool(found[0])}, requests {bool(found[1])}")
+            assert found == other.outcome()
+
+
+SETTINGS = settings(
+    max_examples=max(400, settings().max_examples),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@SETTINGS
+@given(st.data(), policies.own_exposures, policies.modules)
+def test_what_is_not_exposed_changes_nothing_for_the_peer(
+    data: st.DataObject, exposed: list[Exposure], theirs: str
+) -> None:
+    """With exposures that look at each record by itself, the views are equal by their making."""
+    _assert_alike(data, exposed, theirs, is_given=True)
+
+
+@settings(
+    max_examples=max(150, settings().max_examples),
+    suppress_health_check=[
+        HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much,
+    ],
+)  # fmt: skip
+@given(st.data(), policies.all_exposures, policies.modules)
+def test_any_exposures_hide_what_they_do_not_expose(
+    data: st.DataObject, exposed: list[Exposure], theirs: str
+) -> None:
+    """With exposures of any kind, also with none."""
+    _assert_alike(data, exposed, theirs, is_given=False)
+
+
+BAIT = (
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S), Field(Q,'Group',_,'Y')."
+)
+ONLY_X = "AllowQueryRecord(V,P) :- _Viewer(V), Have(P), Field(P,'Group',_,'X')."
+PUBLIC: list[Fact] = [("Advertised", RECORDS[7], VIEWER)]
+
+
+def _in_group(record: str, group: str) -> frozenset[Fact]:
+    return frozenset({("Have", record), ("Field", record, "Group", "0", group)})
+
+
+SHOWN: Store = {record: _in_group(record, "X") for record in RECORDS[:3]}
+WITH_SECRETS: Store = {**SHOWN, **{record: _in_group(record, "Y") for record in SECRETS}}
+
+
+def _outcome(store: Store, theirs: str, limits: RuleLimits = OWN_LIMITS) -> Outcome:
+    side = Side(compiled(SELECT_RECORDS, theirs, [exposure_of(ONLY_X, VIEWER)], limits=limits))
+    side.move(store, PUBLIC)
+    return side.outcome()
+
+
+def test_the_property_fails_without_the_gate() -> None:
+    """The same bait over raw facts tells the two stores apart: so the tests above can fail."""
+    assert _outcome(SHOWN, BAIT) == _outcome(WITH_SECRETS, BAIT)
+    theirs = operand_of(BAIT, 1).module
+    raw = [
+        frozenset(evaluate(theirs, [*facts_of(store), *PUBLIC]).texts(SELECT_ADVERTISED))
+        for store in (SHOWN, WITH_SECRETS)
+    ]
+    assert raw == [frozenset(), frozenset({(RECORDS[7], VIEWER)})]
+
+
+def test_the_property_fails_without_the_enclave() -> None:
+    """One program over one base answers alike, but its work tells the stores apart."""
+    policy = compiled(SELECT_RECORDS, BAIT, [exposure_of(ONLY_X, VIEWER)])
+    work: list[int] = []
+    answers: list[frozenset[tuple[str, ...]]] = []
+    for store in (SHOWN, WITH_SECRETS):
+        statistics = Statistics()
+        found = evaluate(flat_program(policy), [*facts_of(store), *PUBLIC], statistics=statistics)
+        work.append(statistics.work)
+        answers.append(frozenset(found.texts(PredicateKey("o1_SelectHave", 1))))
+    assert answers[0] == answers[1]
+    assert work[0] < work[1]
+
+
+@pytest.mark.requirement("020-75", "020-76", "020-74")
+@pytest.mark.parametrize("bait", policies.BAITS)
+def test_many_hidden_records_change_neither_work_nor_limit(bait: str) -> None:
+    """So many texts are hidden that everything is numbered anew, before and after a change."""
+    hidden = [policies.record_hash(number) for number in range(1000, 3500)]
+    crowded: Store = {**{record: _in_group(record, f"Y {record}") for record in hidden}, **SHOWN}
+    later: Store = {**SHOWN, RECORDS[4]: _in_group(RECORDS[4], "X")}
+    much: Store = {**crowded, **later}
+    for record in hidden[:900]:
+        del much[record]
+    much |= {
+        record: _in_group(record, f"Z {record}")
+        for record in map(policies.record_hash, range(4000, 7000))
+    }
+    needed = _outcome(SHOWN, bait)[-1]
+    assert isinstance(needed, int)
+    for most in (needed // 2, needed, OWN_LIMITS.max_work):
+        policy = compiled(
+            SELECT_RECORDS,
+            bait,
+            [exposure_of(ONLY_X, VIEWER)],
+            limits=RuleLimits(max_work=most),
+        )
+        one, other = Side(policy), Side(policy)
+        for few, many in ((SHOWN, crowded), (later, much), (SHOWN, crowded)):
+            one.move(few, PUBLIC)
+            other.move(many, PUBLIC)
+            assert one.outcome() == other.outcome()
+
+
+def test_in_how_many_steps_a_view_changed_does_not_show() -> None:
+    """Hidden records make one side number all texts anew, so it looks at its view only later."""
+    policy = compiled(SELECT_RECORDS, policies.BAITS[3], [exposure_of(ONLY_X, VIEWER)])
+    one, other = Side(policy), Side(policy)
+    outcomes: list[list[Outcome]] = [[], []]
+    grown: Store = {}
+    hidden: Store = {
+        record: _in_group(record, f"Y {record}")
+        for record in map(policies.record_hash, range(1000, 4000))
+    }
+    for side, more, found in ((one, {}, outcomes[0]), (other, hidden, outcomes[1])):
+        side.move({}, PUBLIC)
+        found.append(side.outcome())
+        grown = dict(more)
+        for record in RECORDS[:5]:
+            target = RECORDS[(RECORDS.index(record) + 1) % 5]
+            link = ("RecordLink", record, "Link", "0", "a", target)
+            grown = {**grown, record: _in_group(record, "X") | {link}}
+            side.move(grown, [*PUBLIC, ("Advertised", record, VIEWER)])
+        found.append(side.outcome())
+    assert outcomes[0] == outcomes[1]
