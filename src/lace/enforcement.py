@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from lace.algebra.lower import lower_program
+from lace.base.text import shorten
 from lace.engines.embedded.budget import Budget, Statistics
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.engine import Evaluation
@@ -27,6 +28,7 @@ from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.engines.embedded.state import State
+from lace.errors import EngineError
 from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES, FactClass
 from lace.following import StoreFollower
 from lace.policy.scope import scope_name
@@ -146,8 +148,18 @@ class Enforcement:
     # -- changes -------------------------------------------------------------------------------
 
     def set_public(self, facts: Iterable[Fact]) -> None:
-        """Say what is advertised and what the runtime facts are; replaces what was said."""
+        """Say what is advertised and what the runtime facts are; replaces what was said.
+
+        Raises:
+            EngineError: a fact of another kind; records are facts only once they are stored.
+        """
         wanted = frozenset(facts)
+        for fact in wanted:
+            if PredicateKey(fact[0], len(fact) - 1) not in _PUBLIC:
+                raise EngineError(
+                    f"{shorten(fact[0])!r} with {len(fact) - 1} values is no public fact",
+                    hint="public are what a peer advertises and the runtime facts",
+                )
         if wanted == self._public:
             return
         added, removed = sorted(wanted - self._public), sorted(self._public - wanted)

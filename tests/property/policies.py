@@ -8,7 +8,9 @@ a rule may use its own layer, so there is recursion, and negates or counts what 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -22,6 +24,9 @@ from lace.policy.exposure import Exposure, active_exposures, exposure_of
 from lace.policy.operand import operand_of
 from lace.policy.transcript import make_plan
 from lace.record.ids import Verifier
+from lace.record.model import Blob, Plex, Record
+from lace.record.seal import SigningKey
+from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import ALLOW_QUERY_RECORD
 from tests.property.lacegrams import canonical
@@ -131,7 +136,7 @@ def records(draw: st.DrawFn, record: str, known: tuple[str, ...] = RECORDS) -> f
 
 @st.composite
 def stores(draw: st.DrawFn, of: tuple[str, ...] = RECORDS) -> Store:
-    held = draw(st.lists(st.sampled_from(of), unique=True, min_size=draw(st.sampled_from([0, 3]))))
+    held = draw(st.lists(st.sampled_from(of), unique=True, min_size=draw(st.sampled_from([0, 4]))))
     return {record: draw(records(record)) for record in held}
 
 
@@ -145,7 +150,7 @@ def publics(draw: st.DrawFn, of: tuple[str, ...] = RECORDS) -> list[Fact]:
     """Return what a peer advertises, with runtime facts."""
     made: list[Fact] = []
     source = draw(st.sampled_from([VIEWER, VIEWER, OTHER]))
-    for record in draw(st.lists(st.sampled_from(of), unique=True, max_size=5)):
+    for record in draw(st.lists(st.sampled_from(of), unique=True, min_size=1, max_size=5)):
         made.append(("Advertised", record, source))
         for name in draw(st.sets(st.sampled_from(NAMES), max_size=2)):
             value = draw(st.sampled_from(VALUES))
@@ -466,3 +471,28 @@ BAITS = (
 """Rules that try to find out what is behind the gate, in the ways that there are."""
 modules = st.one_of(st.sampled_from(BAITS), selectors(), selectors())
 """What a peer may send."""
+
+
+@cache
+def real_records() -> tuple[ValidRecord, ...]:
+    """Return records as a store takes them: with groups, tags, links, seals, and inner ones."""
+    blob = Blob(b"data")
+    made: list[Record] = [blob, Blob(b"other")]
+    for number in range(10):
+        before = made[number // 2].id
+        headers = [("Tag", "ab"[number % 2]), ("Tag", VALUES[number % 4])][: number % 3]
+        headers += [("see+Link", f"a {before}")] if number % 2 else []
+        plex = Plex(
+            group="XYX"[number % 3],
+            app="ab"[number % 2],
+            name=VALUES[number % 7],
+            tai=f"{number + 1:010d}:000000000",
+            data=b"data",
+            headers=tuple(headers),
+        )
+        made.append(plex)
+        if number % 3 == 0:
+            key = SigningKey(bytes([1 + number % 2]) * 32, lambda count: b"\x05" * count)
+            made.append(plex.seal(key))
+    outcomes = validate_many([frame_record(record.bytes) for record in made], os.urandom)
+    return tuple(each for each in outcomes if isinstance(each, ValidRecord))

@@ -18,10 +18,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.errors import PolicyError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
-from lace.policy.exposure import Exposure, active_exposures
+from lace.policy.exposure import Exposure, active_exposures, check_viewer
 from lace.policy.gate import gate_module
 from lace.policy.lower import lowering_rules
+from lace.policy.operand import check_index
 from lace.policy.provenance import Generated, Provenance, made_by, made_of
 from lace.policy.scope import scope_name, scope_rules
 from lace.rules.profiles import (
@@ -114,7 +116,15 @@ def compile_policy(
         index: the local operand's.
         exposures: all that local policy registers; those for the viewer are chosen here.
         viewer: the peer's proven verifier, else its label.
+
+    Raises:
+        PolicyError: the operands are not those of the plan, or the viewer is neither a
+            verifier nor the label that the plan gives to the peer.
     """
+    check_index(index)
+    _check_operands(plan, operands)
+    if viewer != plan.operands[1 - index].origin:
+        check_viewer(viewer)
     ours, theirs = operands[index], operands[1 - index]
     active = active_exposures(exposures, viewer)
     gated = gate_module(theirs.module, theirs.scope, viewer)
@@ -157,6 +167,17 @@ def compile_policy(
         lowering=_program(merged, _PUBLIC | selected, own),
         provenance=Provenance((*view, *peer, *local, *merged)),
     )
+
+
+def _check_operands(plan: ExchangePlan, operands: Sequence[Operand]) -> None:
+    """Refuse other operands than those agreed on: one taken for the other would see all."""
+    found = [(each.index, each.module_id) for each in operands]
+    if found != [(each.index, each.module_id) for each in plan.operands]:
+        raise PolicyError(
+            "the operands are not operand 0 and operand 1 of the plan, in this order",
+            rule="040-53",
+            hint="; ".join(f"operand {each.index} is {each.module_id}" for each in plan.operands),
+        )
 
 
 def flat_program(executable: Executable) -> CheckedProgram:

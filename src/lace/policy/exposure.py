@@ -53,7 +53,7 @@ class Exposure:
     viewers: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.module.profile.name != EXPOSURE.name:
+        if self.module.profile != EXPOSURE:
             raise PolicyError(
                 f"a module of profile {self.module.profile.name} cannot expose anything",
                 rule="040-19",
@@ -86,7 +86,7 @@ def exposure_of(
             checked = rules
         case _:
             checked = check_source(rules, profile=EXPOSURE, limits=limits, name=name)
-    if checked.profile.name != EXPOSURE.name:
+    if checked.profile != EXPOSURE:
         checked = check_source(
             checked.canonical, profile=EXPOSURE, limits=checked.limits, name=checked.source
         )

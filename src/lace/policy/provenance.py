@@ -88,7 +88,7 @@ def made_by(
         Generated(
             rule,
             step,
-            str(rule.head.key),
+            str(rule.head.key).removeprefix("Merged"),
             Written(
                 number=number,
                 id=rule_id(str(rule)),
