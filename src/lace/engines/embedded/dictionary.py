@@ -136,6 +136,12 @@ class Dictionary:
         """Return the texts that are not stored, from a number on."""
         return self._new[since - self._base :]
 
+    def forget(self, since: int) -> None:
+        """Take back the numbers of texts that are not stored, from one on; nobody may use them."""
+        for text in self.added(since):
+            del self._ids[text]
+        del self._new[since - self._base :]
+
     def _add(self, text: str) -> int:
         return int(self.intern_all([text])[0])
 

@@ -126,7 +126,11 @@ def intern_values(values: Sequence[str], dictionary: Dictionary, max_value_bytes
         ids = np.empty(0, np.int32)  # a value that is not even hashable
         check_values(values, max_value_bytes)
     if len(dictionary) > before:
-        check_values(dictionary.added(before), max_value_bytes)
+        try:
+            check_values(dictionary.added(before), max_value_bytes)
+        except BaseException:
+            dictionary.forget(before)  # or it would not be new, and not be refused, next time
+            raise
     return ids
 
 

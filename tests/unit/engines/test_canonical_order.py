@@ -1,0 +1,74 @@
+"""An order of rows that only the rows decide."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lace.engines.embedded import dictionary as dictionary_module
+from lace.engines.embedded.canonical_order import MappedTexts, renumber
+from lace.engines.embedded.dictionary import Dictionary
+from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.relation import Relation
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    import pytest
+
+FIELD, HAVE, FLAG = PredicateKey("Field", 3), PredicateKey("Have", 1), PredicateKey("Flag", 0)
+IDENTIFYING = {FIELD: (0, 1), HAVE: (0,), FLAG: ()}
+ROWS = [
+    ("Field", f"record {number}", name, f"value {number % 3}")
+    for number in range(12)
+    for name in ("a", "b")
+] + [("Have", f"record {number}") for number in range(0, 20, 3)]
+
+
+def numbered(facts: list[tuple[str, ...]], before: list[str]) -> tuple[object, ...]:
+    """Return all that renumbering gives, for a dictionary that knew other texts before."""
+    base = FactBase(max_value_bytes=1024)
+    base.dictionary.intern_all(before)
+    base.change(facts)
+    shown = {key: base.relations[key] for key in (FIELD, HAVE)} | {FLAG: Relation.of((), 1)}
+    mapped, made = renumber(shown, IDENTIFYING, base.dictionary, base.size)
+    rows = {str(key): [column.tolist() for column in made[key].columns()] for key in made}
+    return mapped.texts(np.arange(len(mapped), dtype=np.int32)), rows, made[FLAG].rows
+
+
+def test_neither_order_nor_other_texts_show() -> None:
+    expected = numbered(ROWS, [])
+    for seed in range(5):
+        mixed = random.Random(seed).sample(ROWS, len(ROWS))
+        assert numbered(mixed, [f"hidden {number}" for number in range(seed * 10)]) == expected
+    assert numbered(ROWS, ["value 2", "record 9", "b"]) == expected
+
+
+def test_texts_of_one_fingerprint_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two texts can be made to have the same one; then the texts themselves decide."""
+    monkeypatch.setattr(dictionary_module, "fingerprint", lambda text: len(text) % 2)
+    expected = numbered(ROWS, [])
+    assert numbered(ROWS[::-1], ["hidden", "record 3"]) == expected
+    texts = expected[0]
+    assert isinstance(texts, list)
+    assert len(set(texts)) == len(texts)
+
+
+def test_only_mapped_texts_are_found() -> None:
+    known = Dictionary()
+    ids = known.intern_all(["hidden", "b", "a", "secret"])
+    mapped = MappedTexts(known, ids[[2, 1]])
+    assert mapped.find(["a", "b", "hidden", "nowhere"]).tolist() == [0, 1, -1, -1]
+    assert mapped.texts(np.array([1, 0, 1], np.int32)) == ["b", "a", "b"]
+    assert mapped.fingerprints(np.array([0], np.int32)) == known.fingerprints(ids[[2]])
+
+
+def test_without_texts_none_is_found() -> None:
+    known = Dictionary()
+    known.intern("hidden")
+    mapped = MappedTexts(known, np.empty(0, np.int32))
+    assert len(mapped) == 0
+    assert mapped.find(["hidden", "x"]).tolist() == [-1, -1]
+    made, relations = renumber({}, {}, known, 10)
+    assert (len(made), relations) == (0, {})

@@ -1,0 +1,39 @@
+"""Base facts: a value that is refused is refused however often it comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lace.engines.embedded.canonical_order import MappedTexts
+from lace.engines.embedded.dictionary import Dictionary, StoredTexts
+from lace.engines.embedded.factbase import FactBase
+from lace.errors import LaceError
+from lace.rules.syntax import PredicateKey
+
+FACT = PredicateKey("F", 2)
+
+
+def stored() -> StoredTexts:
+    """Texts that were there before, as those of segments are."""
+    known = Dictionary()
+    return MappedTexts(known, known.intern_all(["a", "b"]).astype(np.int32))
+
+
+@pytest.mark.requirement("020-14", "020-15")
+@pytest.mark.parametrize("value", ["x" * 1025, "e\u0301", "\ud800", 7])
+@pytest.mark.parametrize("before", [None, stored()])
+def test_a_refused_value_stays_refused(value: Any, before: StoredTexts | None) -> None:
+    base = FactBase(before, max_value_bytes=1024)
+    base.change([("F", "a", "c")])
+    count = len(base.dictionary)
+    for _ in range(3):
+        with pytest.raises(LaceError):
+            base.change([("F", "a", "new"), ("F", "b", value)])
+        assert len(base.dictionary) == count
+    base.change([("F", "b", "new")])
+    found = base.relations[FACT]
+    rows = base.dictionary.rows(found.columns(), found.rows)
+    assert sorted(rows) == [("a", "c"), ("b", "new")]
