@@ -473,6 +473,27 @@ modules = st.one_of(st.sampled_from(BAITS), selectors(), selectors())
 """What a peer may send."""
 
 
+def _valid(records: Iterable[Record]) -> tuple[ValidRecord, ...]:
+    outcomes = validate_many([frame_record(record.bytes) for record in records], os.urandom)
+    return tuple(each for each in outcomes if isinstance(each, ValidRecord))
+
+
+@cache
+def real_secrets() -> tuple[ValidRecord, ...]:
+    """Return records that no other record names."""
+    return _valid(
+        Plex(
+            group="YXZ"[number % 3],
+            app="b",
+            name=VALUES[number % 7],
+            tai=f"{number + 50:010d}:000000000",
+            data=f"secret {number}".encode(),
+            headers=(("Tag", VALUES[number % 5]),) * (number % 3),
+        )
+        for number in range(12)
+    )
+
+
 @cache
 def real_records() -> tuple[ValidRecord, ...]:
     """Return records as a store takes them: with groups, tags, links, seals, and inner ones."""
@@ -494,5 +515,4 @@ def real_records() -> tuple[ValidRecord, ...]:
         if number % 3 == 0:
             key = SigningKey(bytes([1 + number % 2]) * 32, lambda count: b"\x05" * count)
             made.append(plex.seal(key))
-    outcomes = validate_many([frame_record(record.bytes) for record in made], os.urandom)
-    return tuple(each for each in outcomes if isinstance(each, ValidRecord))
+    return _valid(made)

@@ -16,18 +16,21 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from lace.enforcement import Enforcement
+from lace.enforcement import Enforcement, StorePolicy
 from lace.engines.embedded import factbase
 from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.errors import LimitExceeded
+from lace.facts.extract import facts_of_records
 from lace.policy.compile import flat_program
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import SELECT_ADVERTISED
 from lace.rules.syntax import PredicateKey
+from lace.store.sqlite import segments
+from lace.store.sqlite.store import SqliteStore
 from tests.property import policies
 from tests.property.policies import (
     RECORDS,
@@ -225,6 +228,63 @@ def test_any_exposures_hide_what_they_do_not_expose(
 ) -> None:
     """With exposures of any kind, also with none."""
     _assert_alike(data, exposed, theirs, is_given=False)
+
+
+def _follow(store: SqliteStore, before: set[int], after: set[int]) -> None:
+    pool = (*policies.real_records(), *policies.real_secrets())
+    store.remove([pool[number].id for number in sorted(before - after)])
+    store.admit([pool[number] for number in sorted(after - before)])
+
+
+@settings(
+    max_examples=max(50, settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data(), policies.own_exposures, st.sampled_from(policies.BAITS), LIMITS)
+def test_stores_with_other_hidden_records_answer_alike(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    exposed: list[Exposure],
+    theirs: str,
+    limits: RuleLimits,
+) -> None:
+    """Over real stores; one of them has its facts in segments, the other reads its records."""
+    shared, secrets = policies.real_records(), policies.real_secrets()
+    policy = compiled(SELECT_RECORDS, theirs, exposed, limits=limits)
+    folder = tmp_path_factory.mktemp("alike")
+    stores = [SqliteStore(folder / name, create=True) for name in ("one.lace", "other.lace")]
+    sides = [StorePolicy(policy, store, max_value_bytes=1024) for store in stores]
+    held: list[set[int]] = [set(), set()]
+    advertised = tuple(str(record.id) for record in shared)
+    try:
+        for _ in range(data.draw(st.integers(1, 3))):
+            public = data.draw(policies.publics(advertised))
+            both = data.draw(st.sets(st.sampled_from(range(len(shared))), min_size=4))
+            found: list[Outcome] = []
+            for at, side in enumerate(sides):
+                hidden = data.draw(st.sets(st.sampled_from(range(len(secrets)))))
+                facts = facts_of_records([secrets[number] for number in sorted(hidden)])
+                visible = visible_in(exposed, [*facts, *public])
+                hidden = {each for each in hidden if str(secrets[each].id) not in visible}
+                now = both | {len(shared) + number for number in hidden}
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(segments, "_MOST_TAIL", 0 if at else 4096)
+                    _follow(stores[at], held[at], now)
+                    found.append(_answer(side, public))
+                held[at] = now
+            event("an error" if isinstance(found[0][0], type) else "an answer")
+            assert found[0] == found[1]
+    finally:
+        for store in stores:
+            store.close()
+
+
+def _answer(side: StorePolicy, public: list[Fact]) -> Outcome:
+    try:
+        found = side.evaluate(public)
+    except LimitExceeded as error:
+        return type(error), str(error), error.limit, error.observed, side.their_work
+    return found.may_send, found.may_request, side.their_work
 
 
 BAIT = (

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 FIELD, HAVE, FLAG = PredicateKey("Field", 3), PredicateKey("Have", 1), PredicateKey("Flag", 0)
 IDENTIFYING = {FIELD: (0, 1), HAVE: (0,), FLAG: ()}
-ROWS = [
+ROWS: list[tuple[str, ...]] = [
     ("Field", f"record {number}", name, f"value {number % 3}")
     for number in range(12)
     for name in ("a", "b")
-] + [("Have", f"record {number}") for number in range(0, 20, 3)]
+]
+ROWS += [("Have", f"record {number}") for number in range(0, 20, 3)]
 
 
 def numbered(facts: list[tuple[str, ...]], before: list[str]) -> tuple[object, ...]:

@@ -154,7 +154,8 @@ def test_a_value_too_long_for_the_peers_rules_spoils_no_later_answer() -> None:
             asked.enforcement.evaluate()
     asked.enforcement.set_public(advertised("x"))
     found = asked.enforcement.evaluate()
-    assert (found.may_send, found.may_request) == ({"a", "b"}, {"x"})
+    assert found.may_send == {"a", "b"}
+    assert found.may_request == {"x"}
 
 
 def test_a_public_value_that_no_fact_can_have_changes_nothing() -> None:
