@@ -89,6 +89,24 @@ def test_work_that_a_limit_stopped_counts() -> None:
     assert 0 < enclave.work <= 10
 
 
+def test_work_of_a_change_that_a_limit_stopped_counts() -> None:
+    """Else a peer whose rules are stopped again and again would seem to do little."""
+    needed = enclave_of(base_of())
+    paths(needed)
+    enclave = enclave_of(base_of(), RuleLimits(max_work=needed.work))
+    paths(enclave)
+    before = enclave.work
+    more = [("Edge", f"{number}", f"{number + 1}") for number in range(9)]
+    assert enclave.change(more) is None
+    stopped = enclave.work
+    assert before < stopped <= before + needed.work
+    assert enclave.change([("Edge", "x", "y")]) is None
+    assert enclave.work == stopped
+    with pytest.raises(LimitExceeded):
+        paths(enclave)
+    assert enclave.work > stopped
+
+
 def test_numbers_are_those_of_the_other_dictionary() -> None:
     base = base_of("hidden")
     enclave = enclave_of(base)

@@ -68,6 +68,7 @@ class Enclave:
         Returns:
             All that changed; None when the program has to be evaluated anew.
         """
+        before = self._evaluation.statistics if self._evaluation is not None else None
         try:
             changes = self._base.change(sorted(added), sorted(removed))
             if not changes:
@@ -76,8 +77,8 @@ class Enclave:
         except BaseException:
             self._session.forget()  # nothing is built upon what is half done
             raise
-        if made is not None and self._evaluation is not None:
-            self.work += self._evaluation.statistics.work
+        if self._evaluation is not None and self._evaluation.statistics is not before:
+            self.work += self._evaluation.statistics.work  # also when a limit stopped it
         return made
 
     def replace(self, facts: Iterable[Fact], predicates: Iterable[PredicateKey]) -> Changes | None:
