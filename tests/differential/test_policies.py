@@ -29,6 +29,7 @@ from lace.policy.operand import operand_of
 from lace.policy.scope import scope_name
 from lace.policy.transcript import LOWERINGS
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE
+from lace.store.sqlite import segments
 from lace.store.sqlite.store import SqliteStore
 from tests.property import policies
 from tests.property.policies import (
@@ -171,11 +172,21 @@ def test_a_policy_follows_a_store(
     data: st.DataObject,
 ) -> None:
     """Records come and go through two handles, and the answer is that of the facts of now."""
+    with pytest.MonkeyPatch.context() as patch:
+        if data.draw(st.booleans()):  # with stored facts, as large stores have them
+            patch.setattr(segments, "APPEND_RECORDS", 2)
+            patch.setattr(segments, "_MOST_TAIL", 4)
+        folder = tmp_path_factory.mktemp("policy") / "followed.lace"
+        _assert_followed(folder, ours, theirs, exposed, data)
+
+
+def _assert_followed(
+    folder: Path, ours: str, theirs: str, exposed: list[Exposure], data: st.DataObject
+) -> None:
     policy = compiled(ours, theirs, exposed)
     pool = policies.real_records()
     many = st.lists(st.sampled_from(range(len(pool))), unique=True, min_size=4, max_size=8)
     few = st.lists(st.sampled_from(range(len(pool))), unique=True, max_size=4)
-    folder: Path = tmp_path_factory.mktemp("policy") / "followed.lace"
     store = SqliteStore(folder, create=True)
     other = SqliteStore(folder)
     held: set[int] = set()

@@ -283,12 +283,16 @@ def test_stores_with_other_hidden_records_answer_alike(
                 hidden = {each for each in hidden if str(secrets[each].id) not in visible}
                 now = both | {len(shared) + number for number in hidden}
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(segments, "_MOST_TAIL", 0 if at else 4096)
+                    if at:
+                        patch.setattr(segments, "APPEND_RECORDS", 1)
+                        patch.setattr(segments, "_MOST_TAIL", 2)
                     _follow(stores[at], held[at], now)
                     found.append(_answer(side, public))
                 held[at] = now
             event("an error" if isinstance(found[0][0], type) else "an answer")
             assert found[0] == found[1]
+        assert not any((folder / "one.lace").rglob("*segment*"))
+        assert any((folder / "other.lace").rglob("*segment*"))
     finally:
         for store in stores:
             store.close()
