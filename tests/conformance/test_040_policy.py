@@ -354,7 +354,7 @@ def test_nothing_takes_flat_rules_of_a_peer() -> None:
 @requirement("040-99")
 def test_nothing_but_the_two_permissions_shows() -> None:
     public = {name for name in dir(Permissions) if not name.startswith("_")}
-    assert public == {"may_send", "may_request", "counts"}
+    assert public == {"may_send", "may_request", "counts", "numbers"}
     assert set(enforcement_module.__all__) == {"Enforcement", "Permissions", "StorePolicy"}
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordBase"]
 
 _HAVE = PredicateKey("Have", 1)
+_KEYS = tuple(PredicateKey(found.name, found.arity) for found in RECORD_PREDICATES.values())
 
 
 class RecordBase:
@@ -55,11 +56,10 @@ class RecordBase:
         self._columns = columns
         come = self.base.intern(later)
         self.base.make_room()
-        for found in RECORD_PREDICATES.values():
-            key = PredicateKey(found.name, found.arity)
+        for key in _KEYS:
             parts: list[Part] = []
             if columns is not None:
-                parts.append(StoredPart(columns, found.name, self._members()))
+                parts.append(StoredPart(columns, key.name, self._members()))
             self.base.relations[key] = Relation(key.arity, parts)
         for key, (each, rows) in come.items():
             self.base.relations[key] = self.base.relations[key].with_rows(each, rows)
@@ -101,7 +101,8 @@ class RecordBase:
         self._removed = np.union1d(self._removed, ids).astype(np.int32)
         going, everything = Members(ids, self.base.size), self._members()
         removed: dict[PredicateKey, Relation] = {}
-        for key, relation in self.base.relations.items():
+        for key in _KEYS:  # what others say of the record stays
+            relation = self.base.relations[key]
             pieces: list[Part] = []
             parts: list[Part] = []
             for part in relation.parts:
