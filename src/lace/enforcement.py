@@ -32,7 +32,13 @@ from lace.errors import EngineError
 from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES, FactClass
 from lace.following import StoreFollower
 from lace.policy.scope import scope_name
-from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE
+from lace.rules.profiles import (
+    CAN_QUERY_RECORD,
+    MAY_REQUEST,
+    MAY_SEND,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Enforcement", "Permissions", "StorePolicy"]
 
+_HAVE: Final = PredicateKey("Have", 1)
 _PUBLIC: Final = frozenset(
     PredicateKey(found.name, found.arity)
     for found in BASE_PREDICATES.values()
@@ -122,7 +129,7 @@ class Enforcement:
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
         self._read_by_lowering = frozenset(
-            {*self._ours, *(_PUBLIC & set(executable.lowering.required_base))}
+            {*self._ours, _HAVE, *(_PUBLIC & set(executable.lowering.required_base))}
         )
         self._their_public = frozenset(
             key.name for key in executable.theirs.required_base if key in _PUBLIC
@@ -197,7 +204,11 @@ class Enforcement:
             return
         visible = self.executable.view_predicates
         self._unseen.note(self._facts(view.added, visible), self._facts(view.removed, visible))
-        self._select(_only(ours, self._read_by_lowering))
+        shown = _only(view, (CAN_QUERY_RECORD,))
+        changed = _only(ours, self._read_by_lowering)
+        self._select(
+            Changes({**changed.added, **shown.added}, {**changed.removed, **shown.removed})
+        )
 
     def _see(self, enclave: Enclave) -> None:
         """Show the enclave what it has not seen yet."""
@@ -252,6 +263,8 @@ class Enforcement:
         """Return what the lowering now reads of a predicate."""
         if key in self._ours:
             return self._session.evaluate(self.executable.ours, ()).state.relations[key]
+        if key == CAN_QUERY_RECORD:
+            return self._session.evaluate(self.executable.view, ()).state.relations[key]
         if key not in self._theirs:
             return self._base.relations[key]
         made = present or Relation(key.arity)
@@ -283,7 +296,8 @@ class Enforcement:
     def _begin(self) -> _Selected:
         executable = self.executable
         visible = executable.view_predicates
-        view = self._session.evaluate(executable.view, visible).state.relations
+        asked = (*visible, CAN_QUERY_RECORD)
+        view = self._session.evaluate(executable.view, asked).state.relations
         ours = self._session.evaluate(executable.ours, self._ours).state.relations
         shown = {key: view.get(key) or Relation(key.arity) for key in visible}
         if self._enclave is None:
@@ -297,6 +311,7 @@ class Enforcement:
         self._unseen = _Difference()
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}
+        relations[CAN_QUERY_RECORD] = view.get(CAN_QUERY_RECORD) or Relation(2)
         relations |= {key: self._in_base(theirs[key]) for key in self._theirs}
         intern_constants(executable.lowering, self._base.dictionary)
         if self._base.make_room():

@@ -55,7 +55,7 @@ EVERY = {str(record.id) for record in (SHOWN, OTHER, HIDDEN, SEALED)}
 def test_an_inner_record_is_sent_only_if_it_is_stored_by_itself() -> None:
     inner = str(HIDDEN.id)
     theirs = "SelectHave(H) :- PlexHash(_,H).\nSelectAdvertised(P,S) :- Advertised(P,S)."
-    made = policy(exposure_of(EXPOSE_ALL), theirs=theirs)
+    made = policy(exposure_of(EXPOSE_ALL, anyone=True), theirs=theirs)
     assert inner not in enforce(made, facts(SEALED)).may_send
     assert inner in enforce(made, facts(SEALED, HIDDEN)).may_send
 
@@ -153,7 +153,7 @@ def test_rules_that_name_another_verifier_change_nothing(rules: str) -> None:
 
 @requirement("020-51", "020-52")
 def test_a_viewer_is_a_proven_verifier_or_the_label_of_the_exchange() -> None:
-    to_anyone = exposure_of(EXPOSE_X)
+    to_anyone = exposure_of(EXPOSE_X, anyone=True)
     assert enforce(policy(to_anyone, viewer=None), STORE).may_send == VISIBLE
     assert enforce(policy(to_anyone, viewer=ALICE), STORE).may_send == VISIBLE
     assert not enforce(policy(TO_ALICE, viewer=None), STORE).may_send
@@ -243,13 +243,13 @@ def test_a_peer_neither_defines_nor_reads_the_gate(rule: str) -> None:
 )
 def test_an_exposure_defines_no_predicate_of_others(rule: str) -> None:
     with pytest.raises(RuleError):
-        exposure_of(f"{EXPOSE_X}\n{rule}")
+        exposure_of(f"{EXPOSE_X}\n{rule}", anyone=True)
 
 
 @requirement("020-57", "040-21", "040-26")
 def test_exposures_stay_at_home() -> None:
     """Neither the plan nor its identifier has anything of them."""
-    plain, exposed = policy(), policy(TO_ALICE, exposure_of(EXPOSE_ALL))
+    plain, exposed = policy(), policy(TO_ALICE, exposure_of(EXPOSE_ALL, anyone=True))
     assert plain.plan == exposed.plan
     assert plain.plan.id == exposed.plan.id
     assert "AllowQueryRecord" not in exposed.plan.transcript
@@ -259,11 +259,13 @@ def test_exposures_stay_at_home() -> None:
 @requirement("020-58", "040-113")
 def test_the_viewer_of_an_exposure_is_bound() -> None:
     with pytest.raises(RuleError, match="Viewer"):
-        exposure_of("AllowQueryRecord(Viewer,P) :- Have(P), Field(P,'Group',_,'X').")
+        exposure_of("AllowQueryRecord(Viewer,P) :- Have(P), Field(P,'Group',_,'X').", anyone=True)
     named = f"AllowQueryRecord('{ALICE}',P) :- Have(P), Field(P,'Group',_,'X')."
     for text in (named, EXPOSE_X):
         assert enforce(policy(exposure_of(text, ALICE)), STORE).may_send == VISIBLE
-    assert not enforce(policy(exposure_of(named.replace(ALICE, CAROL))), STORE).may_send
+    assert not enforce(
+        policy(exposure_of(named.replace(ALICE, CAROL), anyone=True)), STORE
+    ).may_send
 
 
 @requirement("020-59", "020-78", "040-108")
@@ -291,7 +293,7 @@ def test_constraints_intersect() -> None:
         f"m1_AllowQueryRecord('{ALICE}',P), m2_AllowQueryRecord('{ALICE}',P)."
     ]
     for more in (LATE, EXPOSE_ALL, EXPOSE_X, LATE.replace("other", "nobody")):
-        narrowed = enforce(policy(TO_ALICE, exposure_of(more)), STORE).may_send
+        narrowed = enforce(policy(TO_ALICE, exposure_of(more, anyone=True)), STORE).may_send
         assert narrowed <= VISIBLE
 
 
@@ -368,7 +370,7 @@ def test_helpers_see_no_more_than_what_they_help() -> None:
         "Deeper(Q) :- Deep(Q).\nDeeper(Q) :- Deeper(P), RecordLink(P,_,_,_,Q)."
     )
     assert not finds("Deeper(_)", TO_ALICE, rules=rules)
-    assert finds("Deeper(_)", exposure_of(EXPOSE_ALL), rules=rules)
+    assert finds("Deeper(_)", exposure_of(EXPOSE_ALL, anyone=True), rules=rules)
 
 
 @requirement("020-75", "020-76", "020-77")
@@ -383,8 +385,8 @@ def test_the_three_atoms_of_alice_range_over_her_view() -> None:
     assert enforce(policy(TO_ALICE, theirs=theirs), many).may_send == VISIBLE
     # A record that is hidden has no such field either, so the negated atom tells nothing.
     assert finds(f"not Field('{HIDDEN.id}','Group',_,'Y')", TO_ALICE, store=many)
-    assert finds(positive, exposure_of(EXPOSE_ALL), store=many)
-    assert finds(counted, exposure_of(EXPOSE_ALL), store=many)
+    assert finds(positive, exposure_of(EXPOSE_ALL, anyone=True), store=many)
+    assert finds(counted, exposure_of(EXPOSE_ALL, anyone=True), store=many)
 
 
 @requirement("020-81")
@@ -398,19 +400,33 @@ def test_two_stores_with_the_same_view_answer_alike() -> None:
 @pytest.mark.parametrize(
     "rule", ["SelectHave('{}') :- true.", "SelectHave(P) :- AdvertisedField(P,_,'Group',_,'{}')."]
 )
-def test_that_a_known_hash_is_here_can_show(rule: str) -> None:
-    """Who knows a hash can name it. Whether it is sent is for the local selector to say."""
+def test_who_knows_the_hash_of_a_hidden_record_gets_nothing_for_it(rule: str) -> None:
+    """A request that does not come for what is here already is all that can show."""
     known = str(HIDDEN.id)
     advertised: list[tuple[str, ...]] = [
         ("Advertised", known, ALICE),
         ("AdvertisedField", known, ALICE, "Group", "0", known),
     ]
     theirs = f"{rule.format(known)}\nSelectAdvertised(P,S) :- Advertised(P,S)."
-    only_x = ALL.replace("Have(P).", "Have(P), Field(P,'Group',_,'X').")
-    for ours, sent in ((ALL, {known}), (only_x, set())):
-        made = policy(ours=ours, theirs=theirs)
-        assert enforce(made, STORE, advertised).may_send == sent
-        assert not enforce(made, facts(SHOWN), advertised).may_send
+    for exposures in ((), (TO_ALICE,)):
+        made = policy(*exposures, theirs=theirs)
+        for store in (STORE, facts(SHOWN)):
+            found = enforce(made, store, advertised)
+            assert (set(found.may_send), set(found.may_request)) == (set(), {known})
+    shown = policy(exposure_of(EXPOSE_ALL, ALICE), theirs=theirs)
+    assert enforce(shown, STORE, advertised).may_send == {known}
+
+
+@requirement("020-59", "040-10")
+def test_a_link_leads_to_no_hidden_record() -> None:
+    theirs = "SelectHave(T) :- RecordLink(_,_,_,_,T).\nSelectAdvertised(P,S) :- Advertised(P,S)."
+    linked: list[tuple[str, ...]] = [
+        *STORE,
+        ("RecordLink", str(SHOWN.id), "+Link", "0", "see", str(HIDDEN.id)),
+    ]
+    assert str(HIDDEN.id) not in enforce(policy(TO_ALICE, theirs=theirs), linked).may_send
+    open_ = exposure_of(EXPOSE_ALL, ALICE)
+    assert str(HIDDEN.id) in enforce(policy(open_, theirs=theirs), linked).may_send
 
 
 @requirement("020-83")
@@ -454,9 +470,9 @@ def test_an_exposure_reads_nothing_that_a_peer_says() -> None:
         "AllowQueryRecord(P) :- Have(P).",
     ):
         with pytest.raises(RuleError):
-            exposure_of(text)
+            exposure_of(text, anyone=True)
     wider = check_source(EXPOSE_X, profile=QUERY)
-    assert exposure_of(wider).module.profile.name == "exposure"
+    assert exposure_of(wider, anyone=True).module.profile.name == "exposure"
 
 
 def test_nothing_is_exposed_to_a_label_or_to_what_is_no_verifier() -> None:

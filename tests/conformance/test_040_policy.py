@@ -66,7 +66,7 @@ def test_policies_of_ones_own_are_composed_into_one_operand() -> None:
         "Wanted(P) :- Field(P,'Group',_,'X').\nWanted(P) :- Field(P,'Signed-By',_,_).\n"
         "SelectHave(P) :- Have(P), Wanted(P).\n" + REQUEST
     )
-    made = policy(exposure_of(EXPOSE_ALL), ours=ours)
+    made = policy(exposure_of(EXPOSE_ALL, anyone=True), ours=ours)
     assert enforce(made, STORE).may_send == VISIBLE | {str(SEALED.id)}
     assert len(made.plan.operands) == 2
 
@@ -75,7 +75,7 @@ def test_policies_of_ones_own_are_composed_into_one_operand() -> None:
 def test_select_have_reads_the_view_of_its_origin() -> None:
     in_y = f"SelectHave(P) :- Have(P), Field(P,'Group',_,'Y').\n{REQUEST}"
     assert not enforce(policy(TO_ALICE, theirs=in_y), STORE).may_send
-    ours = enforce(policy(exposure_of(EXPOSE_ALL), ours=in_y), STORE).may_send
+    ours = enforce(policy(exposure_of(EXPOSE_ALL, anyone=True), ours=in_y), STORE).may_send
     assert ours == {str(HIDDEN.id), str(SEALED.id)}
 
 
@@ -93,13 +93,13 @@ def test_select_advertised_reads_advertisements_and_what_records_it_may_see() ->
 @requirement("040-14")
 def test_an_advertisement_makes_no_record_fact() -> None:
     both = f"SelectHave(P) :- Have(P).\n{REQUEST}"
-    found = enforce(policy(exposure_of(EXPOSE_ALL), ours=both, theirs=both), [])
+    found = enforce(policy(exposure_of(EXPOSE_ALL, anyone=True), ours=both, theirs=both), [])
     assert found.may_request == {BAIT}
     assert not found.may_send
     for body in ("Have(P)", "Field(P,_,_,_)"):
-        assert not finds(body, exposure_of(EXPOSE_ALL))
+        assert not finds(body, exposure_of(EXPOSE_ALL, anyone=True))
     base = FactBase(max_value_bytes=1024)
-    asked = Enforcement(policy(exposure_of(EXPOSE_ALL)), base)
+    asked = Enforcement(policy(exposure_of(EXPOSE_ALL, anyone=True)), base)
     for fact in (("Have", BAIT), ("Field", BAIT, "Group", "0", "X"), ("Peer", "a", "b"), ("Mine",)):
         with pytest.raises(EngineError, match="no public fact"):
             asked.set_public([fact])
@@ -116,7 +116,9 @@ MEMBERS = (
 @requirement("040-16", "040-57", "040-59", "040-60")
 @pytest.mark.parametrize("index", [0, 1])
 def test_helpers_of_one_name_do_not_mix(index: int) -> None:
-    made = policy(exposure_of(EXPOSE_ALL), ours=MEMBERS[0], theirs=MEMBERS[1], index=index)
+    made = policy(
+        exposure_of(EXPOSE_ALL, anyone=True), ours=MEMBERS[0], theirs=MEMBERS[1], index=index
+    )
     assert enforce(made, STORE).may_send == {str(OTHER.id)}
     found = evaluate_naively(flat_program(made), STORE)
     assert found[PredicateKey(f"o{index}_Member", 1)] == {("X",)}
@@ -129,7 +131,7 @@ def test_what_an_operand_does_not_define_is_empty_for_it() -> None:
     """A helper that only the other side, or an exposure, defines is another predicate."""
     defined = f"Friend(P) :- Have(P).\n{ALL}"
     asking = f"SelectHave(P) :- Have(P), Friend(P).\n{REQUEST}"
-    exposed = exposure_of(f"{EXPOSE_ALL}\nFriend(P) :- Have(P).")
+    exposed = exposure_of(f"{EXPOSE_ALL}\nFriend(P) :- Have(P).", anyone=True)
     assert not enforce(policy(exposed, ours=defined, theirs=asking), STORE).may_send
     assert not enforce(policy(exposed, ours=asking, theirs=defined), STORE).may_send
 
@@ -137,15 +139,17 @@ def test_what_an_operand_does_not_define_is_empty_for_it() -> None:
 @requirement("040-18", "040-22")
 def test_the_facet_is_written_as_it_is() -> None:
     text = f"AllowQueryRecord('{ALICE}',P) :- Have(P)."
-    assert enforce(policy(exposure_of(text)), STORE).counts[0] == 4
-    authored = exposure_of(" # all\n AllowQueryRecord( V , P ) :- _Viewer( V ), Have( P ). ")
+    assert enforce(policy(exposure_of(text, anyone=True)), STORE).counts[0] == 4
+    authored = exposure_of(
+        " # all\n AllowQueryRecord( V , P ) :- _Viewer( V ), Have( P ). ", anyone=True
+    )
     assert enforce(policy(authored), STORE).counts[0] == 4
 
 
 @requirement("040-19", "040-20")
 def test_a_selector_is_no_exposure_and_an_exposure_no_operand() -> None:
     with pytest.raises(RuleError):
-        exposure_of(ALL)
+        exposure_of(ALL, anyone=True)
     with pytest.raises(PolicyError, match="cannot expose"):
         Exposure(operand_of(ALL, 0).module)
     with pytest.raises(PolicyError, match="cannot expose"):
@@ -201,7 +205,9 @@ def test_one_text_means_different_things_on_the_two_sides() -> None:
     assert plan.operands[0].origin != plan.operands[1].origin
     small = facts(SHOWN, HIDDEN)
     at_0 = compile_policy(plan, operands, index=0, exposures=(TO_ALICE,), viewer=ALICE)
-    at_1 = compile_policy(plan, operands, index=1, exposures=(exposure_of(in_y),), viewer=BOB)
+    at_1 = compile_policy(
+        plan, operands, index=1, exposures=(exposure_of(in_y, anyone=True),), viewer=BOB
+    )
     assert enforce(at_0, small).may_send == {str(SHOWN.id)}
     assert enforce(at_1, small).may_send == {str(HIDDEN.id)}
     # On one side, too: over four records the local reading selects none, the peer's two.
@@ -226,7 +232,7 @@ def test_a_scope_is_neither_identity_nor_authority() -> None:
 def test_what_both_select_may_be_sent() -> None:
     links = f"SelectHave(P) :- RecordLink(P,_,_,_,_).\n{REQUEST}"
     in_x = f"SelectHave(P) :- Field(P,'Group',_,'X').\n{REQUEST}"
-    open_ = exposure_of(EXPOSE_ALL)
+    open_ = exposure_of(EXPOSE_ALL, anyone=True)
     for ours, theirs in ((links, in_x), (in_x, links)):
         made = policy(open_, ours=ours, theirs=theirs)
         assert enforce(made, STORE).may_send == {str(OTHER.id)}
@@ -307,12 +313,12 @@ def test_a_lowering_asks_for_more(
 def test_every_lowering_keeps_to_the_shared_set() -> None:
     assert tuple(LOWERING_RULES) == LOWERINGS
     for name in LOWERINGS:
-        rules = lowering_rules(name)
-        assert [rule.head.key for rule in rules] == [*MERGED, MAY_SEND, MAY_REQUEST]
-        for rule, merged in zip(rules[2:], MERGED, strict=True):
+        rules = lowering_rules(name, ALICE)
+        assert [rule.head.key for rule in rules] == [MERGED[0], *MERGED, MAY_SEND, MAY_REQUEST]
+        for rule, merged in zip(rules[3:], MERGED, strict=True):
             assert next(iter(rule.positive_atoms())).key == merged
     with pytest.raises(PolicyError):
-        lowering_rules("generous-v1")
+        lowering_rules("generous-v1", ALICE)
 
 
 @requirement("040-78")
@@ -378,8 +384,8 @@ def test_schema_and_view_are_two_controls() -> None:
     assert not every.is_met_by({"Group", "App"})
     # A field that is advertised is no field of a record, and the reverse.
     assert finds("AdvertisedField(P,S,'Group',_,'X')")
-    assert not finds("Field(P,'Group',_,'X')", exposure_of(EXPOSE_ALL))
-    assert not finds("AdvertisedField(_,_,'Group',_,'Y')", exposure_of(EXPOSE_ALL))
+    assert not finds("Field(P,'Group',_,'X')", exposure_of(EXPOSE_ALL, anyone=True))
+    assert not finds("AdvertisedField(_,_,'Group',_,'Y')", exposure_of(EXPOSE_ALL, anyone=True))
 
 
 @requirement("040-107", "040-113", "040-114")
@@ -411,7 +417,7 @@ def test_every_generated_rule_leads_back_to_what_was_written() -> None:
     assert ("RuleGeneratedBy", gated, "040-query-gate", ALICE) in found
     for line, step, of in (
         (
-            "MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P).",
+            "MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), not Have(P).",
             "intersection",
             "SelectHave/1",
         ),
@@ -429,7 +435,7 @@ def test_every_generated_rule_leads_back_to_what_was_written() -> None:
 def test_provenance_is_not_there_for_rules() -> None:
     """Facts about rules are no base facts, and a predicate of that name is just a helper."""
     theirs = f"{ALL}\nSelectHave(P) :- RuleSource(P,_,_).\nSelectHave(P) :- RuleOrigin(P,_)."
-    made = policy(exposure_of(EXPOSE_ALL), ours=theirs, theirs=theirs)
+    made = policy(exposure_of(EXPOSE_ALL, anyone=True), ours=theirs, theirs=theirs)
     assert enforce(made, STORE).counts[0] == 4
     base = FactBase(max_value_bytes=1024)
     with pytest.raises(EngineError, match="no public fact"):

@@ -68,7 +68,7 @@ OURS = st.one_of(
 )
 THEIRS = st.one_of(st.sampled_from(policies.BAITS), policies.selectors())
 EXPOSED = st.one_of(
-    st.just([exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).")]),
+    st.just([exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).", anyone=True)]),
     policies.own_exposures,
     policies.all_exposures,
 )
@@ -87,7 +87,8 @@ def plainly(
 ) -> Answer:
     """Return what may be sent and requested, as the texts say it."""
     own, other = selected(ours, theirs, exposed, facts)
-    have = own[SELECT_HAVE] & other[SELECT_HAVE]
+    hidden = {fact[1] for fact in facts if fact[0] == "Have"} - visible_in(exposed, facts)
+    have = frozenset(row for row in own[SELECT_HAVE] & other[SELECT_HAVE] if row[0] not in hidden)
     advertised = own[SELECT_ADVERTISED] & other[SELECT_ADVERTISED]
     if lowering == "encrypted-v1" and ("TransportEncrypted",) not in facts:
         have = advertised = frozenset()

@@ -317,7 +317,7 @@ def exposures(draw: st.DrawFn, own: bool = True) -> Exposure:
     """Return an exposure; with `own` it looks at each record by itself."""
     text = canonical(draw(_programs(EXPOSURE_BASE, (ALLOW,), own=own, rules=1)))
     who = draw(st.sampled_from([(), (VIEWER,), (VIEWER, OTHER), (OTHER,)]))
-    return exposure_of(text, *who)
+    return exposure_of(text, *who, anyone=not who)
 
 
 PLAIN_EXPOSURES = (
@@ -400,11 +400,6 @@ def seen(facts: Iterable[Fact], visible: Iterable[str]) -> frozenset[Fact]:
     """Return the record facts of visible records."""
     shown = set(visible)
     return frozenset(fact for fact in facts if fact[0] in RECORD_PREDICATES and fact[1] in shown)
-
-
-def named(facts: Iterable[Fact]) -> frozenset[str]:
-    """Return all texts in facts."""
-    return frozenset(text for fact in facts for text in fact[1:])
 
 
 # -- changes -------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from lace.cli.disclosure_pages import (
     write_lines,
     write_page,
 )
-from lace.cli.output import plural
 from lace.cli.policy_files import (
     Wanted,
     check_files,
@@ -207,26 +206,11 @@ def command(
         else:
             _write_change(session, lace, change)
     session.output.flush()
-    _warn_of_known_hashes(session, told)
     if not told.exposures:
         explain_empty_view(session, question.exposures, viewer)
     elif not told.records:
         session.output.note("the exposures for this viewer allow no record that is here")
     return 1 if change else 0
-
-
-def _warn_of_known_hashes(session: Session, told: Disclosure) -> None:
-    """Tell of records that a peer would get though it may not query them."""
-    sent = told.sent
-    outside = len(set(sent.records).difference(told.records)) if sent is not None else 0
-    if sent is None or not outside or session.output.quiet:
-        return
-    are, them = ("is", "it") if outside == 1 else ("are", "them")
-    yours = f"yours chooses {them} too" if sent.select else "nothing asks your selector"
-    session.output.warn(
-        f"{plural(outside, 'record')} to be sent {are} outside the view: the peer's rules choose "
-        f"{them} by hash, and {yours} [040-68]; let your selector choose less"
-    )
 
 
 def _refuse_shared(expose: Sequence[str], baseline: Sequence[str], *others: str | None) -> None:

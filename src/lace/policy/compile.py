@@ -52,6 +52,7 @@ _PUBLIC: Final = frozenset(
     if found.fact_class is not FactClass.RECORD
 )
 _ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
+_HAVE: Final = PredicateKey("Have", 1)
 _MOST_KEPT: Final = 64
 """Compiled policies that a compiler keeps."""
 
@@ -147,7 +148,7 @@ def compile_policy(
         f"operand {ours.index}, ours",
         plan.operands[ours.index].origin,
     )
-    merged = _lowered(plan.lowering)
+    merged = _lowered(plan.lowering, viewer)
     selected = frozenset(
         scope_name(scope, key)
         for scope in (ours.scope, theirs.scope)
@@ -164,7 +165,7 @@ def compile_policy(
         view_predicates=gated.view,
         theirs=_program(peer, _PUBLIC | set(gated.view), theirs.module.limits),
         ours=_program(local, _ALL, own),
-        lowering=_program(merged, _PUBLIC | selected, own),
+        lowering=_program(merged, _PUBLIC | selected | {CAN_QUERY_RECORD, _HAVE}, own),
         provenance=Provenance((*view, *peer, *local, *merged)),
     )
 
@@ -216,8 +217,8 @@ def _exposed(active: Sequence[Exposure], viewer: str) -> tuple[Generated, ...]:
     return tuple(made)
 
 
-def _lowered(lowering: str) -> tuple[Generated, ...]:
-    rules = lowering_rules(lowering)
+def _lowered(lowering: str, viewer: str) -> tuple[Generated, ...]:
+    rules = lowering_rules(lowering, viewer)
     merged = [rule for rule in rules if rule.head.name.startswith("Merged")]
     rest = [rule for rule in rules if not rule.head.name.startswith("Merged")]
     return (

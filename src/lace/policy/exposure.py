@@ -70,15 +70,22 @@ class Exposure:
 def exposure_of(
     rules: Lacegram | CheckedProgram | str | bytes,
     *viewers: str,
+    anyone: bool = False,
     limits: RuleLimits = OWN_LIMITS,
     name: str | None = None,
 ) -> Exposure:
-    """Return an exposure for some viewers; without any, for anyone.
+    """Return an exposure for some viewers, or for anyone; which of both has to be said.
 
     Raises:
         RuleError: the rules are no legal exposure module; `findings` has all that is wrong.
-        PolicyError: a viewer is no verifier.
+        PolicyError: a viewer is no verifier, or nobody is named.
     """
+    if anyone is bool(viewers):
+        raise PolicyError(
+            "an exposure is for viewers that it names, or for anyone",
+            rule="G05b",
+            hint="name verifiers, or say anyone=True",
+        )
     match rules:
         case Lacegram(program):
             checked = program

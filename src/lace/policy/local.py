@@ -133,7 +133,7 @@ def _exposure(each: Exposing, limits: RuleLimits) -> Exposure:
                 hint="as in (rules, 'V.….H3')",
             )
         return exposure_of(each[0], each[1], limits=limits)
-    return exposure_of(each, limits=limits)
+    return exposure_of(each, anyone=True, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,15 @@ class Runner:
         exposures = []
         for each in tests.exposures:
             rules = each.rules
-            exposures.append(exposure_of(rules.raw, *each.viewers, limits=limits, name=rules.name))
+            exposures.append(
+                exposure_of(
+                    rules.raw,
+                    *each.viewers,
+                    anyone=not each.viewers,
+                    limits=limits,
+                    name=rules.name,
+                )
+            )
             self._coverage.meet(rules, exposures[-1].module)
         text = case.peer_select
         peer = operand_of(text.raw, 1 - case.index, limits=peer_limits_of(settings), name=text.name)

@@ -56,11 +56,13 @@ def test_with_nothing_exposed_the_gate_is_a_predicate_without_facts() -> None:
     gate = PredicateKey("CanQueryRecord", 2)
     assert gate in made.view.required_base
     assert gate not in made.view.derived
-    assert gate in compiled(exposure_of(OPEN)).view.derived
+    assert gate in compiled(exposure_of(OPEN, anyone=True)).view.derived
 
 
 def test_a_rule_says_where_it_was_written() -> None:
-    made = compiled(exposure_of(OPEN, name="open.lace"), exposure_of(OPEN))
+    made = compiled(
+        exposure_of(OPEN, anyone=True, name="open.lace"), exposure_of(OPEN, anyone=True)
+    )
     assert made.view.written is not None
     parts = {written.part for written in made.view.written}
     assert parts == {"exposure 1, open.lace", "exposure 2", "the query gate", "the query view"}
@@ -72,17 +74,17 @@ def test_a_compiler_knows_what_it_compiled() -> None:
     def made(*exposures: Exposure, viewer: str = ALICE, index: int = 0) -> Executable:
         return compiler.compile(PLAN, OPERANDS, index=index, exposures=exposures, viewer=viewer)
 
-    first = made(exposure_of(OPEN))
-    assert made(exposure_of(OPEN)) is first
-    assert made(exposure_of(OPEN), exposure_of(OPEN, BOB)) is first
+    first = made(exposure_of(OPEN, anyone=True))
+    assert made(exposure_of(OPEN, anyone=True)) is first
+    assert made(exposure_of(OPEN, anyone=True), exposure_of(OPEN, BOB)) is first
     others = [
         made(),
-        made(exposure_of(OPEN), viewer=BOB),
-        made(exposure_of(OPEN), index=1),
-        made(exposure_of(OPEN, name="elsewhere")),
-        made(exposure_of(OPEN, limits=RuleLimits(max_work=1))),
-        made(exposure_of(f"\n{OPEN}")),
-        made(exposure_of(f'#:json {{"a":1}}\n{OPEN}')),
+        made(exposure_of(OPEN, anyone=True), viewer=BOB),
+        made(exposure_of(OPEN, anyone=True), index=1),
+        made(exposure_of(OPEN, anyone=True, name="elsewhere")),
+        made(exposure_of(OPEN, anyone=True, limits=RuleLimits(max_work=1))),
+        made(exposure_of(f"\n{OPEN}", anyone=True)),
+        made(exposure_of(f'#:json {{"a":1}}\n{OPEN}', anyone=True)),
     ]
     assert all(each is not first for each in others)
     assert len({id(each) for each in others}) == len(others)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Fact = tuple[str, ...]
 ALICE = str(Verifier.from_public_key(b"\x01" * 32))
 ALL = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
-OPEN = exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).")
+OPEN = exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).", anyone=True)
 
 
 def policy(

@@ -28,24 +28,24 @@ def test_it_takes_text_bytes_and_checked_rules() -> None:
         made = exposure_of(rules, ALICE)
         assert made.module.canonical == TEXT
         assert made.module.profile == EXPOSURE
-    assert exposure_of(checked).module is checked
+    assert exposure_of(checked, anyone=True).module is checked
 
 
 def test_rules_of_another_kind_are_checked_again() -> None:
     with pytest.raises(RuleError):
-        exposure_of(check_source("A(P) :- Have(P).", profile=QUERY))
+        exposure_of(check_source("A(P) :- Have(P).", profile=QUERY), anyone=True)
 
 
 def test_limits_and_names_are_kept() -> None:
     limits = RuleLimits(max_rules=1)
-    assert exposure_of(TEXT, limits=limits, name="mine").module.limits == limits
-    again = exposure_of(check_source(TEXT, profile=QUERY, limits=limits, name="mine"))
+    assert exposure_of(TEXT, anyone=True, limits=limits, name="mine").module.limits == limits
+    again = exposure_of(check_source(TEXT, profile=QUERY, limits=limits, name="mine"), anyone=True)
     assert (again.module.limits, again.module.source) == (limits, "mine")
 
 
 def test_it_is_for_those_it_names_or_for_anyone() -> None:
     to_alice, to_both, to_anyone = (
-        exposure_of(TEXT, *viewers) for viewers in ((ALICE,), (ALICE, BOB), ())
+        exposure_of(TEXT, *viewers, anyone=not viewers) for viewers in ((ALICE,), (ALICE, BOB), ())
     )
     to_nobody = Exposure(to_alice.module, frozenset())
     every = [to_alice, to_both, to_anyone, to_nobody]
@@ -62,4 +62,4 @@ def test_a_viewer_is_a_verifier() -> None:
     with pytest.raises(PolicyError, match="is no viewer"):
         check_viewer("alice")
     with pytest.raises(PolicyError, match="is no viewer"):
-        Exposure(exposure_of(TEXT).module, frozenset({ALICE, "x" * 500}))
+        Exposure(exposure_of(TEXT, anyone=True).module, frozenset({ALICE, "x" * 500}))

@@ -8,7 +8,8 @@ from lace.errors import PolicyError
 from lace.policy.lower import lowering_rules
 
 MERGED = """\
-MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P).
+MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), CanQueryRecord('it\\'s',P).
+MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), not Have(P).
 MergedSelectAdvertised(P,S) :- o0_SelectAdvertised(P,S), o1_SelectAdvertised(P,S).
 """
 
@@ -33,9 +34,9 @@ MergedSelectAdvertised(P,S) :- o0_SelectAdvertised(P,S), o1_SelectAdvertised(P,S
     ],
 )
 def test_a_lowering_has_these_rules(name: str, rules: str) -> None:
-    assert "\n".join(map(str, lowering_rules(name))) == MERGED + rules
+    assert "\n".join(map(str, lowering_rules(name, "it's"))) == MERGED + rules
 
 
 def test_there_is_no_other() -> None:
     with pytest.raises(PolicyError):
-        lowering_rules("standard-v2")
+        lowering_rules("standard-v2", "Opq_0")
