@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -480,3 +481,11 @@ def test_nothing_is_exposed_to_a_label_or_to_what_is_no_verifier() -> None:
     for viewer in ("Opq_a", "Opq_", "alice", "V.alice.H3", ALICE.lower(), "", f"{ALICE} "):
         with pytest.raises(PolicyError):
             exposure_of(EXPOSE_X, ALICE, viewer)
+
+
+@requirement("020-84")
+def test_what_shows_all_the_same_is_documented() -> None:
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "policies.md"
+    text = page.read_text("utf-8").partition("## What a peer can learn")[2].partition("\n## ")[0]
+    for what in ("is here already", "Identifiers of policies", "hashes that exposed facts name"):
+        assert what in text
