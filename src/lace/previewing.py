@@ -32,12 +32,12 @@ from lace.rules.profiles import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
-from lace.rules.syntax import PredicateKey
+from lace.rules.syntax import PredicateKey, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
-    from lace.engines.explanation import Explanation
+    from lace.engines.explanation import Absence, Explanation
     from lace.facts.lines import Fact
     from lace.policy.local import Exchange
     from lace.store.sqlite.store import SqliteStore
@@ -63,8 +63,8 @@ class Gate(Enum):
     NOT_PROVEN = "peer not proven"
 
 
-FORMATS: Final = ("B", "P", "S")
-"""The record types that may move, unless fewer are negotiated."""
+FORMATS: Final = frozenset({"H3"})
+"""The record formats, by the suffix of their hashes, that are taken unless others are said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Preview:
         exchange: both operands and the compiled policy.
         base: the record facts; the public ones are added to it.
         public: what the peer advertises, and the runtime facts.
-        formats: the record types that both sides take.
+        formats: the record formats that both sides take; None for any.
 
     Raises:
         LimitExceeded: an operand or the view would go beyond a limit.
@@ -119,13 +119,13 @@ class Preview:
         exchange: Exchange,
         base: FactBase,
         public: Iterable[Fact] = (),
-        formats: Iterable[str] = FORMATS,
+        formats: Iterable[str] | None = FORMATS,
     ) -> None:
         self.executable = executable = exchange.executable
         self._operands = exchange.operands
         self._base = base
         self._public = frozenset(public)
-        self._formats = frozenset(formats)
+        self._formats = None if formats is None else frozenset(formats)
         enforcement = Enforcement(executable, base)
         enforcement.set_public(self._public)
         self.permissions = enforcement.evaluate()
@@ -137,7 +137,8 @@ class Preview:
         """All programs of the policy as one, for explanations."""
         if self._result is None:
             flat = flat_program(self.executable)
-            self._result = Result(flat, Session(self._base).evaluate(flat))
+            # What is asked about is made when it is asked about.
+            self._result = Result(flat, Session(self._base).evaluate(flat, ()))
         return self._result
 
     @cached_property
@@ -184,25 +185,30 @@ class Preview:
         executable = self.executable
         allowed = self.why(*fact)
         is_here = self.why("Have", record)
-        if allowed.holds:
-            if is_here.holds:
-                return Decision(fact, True, None, "it would be sent", allowed)
-            return Decision(fact, True, *_because(Gate.NOT_HERE), allowed)
         if not is_here.holds:
-            return Decision(fact, False, *_because(Gate.NOT_HERE), is_here)
+            reason = allowed if allowed.holds else is_here
+            return Decision(fact, allowed.holds, *_because(Gate.NOT_HERE), reason)
+        if allowed.holds:
+            if not self._is_taken(record):
+                return Decision(fact, True, *_because(Gate.FORMAT), allowed)
+            return Decision(fact, True, None, "it would be sent", allowed)
         ours = self.why(executable.our_scope + SELECT_HAVE.name, record)
         if not ours.holds:
             return Decision(fact, False, *_because(Gate.NOT_OURS), ours)
-        theirs = self.why(executable.their_scope + SELECT_HAVE.name, record)
-        if theirs.holds:
-            return Decision(fact, False, *_because(Gate.NOT_ENCRYPTED), allowed)
         shown = self.why(CAN_QUERY_RECORD.name, executable.viewer, record)
         if not shown.holds:
             if executable.exposes_nothing:
                 message = "it would not be sent: nothing is exposed to this peer"
                 return Decision(fact, False, Gate.NOT_EXPOSED, message, shown)
             return Decision(fact, False, *_because(Gate.NOT_EXPOSED), shown)
-        return Decision(fact, False, *_because(Gate.NOT_THEIRS), theirs)
+        theirs = self.why(executable.their_scope + SELECT_HAVE.name, record)
+        if not theirs.holds:
+            return Decision(fact, False, *_because(Gate.NOT_THEIRS), theirs)
+        return Decision(fact, False, *_because(_lowering_gate(allowed)), allowed)
+
+    def _is_taken(self, record: str) -> bool:
+        """Tell whether both sides take records of this format."""
+        return self._formats is None or record.rpartition(".")[2] in self._formats
 
     def _decide_request(self, record: str) -> Decision:
         fact = (MAY_REQUEST.name, record)
@@ -212,7 +218,7 @@ class Preview:
             gate = None
             if is_here.holds:
                 gate = Gate.ALREADY_HERE
-            elif record[:1] not in self._formats:
+            elif not self._is_taken(record):
                 gate = Gate.FORMAT
             if gate is None:
                 return Decision(fact, True, None, "it would be requested", allowed)
@@ -230,24 +236,46 @@ class Preview:
             found = [self.why(name, fact[1], source) for source in sources]
             if any(each.holds for each in found):
                 continue
-            missing = sorted(self._missing(at, fact[1], sources[0]))
+            missing = self._unadvertised(found[0].absence, at, fact[1], sources[0])
             if missing:
                 message = _because(Gate.FIELD_NOT_ADVERTISED, "requested")[1]
-                told = f"{message}: {', '.join(missing)}"
+                told = f"{message}: {', '.join(sorted(missing))}"
                 return Decision(fact, False, Gate.FIELD_NOT_ADVERTISED, told, found[0])
             return Decision(fact, False, *_because(gate, "requested"), found[0])
-        if self.executable.plan.lowering == "proven-peer-v1":
-            return Decision(fact, False, *_because(Gate.NOT_PROVEN, "requested"), allowed)
-        return Decision(fact, False, *_because(Gate.NOT_ENCRYPTED, "requested"), allowed)
+        return Decision(fact, False, *_because(_lowering_gate(allowed), "requested"), allowed)
 
-    def _missing(self, index: int, record: str, source: str) -> Iterator[str]:
-        """Yield the fields that an operand asks for and the peer does not advertise."""
+    def _unadvertised(
+        self, absence: Absence | None, index: int, record: str, source: str
+    ) -> frozenset[str]:
+        """Return the fields whose absence alone is why no rule selects an advertised record.
+
+        None are returned when some rule fails for another reason.
+        """
+        if absence is None or absence.kind != "rules":
+            return frozenset()
         given = {
             each[3] for each in self._public if each[:3] == ("AdvertisedField", record, source)
         }
-        for name in advertised_fields(self._operands[index].module).names:
-            if name not in given:
-                yield name
+        names = advertised_fields(self._operands[index].module).names - given
+        about = f"AdvertisedField({quote(record)},{quote(source)},"
+        found: set[str] = set()
+        for miss in absence.misses:
+            if miss.kind == "head":
+                continue
+            asked = {name for name in names if miss.instance.startswith(f"{about}{quote(name)},")}
+            if miss.kind != "fact" or not asked:
+                asked = set(self._unadvertised(miss.inner, index, record, source))
+            if not asked:
+                return frozenset()
+            found |= asked
+        return frozenset(found)
+
+
+def _lowering_gate(allowed: Explanation) -> Gate:
+    """Return what a lowering asks for beyond selection, of a fact that lacks only that."""
+    misses = allowed.absence.misses if allowed.absence is not None else ()
+    asked = " ".join(miss.item for miss in misses)
+    return Gate.NOT_PROVEN if asked.startswith("Peer(") else Gate.NOT_ENCRYPTED
 
 
 def preview_store(
@@ -256,11 +284,14 @@ def preview_store(
     public: Iterable[Fact] = (),
     *,
     max_value_bytes: int,
+    formats: Iterable[str] | None = FORMATS,
 ) -> Preview:
     """Return the preview of an exchange over the facts of a store at this moment."""
     wanted = list(public)
     return ask_store(
-        store, lambda base: Preview(exchange, base, wanted), max_value_bytes=max_value_bytes
+        store,
+        lambda base: Preview(exchange, base, wanted, formats),
+        max_value_bytes=max_value_bytes,
     )
 
 

@@ -157,10 +157,17 @@ def format_findings(
 ) -> str:
     """Return findings as lines, at most a hundred; then how many more, and the warnings' number.
 
+    Where not all can be shown, errors are.
+
     With `excerpts`, each finding is followed by its source line and carets.
     """
     found = list(findings)
-    lines = [each.render() if excerpts else str(each) for each in found[:MAX_SHOWN]]
+    shown = found
+    if len(found) > MAX_SHOWN:  # warnings give way to errors
+        errors = [each for each in found if each.severity == "error"][:MAX_SHOWN]
+        others = [each for each in found if each.severity != "error"]
+        shown = sorted(errors + others[: MAX_SHOWN - len(errors)], key=_order)
+    lines = [each.render() if excerpts else str(each) for each in shown]
     rest = len(found) - len(lines) + more
     if rest:
         lines.append(f"and {rest:,} more finding{'s' if rest > 1 else ''}")
