@@ -23,9 +23,9 @@ from lace.base.limits import (
     DEFAULT_SETTINGS,
     MAX_DATA_LENGTH,
     MAX_DATA_SETTING,
-    MAX_HEAD_BYTES,
 )
 from lace.errors import Place, RecordError
+from lace.record.framing import LENGTH_BYTES, MARKLINE, FrameError, Framer
 from lace.record.ids import HASH_TEXT_BYTES
 from lace.record.writer import MARKER, MARKLINE_BYTES
 
@@ -34,15 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Fault", "RawRecord", "RecordReader", "read_records"]
 
-_MARKLINE: Final = re.compile(MARKER + rb"([BPS])\.[0-9A-Z_a-z~]{43}\.H3\n")
-_NEXT_MARKER: Final = b"\n" + MARKER
-_OPEN_MARKER: Final = bytes.fromhex("e28baf")
-_LENGTH: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]{0,18})\n\n")
-_LENGTH_BYTES: Final = len(b"Data-Length: \n\n") + 19
 _BLOB_HEAD: Final = re.compile(
     MARKER + rb"B\.[0-9A-Z_a-z~]{43}\.H3\n(?:Data-Length: [0-9]{1,19}\n)?\Z"
 )
-_BLOB_HEAD_BYTES: Final = MARKLINE_BYTES + _LENGTH_BYTES
+_BLOB_HEAD_BYTES: Final = MARKLINE_BYTES + LENGTH_BYTES
 _SIGNED_BY_BYTES: Final = len(b"Signed-By: ") + HASH_TEXT_BYTES + 1
 _LARGE_RECORD: Final = 64 * 1024
 _LOOK_BACK: Final = 2048
@@ -78,14 +73,6 @@ class Fault:
     lost: bool
 
 
-class _Lost(Exception):
-    """The frame is lost at an offset from the record's start."""
-
-    def __init__(self, rule: str, message: str, at: int, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.rule, self.message, self.at, self.hint = rule, message, at, hint
-
-
 class RecordReader:
     """Reads records from bytes that arrive in any pieces.
 
@@ -114,7 +101,7 @@ class RecordReader:
         self._searching = False  # the frame is lost; looking for a place to go on
         self._previous: RawRecord | None = None
         self._looked_again = 0  # bytes that recovery has gone back over
-        self._clear_from = self._clear_to = 0  # between these stream offsets starts no markline
+        self._framer = Framer()
         self.lost = False
         self._start_record()
 
@@ -147,7 +134,7 @@ class RecordReader:
                 outcome = self._skip == 0 and self._next_outcome()
                 if not outcome and final:
                     raise self._cut()
-            except _Lost as reason:
+            except FrameError as reason:
                 outcome = self._lose(reason)
                 if outcome is None:
                     continue
@@ -157,21 +144,22 @@ class RecordReader:
 
     def _next_outcome(self) -> RawRecord | Fault | None:
         """Return the next record, or a fault that keeps the frame; None to ask for more."""
-        if self._data_at < 0 and not self._frame_head():
+        framer = self._framer
+        if framer.data_at < 0 and not self._frame_head():
             return None
-        length = self._end - self._data_at
+        length = framer.end - framer.data_at
         if length > self._max_data_bytes:
             return self._oversized(length)
-        if len(self._buffer) < self._end:
+        if len(self._buffer) < framer.end:
             return None
         record = RawRecord(
             self._base,
-            self._copy(self._end),
-            self._plex_at,
-            self._blob_at,
-            self._data_at,
+            self._copy(framer.end),
+            framer.plex_at,
+            framer.blob_at,
+            framer.data_at,
         )
-        self._drop(self._end)
+        self._drop(framer.end)
         if self._recover:
             # A large one is kept only if it will be looked into again.
             small = len(record.data) < _LARGE_RECORD
@@ -189,8 +177,7 @@ class RecordReader:
     # -- framing -------------------------------------------------------------------
 
     def _start_record(self) -> None:
-        self._plex_at = self._blob_at = self._data_at = self._end = -1
-        self._level_at = 0  # start of the innermost markline found so far
+        self._framer.restart()
         self._scanned = 0  # how far the search for a place to go on has come
 
     def _drop(self, count: int) -> None:
@@ -200,121 +187,43 @@ class RecordReader:
 
     def _frame_head(self) -> bool:
         """Find the marklines and the length; False while more bytes are needed."""
-        buffer = self._buffer
-        while self._blob_at < 0:
-            at = self._level_at
-            found = _MARKLINE.match(buffer, at)
-            if found is None:
-                self._check_markline(at)
-                return False
-            letter = found[1]
-            if at:
-                self._check_nesting(letter, at)
-            if letter == b"B":
-                self._blob_at = at
-                break
-            if letter == b"P":
-                self._plex_at = at
-            following = self._find_marker(at + MARKLINE_BYTES - 1)
-            if following < 0 and len(buffer) < MAX_HEAD_BYTES + len(_NEXT_MARKER):
-                return False
-            if not 0 <= following <= MAX_HEAD_BYTES:
-                raise _Lost("010-head-size", "no embedded record within 1 MiB of headers", at)
-            self._level_at = following + 1
-        return self._frame_length()
-
-    def _find_marker(self, start: int) -> int:
-        """Return where the next LF with a marker behind it stands, or -1.
-
-        What was searched in vain is remembered, also for records that start inside it.
-        """
-        begin = self._base + start
-        known = self._clear_to - self._base if self._clear_from <= begin else 0
-        found = self._buffer.find(_NEXT_MARKER, max(start, known))
-        end = found if found >= 0 else max(start, len(self._buffer) - len(_NEXT_MARKER) + 1)
-        self._clear_from, self._clear_to = begin, self._base + end
-        return found
-
-    def _check_nesting(self, letter: bytes, at: int) -> None:
-        wanted = b"B" if 0 <= self._plex_at < at else b"P"
-        if letter != wanted:
-            outer = "Plex" if wanted == b"B" else "Seal"
-            raise _Lost(
-                "010-nesting",
-                f"a {outer} embeds a record of type {letter.decode()}, not {wanted.decode()}",
-                at,
-            )
-
-    def _check_markline(self, at: int) -> None:
-        """Raise unless the bytes at hand may still become a markline."""
-        head = bytes(self._buffer[at : at + MARKLINE_BYTES])
-        if head.startswith(_OPEN_MARKER):
-            raise _Lost(
-                "010-unsupported",
-                "a record in trailer-hash form",
-                at,
-                "write it in the form with the hash first",
-            )
-        shared = len(MARKER)
-        if not MARKER.startswith(head[:shared]) and not _OPEN_MARKER.startswith(head):
-            wrong = next(i for i, byte in enumerate(head) if byte != MARKER[i])
-            raise _Lost(
-                "010-markline",
-                f"found byte {head[wrong]:#04x} where a record's marker should be",
-                at + wrong,
-            )
-        if b"\n" in head or len(head) >= MARKLINE_BYTES:
-            line = head.split(b"\n")[0][shared:].decode("utf-8", "backslashreplace")
-            raise _Lost(
-                "010-markline",
-                f"{line!r} is no record hash",
-                at + shared,
-                "supported are B, P and S with 43 characters and .H3",
-            )
-
-    def _frame_length(self) -> bool:
-        start = self._blob_at + MARKLINE_BYTES
-        found = _LENGTH.match(self._buffer, start)
-        if found is None:
-            line = bytes(self._buffer[start : start + _LENGTH_BYTES])
-            end = line.find(b"\n")
-            if len(line) >= _LENGTH_BYTES or 0 <= end < len(line) - 1:
-                raise _length_fault(line, end, start)
+        framer = self._framer
+        if not framer.frame(self._buffer, 0, self._base):
             return False
-        length = int(found[1])
-        self._data_at = found.end()
-        self._end = self._data_at + length
-        fits = self._size is not None and self._base + self._end <= self._size
+        length = framer.end - framer.data_at
+        fits = self._size is not None and self._base + framer.end <= self._size
         if length > MAX_DATA_LENGTH and not fits:
-            raise _Lost(
-                "010-data-length", f"Data-Length {length} is above {MAX_DATA_LENGTH}", start
+            raise FrameError(
+                f"Data-Length {length} is above {MAX_DATA_LENGTH}",
+                rule="010-data-length",
+                at=framer.blob_at + MARKLINE_BYTES,
             )
         if self._size is not None and not fits:
             raise self._cut()
         return True
 
-    def _cut(self) -> _Lost:
+    def _cut(self) -> FrameError:
         if self._skip:
-            return _Lost(
-                "010-cut", f"the bytes end {self._skip} before the oversized record's data does", 0
-            )
-        if self._data_at < 0:
-            return _Lost("010-cut", "the bytes end inside a record's headers", 0)
-        there = len(self._buffer) if self._size is None else self._size - self._base
-        return _Lost(
-            "010-cut", f"the bytes end {self._end - there} before the record's data does", 0
-        )
+            what = f"the bytes end {self._skip} before the oversized record's data does"
+        elif self._framer.data_at < 0:
+            what = "the bytes end inside a record's headers"
+        else:
+            there = len(self._buffer) if self._size is None else self._size - self._base
+            what = f"the bytes end {self._framer.end - there} before the record's data does"
+        return FrameError(what, rule="010-cut", at=0)
 
     # -- records that are too large --------------------------------------------------
 
     def _oversized(self, length: int) -> Fault:
-        reason = _Lost(
-            "010-size-limit",
+        reason = FrameError(
             f"Data-Length {length} is above the limit of {self._max_data_bytes}",
-            self._blob_at + MARKLINE_BYTES,
-            f"raise it with --set max_data_bytes={length}" if length <= MAX_DATA_SETTING else None,
+            rule="010-size-limit",
+            at=self._framer.blob_at + MARKLINE_BYTES,
+            hint=f"raise it with --set max_data_bytes={length}"
+            if length <= MAX_DATA_SETTING
+            else None,
         )
-        self._skip = self._end
+        self._skip = self._framer.end
         self._previous = None
         return self._fault(reason, lost=False)
 
@@ -325,12 +234,12 @@ class RecordReader:
 
     # -- recovery ----------------------------------------------------------------------
 
-    def _fault(self, reason: _Lost, *, lost: bool) -> Fault:
+    def _fault(self, reason: FrameError, *, lost: bool) -> Fault:
         place = Place(source=self._source, offset=self._base + reason.at)
         error = RecordError(reason.message, rule=reason.rule, place=place, hint=reason.hint)
         return Fault(self._base, error, lost)
 
-    def _lose(self, reason: _Lost) -> Fault | None:
+    def _lose(self, reason: FrameError) -> Fault | None:
         """Report a lost frame and prepare to go on, or end the reading."""
         outcome = self._fault(reason, lost=True)
         if not self._recover:
@@ -375,7 +284,7 @@ class RecordReader:
             at = buffer.find(MARKER, start)
             if at < 0 or (len(buffer) - at < MARKLINE_BYTES and not final):
                 break
-            found = _MARKLINE.match(buffer, at)
+            found = MARKLINE.match(buffer, at)
             embedded = found and self._looks_embedded(found[1], at, final=final)
             if embedded is None and found:
                 break
@@ -405,7 +314,7 @@ class RecordReader:
         line = bytes(buffer[max(start, buffer.rfind(b"\n", start, at - 1) + 1) : at])
         if line.startswith(b"Signature: "):
             return True
-        if b": " not in line or _MARKLINE.fullmatch(line):
+        if b": " not in line or MARKLINE.fullmatch(line):
             return False
         outer = buffer.rfind(MARKER, start, at - len(line))
         if outer >= 0 and buffer.startswith(b"S.", outer + len(MARKER)):
@@ -425,7 +334,7 @@ class RecordReader:
         if not isinstance(outcome, RawRecord):
             return False if final or outcome else None
         whole = RawRecord(0, bytes(self._buffer[outer : at + len(outcome.data)]), 0, 0, 0)
-        return _MARKLINE.match(whole.data) is not None and not self._is_broken(whole)
+        return MARKLINE.match(whole.data) is not None and not self._is_broken(whole)
 
 
 def _hides_record(record: RawRecord) -> bool:
@@ -434,18 +343,6 @@ def _hides_record(record: RawRecord) -> bool:
     if record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner:
         return True  # a marker inside a header line
     return inner == 1 and record.plex_at - MARKLINE_BYTES in (0, _SIGNED_BY_BYTES)
-
-
-def _length_fault(line: bytes, end: int, start: int) -> _Lost:
-    text = line[: end if end >= 0 else len(line)]
-    if _LENGTH.match(text + b"\n\n"):
-        return _Lost(
-            "010-empty-line", "no empty line between Data-Length and the data", start + end + 1
-        )
-    shown = text.decode("utf-8", "backslashreplace")
-    return _Lost(
-        "010-data-length", f"{shown!r} is not a Data-Length line", start, "write Data-Length: 42"
-    )
 
 
 def read_records(
