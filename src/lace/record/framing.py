@@ -24,6 +24,14 @@ LENGTH_BYTES: Final = len(b"Data-Length: \n\n") + 19
 """The longest `Data-Length` line with its LF and the empty line."""
 
 _NEXT_MARKER: Final = b"\n" + MARKER
+_HASH: Final = rb"\.[0-9A-Z_a-z~]{43}\.H3\n"
+# Where no header has the first byte of a marker, as in nearly all records, the next marker is
+# the first one, and all of the frame can be found at once.
+_PLAIN_FRAME: Final = re.compile(
+    rb"(?:%(m)bS%(hash)b[^\xf0]*+(?<=\n)(?=%(m)bP))?"
+    rb"(?:()%(m)bP%(hash)b[^\xf0]*+(?<=\n)(?=%(m)bB))?"
+    rb"()%(m)bB%(hash)bData-Length: (0|[1-9][0-9]{0,18})\n\n" % {b"m": MARKER, b"hash": _HASH}
+)
 _LENGTH: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]{0,18})\n\n")
 
 
@@ -44,7 +52,16 @@ class Framer:
     are -1 until `frame` has found them.
     """
 
-    __slots__ = ("_clear_from", "_clear_to", "_level_at", "blob_at", "data_at", "end", "plex_at")
+    __slots__ = (
+        "_clear_from",
+        "_clear_to",
+        "_level_at",
+        "_untried",
+        "blob_at",
+        "data_at",
+        "end",
+        "plex_at",
+    )
 
     def __init__(self) -> None:
         self._clear_from = self._clear_to = 0  # between these stream offsets starts no markline
@@ -54,8 +71,9 @@ class Framer:
         """Begin with another record."""
         self.plex_at = self.blob_at = self.data_at = self.end = -1
         self._level_at = 0  # start of the innermost markline found so far
+        self._untried = True
 
-    def frame(self, buffer: bytearray, start: int = 0, base: int = 0) -> bool:
+    def frame(self, buffer: bytes | bytearray, start: int = 0, base: int = 0) -> bool:
         """Find the marklines and the length; False while more bytes are needed.
 
         Args:
@@ -66,6 +84,10 @@ class Framer:
         Raises:
             FrameError: these bytes are not the frame of a record.
         """
+        if self._untried:  # once only, lest a head that comes in pieces be searched again
+            self._untried = False
+            if self._frame_plain(buffer, start):
+                return True
         while self.blob_at < 0:
             at = self._level_at
             found = MARKLINE.match(buffer, start + at)
@@ -90,7 +112,17 @@ class Framer:
             self._level_at = following + 1
         return self._frame_length(buffer, start)
 
-    def _find_marker(self, buffer: bytearray, start: int, base: int) -> int:
+    def _frame_plain(self, buffer: bytes | bytearray, start: int) -> bool:
+        found = _PLAIN_FRAME.match(buffer, start)
+        if found is None or found.start(2) - start > MAX_HEAD_BYTES + 1:
+            return False
+        self.plex_at = max(found.start(1) - start, -1)
+        self.blob_at = found.start(2) - start
+        self.data_at = found.end() - start
+        self.end = self.data_at + int(found[3])
+        return True
+
+    def _find_marker(self, buffer: bytes | bytearray, start: int, base: int) -> int:
         """Return where the next LF with a marker behind it stands, or -1.
 
         What was searched in vain is remembered, also for records that start inside it.
@@ -112,7 +144,7 @@ class Framer:
                 at=at,
             )
 
-    def _frame_length(self, buffer: bytearray, start: int) -> bool:
+    def _frame_length(self, buffer: bytes | bytearray, start: int) -> bool:
         at = self.blob_at + MARKLINE_BYTES
         found = _LENGTH.match(buffer, start + at)
         if found is None:
@@ -126,7 +158,7 @@ class Framer:
         return True
 
 
-def _check_markline(buffer: bytearray, start: int, at: int) -> None:
+def _check_markline(buffer: bytes | bytearray, start: int, at: int) -> None:
     """Raise unless the bytes at hand may still become a markline."""
     head = bytes(buffer[start + at : start + at + MARKLINE_BYTES])
     if head.startswith(OPEN_MARKER):

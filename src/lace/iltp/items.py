@@ -1,0 +1,161 @@
+"""The items of a stream as values, and the bytes that they begin with (060).
+
+A reader gives them and a writer takes them, so that what was read can be written again,
+byte for byte. Each knows the offset at which it begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.record.framing import OPEN_MARKER
+from lace.record.writer import MARKER, MARKLINE_BYTES
+
+if TYPE_CHECKING:
+    from lace.facts.lines import Fact
+    from lace.record.reader import RawRecord
+
+__all__ = [
+    "KNOT",
+    "NEED_MORE",
+    "OPEN_RECORD",
+    "PREFACE",
+    "PUZZLE_PIECE",
+    "RECORD",
+    "Blank",
+    "Comment",
+    "Event",
+    "Facts",
+    "Item",
+    "NeedMore",
+    "OversizedRecord",
+    "Preface",
+    "RecordHead",
+    "Resource",
+    "StoredRecord",
+    "StreamEnd",
+    "claimed_id",
+]
+
+KNOT: Final = bytes.fromhex("f09faaa23a20")
+"""The marker of the preface, U+1FAA2 with colon and space."""
+PUZZLE_PIECE: Final = bytes.fromhex("f09fa7a93a20")
+"""The marker of a resource, U+1F9E9 with colon and space."""
+RECORD: Final = MARKER
+"""The marker of a stored record, U+1F5A7 with colon and space."""
+OPEN_RECORD: Final = OPEN_MARKER + MARKER
+"""The marker of a record in trailer-hash form, U+22EF before that of a record."""
+PREFACE: Final = KNOT + b"iltp/1\n"
+"""The first line of each direction, with its LF."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preface:
+    """The first line of a direction."""
+
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Fact lines that follow one another, as many as there are."""
+
+    offset: int
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment: the bytes between `#` and LF. It means nothing to an exchange."""
+
+    offset: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """The blank line that ends a fact block or a transfer batch."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Canonical text for an identifier; its canonical form and identifier are checked."""
+
+    offset: int
+    id: str
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordHead:
+    """A large record begins: its claimed identifier and its size. The record itself follows."""
+
+    offset: int
+    id: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A whole record; nothing about it is validated.
+
+    `joined` tells that it followed another record directly, without the LF between them.
+    """
+
+    raw: RawRecord
+    joined: bool = False
+
+    @property
+    def offset(self) -> int:
+        """Where it begins."""
+        return self.raw.offset
+
+    @property
+    def id(self) -> str:
+        """The identifier that its markline claims."""
+        return claimed_id(self.raw.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OversizedRecord:
+    """A record above the local size limit, which was read past: only its claims are known."""
+
+    offset: int
+    id: str
+    size: int
+    joined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The end of the stream between two items; `in_block` unless it is a phase boundary."""
+
+    offset: int
+    in_block: bool
+
+
+class NeedMore(Enum):
+    """The type of `NEED_MORE`."""
+
+    NEED_MORE = "need more"
+
+
+NEED_MORE: Final = NeedMore.NEED_MORE
+"""The answer of a reader that has to be fed first."""
+
+Item: TypeAlias = (
+    Preface | Facts | Comment | Blank | Resource | RecordHead | StoredRecord | OversizedRecord
+)
+"""What a stream holds."""
+Event: TypeAlias = Item | StreamEnd | NeedMore
+"""What a reader answers."""
+
+
+def claimed_id(head: bytes | bytearray) -> str:
+    """Return the identifier in a markline, which is the beginning of these bytes."""
+    return bytes(head[len(MARKER) : MARKLINE_BYTES - 1]).decode("ascii")

@@ -1,0 +1,129 @@
+"""Address strings: every form, and every refusal with the hint that it gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.iltp.address import Address, AddressError, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "shown", "port"),
+    [
+        ("stdio", Address(scheme="stdio"), "stdio", None),
+        ("unix:/tmp/lace.sock", Address(scheme="unix", path="/tmp/lace.sock"), None, None),
+        ("unix:/ä:b?c#d", Address(scheme="unix", path="/ä:b?c#d"), None, None),
+        ("tcp:127.0.0.1:4790", Address(scheme="tcp", host="127.0.0.1", port=4790), None, 4790),
+        ("tcp:example.com:9000", Address(scheme="tcp", host="example.com", port=9000), None, 9000),
+        ("tcp:a_b-c", Address(scheme="tcp", host="a_b-c", port=4790), "tcp:a_b-c:4790", 4790),
+        ("tcp:[::1]:4790", Address(scheme="tcp", host="::1", port=4790), None, 4790),
+        ("tcp:[::1]", Address(scheme="tcp", host="::1", port=4790), "tcp:[::1]:4790", 4790),
+        ("tcp:h:65535", Address(scheme="tcp", host="h", port=65535), None, 65535),
+        ("ws:h", Address(scheme="ws", host="h", path="/interlace"), "ws:h/interlace", 80),
+        ("ws:h:80", Address(scheme="ws", host="h", port=80, path="/interlace"), "ws:h:80/interlace", 80),
+        ("ws:[::1]:1/interlace", Address(scheme="ws", host="::1", port=1, path="/interlace"), None, 1),
+        ("wss:h/interlace", Address(scheme="wss", host="h", path="/interlace"), None, 443),
+        ("wss:[fe80::2]", Address(scheme="wss", host="fe80::2", path="/interlace"), "wss:[fe80::2]/interlace", 443),
+    ],
+)  # fmt: skip
+def test_forms(text: str, address: Address, shown: str | None, port: int | None) -> None:
+    found = parse_address(text)
+    assert found == address
+    assert str(found) == found.transport_text == (shown or text)
+    assert parse_address(str(found)) == found
+    assert found.effective_port == port
+    assert found.is_ipv6 == ("[" in text)
+
+
+def test_port_0_is_for_serving() -> None:
+    assert parse_address("tcp:h:0", for_serving=True).effective_port == 0
+    assert parse_address("ws:[::]:0", for_serving=True).effective_port == 0
+    with pytest.raises(AddressError, match="1 to 65535"):
+        parse_address("tcp:h:0")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "hint"),
+    [
+        ("", "060-01", "write one of stdio, unix:/absolute/path"),
+        ("x" * 513, "060-01", "write one of"),
+        (" stdio", "060-01", "neither"),
+        ("tcp:a b:1", "060-01", "neither"),
+        ("unix:/a\n", "060-01", "neither"),
+        ("unix:/a\u2028b", "060-01", "neither"),
+        ("tcp:\ud800:1", "060-01", "neither"),
+        ("stdio:", "060-02", "write stdio alone"),
+        ("STDIO", "060-01", "tcp:STDIO:4790"),
+        ("stdio://", "060-02", "write stdio alone"),
+        ("Stdio:x", "060-01", "write stdio"),
+        ("localhost:80", "060-01", "write tcp:localhost:80"),
+        ("example.com", "060-01", "write tcp:example.com:4790"),
+        ("/tmp/a", "060-01", "write unix:/tmp/a"),
+        ("?", "060-01", "write one of"),
+        ("ftp:x", "060-01", "write one of"),
+        ("TCP:h:1", "060-01", "write tcp:h:1"),
+        ("https://h/x?y", "060-01", "write wss:h/interlace"),
+        ("http://u@h:8", "060-01", "write ws:h:8/interlace"),
+        ("http://", "060-01", "write ws:host"),
+        ("Unix:/a", "060-01", "write unix:/a"),
+        ("Unix:", "060-01", "write unix:/absolute/path"),
+        ("unix:a/b", "060-03", "write unix:/absolute/path"),
+        ("unix:", "060-03", "write unix:/absolute/path"),
+        ("unix:@abstract", "060-03", "write unix:/absolute/path"),
+        ("unix:///tmp/a", "060-03", "write unix:/tmp/a"),
+        ("unix:/tmp/", "060-03", "write unix:/absolute/path"),
+        ("unix:/" + "a" * 107, "060-03", "a shorter one"),
+        ("unix:/" + "ä" * 54, "060-03", "a shorter one"),
+        ("unix:/e\u0301", "060-03", "choose another path"),
+        ("tcp://h:1", "060-04", "write tcp:h:1"),
+        ("tcp:h:1/interlace", "060-04", "write tcp:h:1"),
+        ("tcp:h:1?x", "060-04", "write tcp:h:1"),
+        ("tcp:/", "060-04", "write tcp:host:port"),
+        ("tcp:", "060-07", "write tcp:host:port"),
+        ("tcp::4790", "060-07", "0.0.0.0"),
+        ("tcp:::1", "060-07", "in brackets"),
+        ("tcp:2001:db8::1", "060-07", "in brackets"),
+        ("tcp:[::1", "060-07", "tcp:[::1]:4790"),
+        ("tcp:[::1]4790", "060-07", "tcp:[::1]:4790"),
+        ("tcp:[127.0.0.1]:1", "060-07", "tcp:[::1]:4790"),
+        ("tcp:[fe80::1%eth0]:1", "060-07", "tcp:[::1]:4790"),
+        ("tcp:[]:1", "060-07", "tcp:[::1]:4790"),
+        ("tcp:ä.example:1", "060-07", "xn--"),
+        ("tcp:-a:1", "060-07", "write tcp:host:port"),
+        ("tcp:a..b:1", "060-07", "write tcp:host:port"),
+        ("tcp:a.:1", "060-07", "write tcp:host:port"),
+        ("tcp:" + "a" * 64, "060-07", "write tcp:host:port"),
+        ("tcp:" + "a." * 127 + "b", "060-07", "write tcp:host:port"),
+        ("tcp:1.2.3:1", "060-07", "four numbers"),
+        ("tcp:1.2.3.256:1", "060-07", "four numbers"),
+        ("tcp:01.2.3.4:1", "060-07", "four numbers"),
+        ("tcp:0x7f000001:1", "060-07", "four numbers"),
+        ("tcp:2130706433:1", "060-07", "four numbers"),
+        ("tcp:h:", "060-08", "1 to 65535"),
+        ("tcp:h:080", "060-08", "1 to 65535"),
+        ("tcp:h:+80", "060-08", "1 to 65535"),
+        ("tcp:h:8_0", "060-08", "1 to 65535"),
+        ("tcp:h:８０", "060-08", "1 to 65535"),
+        ("tcp:h:65536", "060-08", "1 to 65535"),
+        ("tcp:h:100000", "060-08", "1 to 65535"),
+        ("tcp:[::1]:", "060-08", "left out, it is 4790"),
+        ("wss:h:x", "060-08", "left out, it is 443"),
+        ("ws://h:8/interlace", "060-12", "write ws:h:8/interlace"),
+        ("wss://h", "060-12", "write wss:h/interlace"),
+        ("ws://", "060-12", "write ws:host[:port][/interlace]"),
+        ("ws:h/interlace?x", "060-11", "write ws:h/interlace"),
+        ("ws:u@h", "060-11", "write ws:h/interlace"),
+        ("ws:h/interlace#x", "060-11", "write ws:h/interlace"),
+        ("ws:h/", "060-10", "write ws:h/interlace"),
+        ("ws:h:1/other", "060-10", "write ws:h:1/interlace"),
+        ("ws:h/interlace/", "060-10", "write ws:h/interlace"),
+        ("ws:", "060-07", "write ws:host"),
+    ],
+)  # fmt: skip
+def test_refusals(text: str, rule: str, hint: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_address(text)
+    assert caught.value.rule == rule
+    assert hint in (caught.value.hint or "")
+    assert caught.value.exit_code == 2
+    assert str(caught.value).isprintable()

@@ -1,0 +1,109 @@
+"""Runs of fact lines: the quick way gives what the careful way gives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lace.errors import LaceError
+from lace.facts.lines import Fact, format_fact, parse_fact
+from lace.iltp.fact_lines import FactLineParser, format_lines
+from lace.iltp.faults import StreamError, StreamFault, WriteError
+
+TEXT = st.text(st.sampled_from("aB'\\,() éΩ\u0301\u200b\x01\x7f\x85é"), max_size=6)
+LINES = st.lists(
+    st.one_of(
+        st.builds(lambda name, values: format_fact((name, *values)).encode(),
+                  st.sampled_from(["A", "Bc_d~-1", "a"]), st.lists(TEXT, max_size=3)),
+        st.text(st.sampled_from("ab'(),\\.é"), max_size=12).map(lambda text: ("A" + text).encode()),
+        st.binary(max_size=8).map(lambda raw: b"A('" + raw.replace(b"\n", b"") + b"')"),
+        st.sampled_from([b"A('%b')" % (b"x" * size) for size in (1019, 1020)]),
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+@given(LINES)
+@example([b"A','B('c')", b"A('c')"])
+@example([b"A('a','b')", b"A()"] * 20)
+@example([b"A('e')", b"A('\xc3\xa9')"] * 20)
+@example([b"A('a''b')", b"A('x','y')"])
+@example([b"X'"])
+def test_many_at_once_are_as_each_alone(lines: list[bytes]) -> None:
+    wanted: list[Fact] = []
+    failed: LaceError | None = None
+    at = 7
+    for line in lines:
+        try:
+            if len(line) > 1024:
+                raise LaceError("a fact line has more than 1024 bytes", rule="060-144")
+            wanted.append(parse_fact(line))
+        except LaceError as error:
+            failed = error
+            break
+        at += len(line) + 1
+    raw = b"".join(line + b"\n" for line in lines)
+    parser = FactLineParser("tcp:h:1")
+    if failed is None:
+        assert not lines or parser.parse(raw, 7) == wanted
+        return
+    with pytest.raises(StreamError) as caught:
+        parser.parse(raw, 7)
+    assert (caught.value.offset, caught.value.rule) == (at, failed.rule)
+    assert caught.value.fault is StreamFault.LINE
+    assert str(caught.value).startswith(f"tcp:h:1: byte {at}: ")
+
+
+def test_one_line_larger_than_all_others() -> None:
+    raw = b"A('\\'')\n" * 20 + b"B('" + b"x" * 900 + b"')\n"
+    assert len(FactLineParser().parse(raw, 0)) == 21
+
+
+def test_equal_texts_are_one_object_and_few_are_remembered() -> None:
+    parser = FactLineParser()
+    one, two = parser.parse(b"A('some text','b')\nA('c','some text')\n", 0)
+    assert one[1] is two[2]
+    raw = b"".join(b"A('%d')\n" % number for number in range(20_000))
+    assert len(parser.parse(raw, 0)) == 20_000
+    assert not parser._shared
+
+
+@given(st.lists(st.tuples(st.just("A") | st.just("Bc"), TEXT, TEXT), max_size=5))
+def test_what_is_written_can_be_read(facts: list[Fact]) -> None:
+    try:
+        raw = format_lines(facts)
+    except WriteError:
+        with pytest.raises(LaceError):
+            [parse_fact(format_fact(fact).encode("utf-8", "surrogatepass")) for fact in facts]
+        return
+    assert raw == b"".join(format_fact(fact).encode() + b"\n" for fact in facts)
+    if facts:
+        assert FactLineParser().parse(raw, 0) == facts
+
+
+@pytest.mark.parametrize(
+    ("fact", "rule"),
+    [
+        (("A", "x" * 1020), "060-144"),
+        (("A", "é" * 510), "060-144"),
+        (("_A", "x"), "060-30"),
+        (("A b", "x"), "060-30"),
+        (("", "x"), "060-30"),
+        (("A", "a\nb"), "G35"),
+        (("A", "a\x00b"), "G35"),
+        (("A", "e\u0301"), "020-14"),
+        (("A", "\ud800"), "060-21"),
+    ],
+)
+def test_what_is_not_written(fact: Fact, rule: str) -> None:
+    with pytest.raises(WriteError) as caught:
+        format_lines([("B", "fine"), fact])
+    assert caught.value.rule == rule
+
+
+def test_the_longest_line() -> None:
+    fact = ("A", "x" * 1019)
+    assert FactLineParser().parse(format_lines([fact]), 0) == [fact]
+    wide = ("A", "é" * 509 + "x")
+    assert FactLineParser().parse(format_lines([wide]), 0) == [wide]
