@@ -135,7 +135,7 @@ def format_lines(facts: Iterable[Fact]) -> bytes:
     except UnicodeEncodeError:
         raise WriteError("a fact value is not UTF-8", rule="060-21") from None
     if text.count("\n") != len(lines) or raw.translate(None, _LINE_BYTES) or not is_nfc(text):
-        _check_each(lines)
+        raise _first_problem(lines)
     if max(map(len, lines if text.isascii() else raw.split(b"\n")), default=0) > MAX_LINE_BYTES:
         raise WriteError(f"a fact line has more than {MAX_LINE_BYTES} bytes", rule="060-144")
     if not all(map(_NAME.fullmatch, {line.partition("(")[0] for line in lines})):
@@ -143,9 +143,10 @@ def format_lines(facts: Iterable[Fact]) -> bytes:
     return raw
 
 
-def _check_each(lines: Iterable[str]) -> None:
+def _first_problem(lines: Iterable[str]) -> WriteError:
     for line in lines:
         try:
             parse_fact(line.encode("utf-8"))
         except LaceError as error:
-            raise WriteError(safe_text(error.message), rule=error.rule) from error
+            return WriteError(safe_text(error.message), rule=error.rule)
+    raise AssertionError("lines that are legal each, but not together")

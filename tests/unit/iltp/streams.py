@@ -71,9 +71,7 @@ def events(
     return found
 
 
-def _drain(
-    reader: Reader, found: list[Event | tuple[object, ...]], *, batches: bool
-) -> None:
+def _drain(reader: Reader, found: list[Event | tuple[object, ...]], *, batches: bool) -> None:
     while (event := reader.next_event()) is not NEED_MORE:
         assert not isinstance(event, NeedMore)
         found.append(event)

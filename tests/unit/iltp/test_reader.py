@@ -196,10 +196,9 @@ def test_it_stays_failed() -> None:
 def test_misuse() -> None:
     reader = Reader()
     reader.feed(PREFACE + b"A('a')\nB")
-    assert reader.next_event() == Preface()
-    assert reader.at_boundary
-    assert reader.next_event() is NEED_MORE
-    assert not reader.at_boundary
+    assert [reader.next_event(), reader.at_boundary] == [Preface(), True]
+    assert (reader.offset, reader.buffered) == (13, 8)
+    assert [reader.next_event(), reader.at_boundary] == [NEED_MORE, False]
     with pytest.raises(AssertionError):
         reader.expect(batch=True)
     reader.end()
@@ -393,6 +392,7 @@ def test_a_large_record_is_held_once() -> None:
     reader = Reader()
     reader.feed(PREFACE)
     reader.expect(batch=True)
+    last: object = None
     tracemalloc.start()
     for at in range(0, len(record), 65_536):
         reader.feed(record[at : at + 65_536])
