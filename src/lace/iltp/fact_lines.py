@@ -63,8 +63,8 @@ class FactLineParser:
     def _parse_plain(self, raw: bytes) -> list[Fact] | None:
         """Return the facts of plain lines: in NFC, without control bytes and escapes, with values.
 
-        In a legal one of these, quotes stand only around values. A line of n values has at
-        least 2n of them, so that all lines are legal if together they have no more.
+        In a legal one of these, quotes stand only around values. A line that opens n values
+        has at least 2n of them, so that all lines are legal if together they have no more.
         """
         if raw.translate(None, _PLAIN_BYTES) or not raw.endswith(b"')\n"):
             return None
@@ -82,7 +82,9 @@ class FactLineParser:
         share = self._shared.setdefault
         values = 0
         for piece in pieces:
-            name, _, inner = piece.partition("('")
+            name, opening, inner = piece.partition("('")
+            if not opening:
+                return None
             parts = [name, *inner.split("','")]
             values += len(parts)
             facts.append(tuple(map(share, parts, parts)))

@@ -30,6 +30,7 @@ LINES = st.lists(
 @example([b"A('e')", b"A('\xc3\xa9')"] * 20)
 @example([b"A('a''b')", b"A('x','y')"])
 @example([b"X'"])
+@example([b"A('xA('b')", b"x')"])
 def test_many_at_once_are_as_each_alone(lines: list[bytes]) -> None:
     wanted: list[Fact] = []
     failed: LaceError | None = None
