@@ -18,19 +18,20 @@ from lace.facts.lines import format_fact, parse_fact
 from lace.iltp.faults import StreamError, StreamFault, WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lace.facts.lines import Fact
 
 __all__ = ["FactLineParser", "format_lines"]
 
 _NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_~-]*")
-_PLAIN_BYTES: Final = bytes({0x0A, *range(0x20, 0x100)} - {0x5C, 0x7F})
-"""All bytes but a backslash and the control bytes that are no LF."""
-_LINE_BYTES: Final = _PLAIN_BYTES + b"\\"
-_FEW: Final = 16
-"""A run of so few lines is parsed line by line when it is not plain."""
-_MOST_SHARED: Final = 1 << 14
+_LINE_BYTES: Final = bytes({0x0A, *range(0x20, 0x100)} - {0x7F})
+"""All bytes but the control bytes that are no LF."""
+_BETWEEN: Final = "','"
+# These stand for what was escaped while lines are split, which themselves hold no control bytes.
+_BACKSLASH: Final = "\x00"
+_QUOTE: Final = "\x01"
+_MOST_SHARED: Final = 1 << 12
 """How many texts are remembered to be shared."""
 
 
@@ -49,24 +50,17 @@ class FactLineParser:
         Raises:
             StreamError: a line is too long or no fact line; the first of them counts.
         """
-        facts = self._parse_plain(raw)
-        if facts is not None:
-            return facts
-        if raw.count(b"\n") > _FEW:
-            middle = raw.index(b"\n", len(raw) // 2) + 1
-            if middle < len(raw):
-                facts = self.parse(raw[:middle], offset)
-                facts += self.parse(raw[middle:], offset + middle)
-                return facts
-        return self._parse_each(raw, offset)
+        facts = self._parse_together(raw)
+        return self._parse_each(raw, offset) if facts is None else facts
 
-    def _parse_plain(self, raw: bytes) -> list[Fact] | None:
-        """Return the facts of plain lines: in NFC, without control bytes and escapes, with values.
+    def _parse_together(self, raw: bytes) -> list[Fact] | None:
+        """Return the facts of legal lines that all have values, None if there are others.
 
-        In a legal one of these, quotes stand only around values. A line that opens n values
-        has at least 2n of them, so that all lines are legal if together they have no more.
+        With escapes out of the way, quotes of a legal line stand only around its values. A
+        line that opens n values has at least 2n of them, so that all lines are legal if
+        together they have no more.
         """
-        if raw.translate(None, _PLAIN_BYTES) or not raw.endswith(b"')\n"):
+        if raw.translate(None, _LINE_BYTES):
             return None
         try:
             text = raw.decode("utf-8")
@@ -74,25 +68,43 @@ class FactLineParser:
             return None
         if not is_nfc(text):
             return None
-        pieces = text[:-3].split("')\n")
-        lengths = map(len, pieces if text.isascii() else raw[:-3].split(b"')\n"))
-        if len(pieces) != raw.count(b"\n") or max(lengths) > MAX_LINE_BYTES - 2:
+        escaped = "\\" in text
+        if escaped:
+            text = text.replace("\\\\", _BACKSLASH).replace("\\'", _QUOTE)
+            if "\\" in text:
+                return None
+        if not text.endswith("')\n"):
             return None
+        pieces = text[:-3].split("')\n")
+        plain = text.isascii() and not escaped
+        longest = max(map(len, pieces)) + 2 if plain else max(map(len, raw.split(b"\n")))
+        if len(pieces) != raw.count(b"\n") or longest > MAX_LINE_BYTES:
+            return None
+        facts = self._split(pieces)
+        if facts is None:
+            return None
+        if text.count("'") != 2 * (sum(map(len, facts)) - len(facts)):
+            return None
+        if not all(map(_NAME.fullmatch, set(map(itemgetter(0), facts)))):
+            return None
+        return list(map(_unescape, pieces, facts)) if escaped else facts
+
+    def _split(self, pieces: list[str]) -> list[Fact] | None:
         facts: list[Fact] = []
         share = self._shared.setdefault
-        values = 0
         for piece in pieces:
             name, opening, inner = piece.partition("('")
             if not opening:
                 return None
-            parts = [name, *inner.split("','")]
-            values += len(parts)
+            parts = [name, *inner.split(_BETWEEN)]
             facts.append(tuple(map(share, parts, parts)))
         if len(self._shared) > _MOST_SHARED:
             self._shared.clear()
-        if raw.count(b"'") != 2 * (values - len(facts)):
-            return None
-        return facts if all(map(_NAME.fullmatch, set(map(itemgetter(0), facts)))) else None
+        return facts
+
+    def forget(self) -> None:
+        """Forget the texts that are shared: a block has ended."""
+        self._shared.clear()
 
     def _parse_each(self, raw: bytes, offset: int) -> list[Fact]:
         facts: list[Fact] = []
@@ -124,25 +136,39 @@ class FactLineParser:
         )
 
 
-def format_lines(facts: Iterable[Fact]) -> bytes:
+def _unescape(piece: str, fact: Fact) -> Fact:
+    if _BACKSLASH not in piece and _QUOTE not in piece:
+        return fact
+    return tuple([text.replace(_QUOTE, "'").replace(_BACKSLASH, "\\") for text in fact])
+
+
+def format_lines(facts: Sequence[Fact]) -> bytes:
     """Return the lines of facts, each with its LF.
 
     Raises:
         WriteError: a line that a reader refuses.
     """
-    lines = list(map(format_fact, facts))
+    lines = _format_plain(facts) or list(map(format_fact, facts))
     text = "".join([f"{line}\n" for line in lines])
     try:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
         raise WriteError("a fact value is not UTF-8", rule="060-21") from None
-    if text.count("\n") != len(lines) or raw.translate(None, _LINE_BYTES) or not is_nfc(text):
+    if raw.count(b"\n") != len(lines) or raw.translate(None, _LINE_BYTES) or not is_nfc(text):
         raise _first_problem(lines)
     if max(map(len, lines if text.isascii() else raw.split(b"\n")), default=0) > MAX_LINE_BYTES:
         raise WriteError(f"a fact line has more than {MAX_LINE_BYTES} bytes", rule="060-144")
-    if not all(map(_NAME.fullmatch, {line.partition("(")[0] for line in lines})):
+    if not all(map(_NAME.fullmatch, set(map(itemgetter(0), facts)))):
         raise WriteError("a fact line does not begin with an ASCII letter", rule="060-30")
     return raw
+
+
+def _format_plain(facts: Sequence[Fact]) -> list[str] | None:
+    """Return the lines of facts in which nothing is to be escaped and that all have values."""
+    lines = [fact[0] + "('" + _BETWEEN.join(fact[1:]) + "')" for fact in facts]
+    values = sum(map(len, facts)) - len(facts)
+    text = "".join(lines)
+    return lines if "\\" not in text and text.count("'") == 2 * values else None
 
 
 def _first_problem(lines: Iterable[str]) -> WriteError:

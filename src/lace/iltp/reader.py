@@ -286,6 +286,7 @@ class Reader:
             return None
         self._step = self._read_item
         run, self._run = tuple(self._run), []
+        self._lines.forget()
         return Facts(self._run_at, run)
 
     def _take_lines(self, size: int) -> None:

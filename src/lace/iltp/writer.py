@@ -28,7 +28,7 @@ from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, ki
 from lace.record.framing import FrameError, Framer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lace.facts.lines import Fact
     from lace.iltp.items import Item
@@ -133,7 +133,7 @@ class Writer:
             b"\n\n",
         ]
 
-    def facts(self, facts: Iterable[Fact]) -> list[bytes]:
+    def facts(self, facts: Sequence[Fact]) -> list[bytes]:
         """Write fact lines; `NotAvailable` lines of a batch are such, too.
 
         Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -31,6 +33,11 @@ LINES = st.lists(
 @example([b"A('a''b')", b"A('x','y')"])
 @example([b"X'"])
 @example([b"A('xA('b')", b"x')"])
+@example([b"B('x'y')", b"A('a\\')"])
+@example([b"A('a\\')", b"B('x'y')"])
+@example([b"A('\\x')"])
+@example([b"A('\\\\','\\'\\\\\\'')", b"B('b')"])
+@example([b"A.b('x')"])
 def test_many_at_once_are_as_each_alone(lines: list[bytes]) -> None:
     wanted: list[Fact] = []
     failed: LaceError | None = None
@@ -65,6 +72,9 @@ def test_equal_texts_are_one_object_and_few_are_remembered() -> None:
     parser = FactLineParser()
     one, two = parser.parse(b"A('some text','b')\nA('c','some text')\n", 0)
     assert one[1] is two[2]
+    assert parser._shared
+    parser.forget()
+    assert not parser._shared
     raw = b"".join(b"A('%d')\n" % number for number in range(20_000))
     assert len(parser.parse(raw, 0)) == 20_000
     assert not parser._shared
@@ -108,3 +118,25 @@ def test_the_longest_line() -> None:
     assert FactLineParser().parse(format_lines([fact]), 0) == [fact]
     wide = ("A", "é" * 509 + "x")
     assert FactLineParser().parse(format_lines([wide]), 0) == [wide]
+
+
+@pytest.mark.slow
+def test_all_pairs_of_short_lines() -> None:
+    """What one line has too many of, another may lack: together they are as each alone."""
+    bodies = ["".join(signs) for size in range(4) for signs in product("'\\,(a", repeat=size)]
+    lines = [f"A({body})".encode() for body in bodies] + [
+        f"A('{body}')".encode() for body in bodies
+    ]
+    verdicts: dict[bytes, Fact | None] = {}
+    for line in lines:
+        try:
+            verdicts[line] = parse_fact(line)
+        except LaceError:
+            verdicts[line] = None
+    parser = FactLineParser()
+    for one, two in product(verdicts, repeat=2):
+        wanted = [verdicts[one], verdicts[two]]
+        found = parser._parse_together(b"%b\n%b\n" % (one, two))
+        assert found is None or found == wanted, (one, two)
+        if None not in wanted and "()" not in (one + two).decode():
+            assert found == wanted
