@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.text import is_nfc, safe_text
-from lace.errors import LaceError, ProtocolError
+from lace.errors import LaceError, ProtocolError, RuleError
 from lace.iltp.items import KNOT, OPEN_RECORD, PUZZLE_PIECE, RECORD
 from lace.policy.transcript import parse_transcript
 from lace.rules.findings import show
@@ -23,6 +23,7 @@ from lace.rules.program import check_canonical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lace.errors import Finding
     from lace.rules.limits import RuleLimits
 
 __all__ = [
@@ -55,7 +56,7 @@ MAX_RESOURCE_LINES: Final = 4096
 """Lines of one resource."""
 MAX_RESOURCES: Final = 256
 """Resource blocks of one direction, repeated ones too."""
-MAX_TOTAL_BYTES: Final = 16 * 2**20
+MAX_TOTAL_BYTES: Final = 4 * 2**20
 """Bytes of different resources that a store keeps for one stream."""
 
 _DIGEST: Final = f"[{b64a.ALPHABET}]{{42}}[{b64a.final_characters(32)}]"
@@ -190,20 +191,27 @@ def check_resource(
         else:
             computed = parse_transcript(body).id
     except LaceError as error:
-        line = (error.place and error.place.line) or 1
-        rule = f", {error.rule}" if error.rule else ""
-        raise ResourceError(
-            f"the {kind} is refused: {safe_text(error.message)} (line {line}{rule})",
-            rule="060-47" if kind == LACEGRAM else "060-49",
-            at=_line_start(body, line),
-            hint=error.hint and safe_text(error.hint),
-        ) from None
+        raise _not_canonical(kind, body, error) from None
     if computed != identifier:
         raise ResourceError(
             f"the {kind} is {computed}, not {show(identifier)} as it was called",
             rule="060-57",
             hint="send the very bytes that the identifier was made from",
         )
+
+
+def _not_canonical(kind: str, body: bytes, error: LaceError) -> ResourceError:
+    """Return the refusal of a body; of many findings the first one is enough."""
+    first: LaceError | Finding = error
+    if isinstance(error, RuleError):
+        first = next((found for found in error.findings if found.severity == "error"), error)
+    line = (first.place and first.place.line) or 1
+    return ResourceError(
+        f"the {kind} is refused: {safe_text(first.message)} (line {line}, {first.rule})",
+        rule="060-47" if kind == LACEGRAM else "060-49",
+        at=_line_start(body, line),
+        hint=first.hint and safe_text(first.hint),
+    )
 
 
 def _line_start(body: bytes, line: int) -> int:

@@ -120,7 +120,6 @@ def test_the_longest_line() -> None:
     assert FactLineParser().parse(format_lines([wide]), 0) == [wide]
 
 
-@pytest.mark.slow
 def test_all_pairs_of_short_lines() -> None:
     """What one line has too many of, another may lack: together they are as each alone."""
     bodies = ["".join(signs) for size in range(4) for signs in product("'\\,(a", repeat=size)]

@@ -137,6 +137,16 @@ def test_what_is_not_canonical_is_never_repaired(body: bytes, at: int) -> None:
     assert error.offset == len(PREFACE) + len(resource(body=b"")) - 2 + at
 
 
+def test_of_many_findings_the_first_is_told() -> None:
+    body = b"A(P) :- Have(P), Field(P,'a',_,'b').\nB(Q) :- Have(P).\nC(Q) :- Have(P)."
+    with pytest.raises(ResourceError) as caught:
+        check_resource(R, "lacegram", body)
+    assert caught.value.message == (
+        "the lacegram is refused: head variable Q is not bound by a positive atom (line 2, 030-37)"
+    )
+    assert caught.value.at == body.index(b"B(")
+
+
 def test_plans_have_to_be_canonical_too() -> None:
     check_resource(E, "exchange-plan", PLAN.transcript_bytes)
     lines = PLAN.transcript_bytes.split(b"\n")
