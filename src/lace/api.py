@@ -297,7 +297,7 @@ class Lace:
             index: the operand that this side is: 0 connects, 1 accepts.
             viewer: the peer's proven verifier; without one the peer has proven nothing.
             public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
-                facts such as `Peer` and `StartTAI`.
+                facts such as `StartTAI`; `Peer` of the viewer is added when there is none.
 
         Raises:
             RuleError: the peer's selector is not legal.
@@ -306,13 +306,15 @@ class Lace:
         """
         from lace.policy.local import prepare_exchange
         from lace.policy.operand import operand_of
+        from lace.policy.public_facts import with_peer
         from lace.previewing import preview_store
         from lace.rules.limits import peer_limits_of
 
         peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(self.settings))
         exchange = prepare_exchange(policy, peer, viewer)
         allowed = self.settings.max_value_bytes
-        return preview_store(exchange, self.store, public, max_value_bytes=allowed)
+        facts = with_peer(public, viewer)
+        return preview_store(exchange, self.store, facts, max_value_bytes=allowed)
 
     def disclose(
         self,
@@ -321,6 +323,7 @@ class Lace:
         *,
         peer_select: PolicyRules | None = None,
         public: Iterable[Fact] = (),
+        lowering: str | None = None,
     ) -> Disclosure:
         """Return what a viewer may query of this lace, what that shows, and what would be sent.
 
@@ -331,16 +334,23 @@ class Lace:
                 choose, or with exposures alone what the peer's chooses.
             public: what the peer advertises, and runtime facts; `Peer` of the viewer is added
                 when there is none.
+            lowering: what is asked beyond selection, for exposures alone; a policy has one.
 
         Raises:
             RuleError: rules are not legal.
-            PolicyError: the viewer is no verifier.
+            PolicyError: the viewer is no verifier, or there is no such lowering.
             LimitExceeded: a limit was reached; there is no part of an answer.
         """
         from lace.disclosing import disclose_policy
 
         return disclose_policy(
-            self.store, self.settings, policy, viewer, peer_select=peer_select, public=public
+            self.store,
+            self.settings,
+            policy,
+            viewer,
+            peer_select=peer_select,
+            public=public,
+            lowering=lowering,
         )
 
     def _discard_segments(self) -> None:

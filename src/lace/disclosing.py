@@ -17,6 +17,8 @@ from lace.policy.disclosure import Disclosure, FieldShown, LinksShown, Sent
 from lace.policy.exposure import active_exposures, check_viewer
 from lace.policy.local import Policy, exposures_of, prepare_exchange
 from lace.policy.operand import operand_of
+from lace.policy.plan_lines import LOWERINGS, check_lowering
+from lace.policy.public_facts import missing_facts, with_peer
 from lace.previewing import Preview, ask_store
 from lace.rules.limits import limits_of, peer_limits_of
 from lace.rules.profiles import CAN_QUERY_RECORD
@@ -47,25 +49,29 @@ def disclose_policy(
     *,
     peer_select: Rules | None = None,
     public: Iterable[Fact] = (),
+    lowering: str | None = None,
 ) -> Disclosure:
     """Return what a viewer may query of a store, by a policy or by exposures alone.
 
+    What is asked beyond selection is the policy's lowering, unless another is given here.
+
     Raises:
         RuleError: rules are not legal.
-        PolicyError: the viewer is no verifier.
+        PolicyError: the viewer is no verifier, or there is no such lowering.
         LimitExceeded: a limit was reached; there is no part of an answer.
     """
     limits, theirs = limits_of(settings), peer_limits_of(settings)
-    facts = list(public)
-    if not any(fact[0] == "Peer" for fact in facts):
-        facts.append(("Peer", viewer))
+    if lowering is None:
+        lowering = policy.lowering if isinstance(policy, Policy) else LOWERINGS[0]
+    check_lowering(lowering)
     return disclose_store(
         store,
         policy.exposures if isinstance(policy, Policy) else exposures_of(policy, limits),
         check_viewer(viewer),
         select=policy.select if isinstance(policy, Policy) else None,
         peer=None if peer_select is None else operand_of(peer_select, 1, limits=theirs),
-        public=facts,
+        public=with_peer(public, viewer),
+        lowering=lowering,
         limits=limits,
     )
 
@@ -78,6 +84,7 @@ def disclose_store(
     select: CheckedProgram | None = None,
     peer: Operand | None = None,
     public: Iterable[Fact] = (),
+    lowering: str = LOWERINGS[0],
     limits: RuleLimits,
 ) -> Disclosure:
     """Return what a viewer may query of a store at this moment.
@@ -89,6 +96,7 @@ def disclose_store(
         select: this side's selector, for what would be sent.
         peer: the peer's operand, for what would be sent; without it that is not asked.
         public: what the peer advertises, and runtime facts.
+        lowering: what is asked beyond selection, for what would be sent.
         limits: for the exposures.
 
     Raises:
@@ -99,16 +107,23 @@ def disclose_store(
 
     def ask(base: FactBase) -> Disclosure:
         sent = None
+        view = compile_view(active, viewer, limits)
+        programs = [view]
         if peer is not None:
-            policy = Policy(_ALL_RECORDS if select is None else select, active, limits=limits)
+            rules = _ALL_RECORDS if select is None else select
+            policy = Policy(rules, active, lowering=lowering, limits=limits)
             preview = Preview(prepare_exchange(policy, peer, viewer), base, facts)
             moving = preview.permissions.may_send - preview.not_here
             sent = Sent(
-                peer.module_id, None if select is None else select.id, tuple(sorted(moving))
+                peer_select=peer.module_id,
+                select=None if select is None else select.id,
+                records=tuple(sorted(moving)),
+                lowering=lowering,
             )
+            programs += preview.executable.programs
         else:
             base.change(sorted(set(facts)))
-        census = _view(base, compile_view(active, viewer, limits))
+        census = _view(base, view)
         hidden, hidden_here = census.targets_elsewhere()
         return Disclosure(
             lace=str(store.folder.resolve()),
@@ -123,6 +138,7 @@ def disclose_store(
             blobs=census.embedded("BlobHash"),
             plexes=census.embedded("PlexHash"),
             sent=sent,
+            missing_facts=missing_facts(programs, facts),
         )
 
     return ask_store(store, ask, max_value_bytes=limits.max_value_bytes)

@@ -141,7 +141,7 @@ def test_policies_and_exposures(tmp_path: Path) -> None:
         assert opened.disclose([], BOB, peer_select=ALL).records == ()
         other = opened.disclose([EVEN], BOB, public=[("Peer", CAROL)])
         assert other.records == ()
-        preview = opened.preview(policy, ALL, viewer=BOB, public=[("Peer", BOB)])
+        preview = opened.preview(policy, ALL, viewer=BOB)
         assert sorted(preview.permissions.may_send) == list(both.sent.records)
         assert preview.not_here == preview.already_here == frozenset()
 
@@ -169,3 +169,29 @@ def test_what_is_refused(tmp_path: Path) -> None:
             opened.disclose(["AllowQueryRecord(V,P) :- Have(P)."], BOB)
         with pytest.raises(RuleError, match=r"SelectAdvertised/2"):
             opened.disclose([EVEN], BOB, peer_select="SelectHave(P) :- Have(P).")
+
+
+def test_a_preview_and_a_disclosure_agree(tmp_path: Path) -> None:
+    """Both take the viewer for the peer unless facts name another, and the policy's lowering."""
+    proven = "AllowQueryRecord(V,P) :- Peer(V), Have(P)."
+    record = Blob(b"a")
+    with open_lace(tmp_path / "a.lace") as opened:
+        opened.add(record)
+        for lowering in ("standard-v1", "encrypted-v1"):
+            policy = lace.Policy(ALL, [(proven, BOB)], lowering=lowering)
+            for public, sent in (
+                ([], lowering == "standard-v1"),
+                ([("Peer", BOB), ("TransportEncrypted",)], True),
+                ([("Peer", CAROL), ("TransportEncrypted",)], False),
+            ):
+                shown = opened.preview(policy, ALL, viewer=BOB, public=public)
+                told = opened.disclose(policy, BOB, peer_select=ALL, public=public)
+                assert told.sent is not None
+                assert told.sent.lowering == lowering
+                assert set(told.sent.records) == shown.permissions.may_send
+                assert told.sent.records == ((record.id,) if sent else ())
+        alone = opened.disclose([(proven, BOB)], BOB, peer_select=ALL, lowering="encrypted-v1")
+        assert alone.sent is not None
+        assert (alone.sent.records, alone.missing_facts) == ((), ("TransportEncrypted/0",))
+        with pytest.raises(PolicyError):
+            opened.disclose([(proven, BOB)], BOB, lowering="none")

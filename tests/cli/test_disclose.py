@@ -174,6 +174,68 @@ def test_facts_that_exposures_read() -> None:
     assert call(*TO_BOB, *given, "--json").json()["sent"]["records"] == [NOTES[2].id]
 
 
+@pytest.mark.parametrize(
+    ("condition", "missing", "fact"),
+    [
+        ("StartTAI(_)", "StartTAI/1", "StartTAI('1800000000:000000000')"),
+        ("Here('x')", "Here/1", "Here('x')"),
+        ("Transport('a')", "Transport/1", "Transport('a')"),
+        ("TransportEncrypted()", "TransportEncrypted/0", "TransportEncrypted()"),
+    ],
+)
+def test_runtime_facts_that_lack_are_told(condition: str, missing: str, fact: str) -> None:
+    write("expose.lace", f"AllowQueryRecord(V,P) :- Peer(V), {condition}, Have(P).\n")
+    words = (
+        f"the rules read {missing}, and there is no such fact, so more may be told in an exchange "
+        "than is shown; see --runtime"
+    )
+    done = call(*TO_BOB)
+    assert (done.code, done.raw) == (0, b"")
+    assert words in done.err
+    assert words in on_terminal(*TO_BOB, "--no-color").out.replace("\n", " ")
+    assert words in call(*TO_BOB, "--json").err
+    assert call(*TO_BOB, "--json").json()["missing_facts"] == [missing]
+    assert call(*TO_BOB, "--quiet").err == ""
+    write("runtime.facts", f"{fact}\n")
+    given = call(*TO_BOB, "--runtime", "runtime.facts", "--json")
+    assert (given.json()["missing_facts"], given.json()["count"]) == ([], 4)
+    assert "there is no such fact" not in given.err
+
+
+def test_runtime_facts_that_a_baseline_lacks_are_told() -> None:
+    write("old.lace", "AllowQueryRecord(V,P) :- _Viewer(V), StartTAI(_), Have(P).\n")
+    done = call(*TO_BOB, "--baseline", f"old.lace@{BOB}", "--json")
+    assert done.code == 1
+    assert done.json()["missing_facts"] == ["StartTAI/1"]
+    assert "the rules of the baseline read StartTAI/1, and there is no such fact" in done.err
+    both = call("disclose", "--expose", "old.lace", "--viewer", BOB, "--baseline", "old.lace")
+    assert both.err.count("read StartTAI/1") == 1
+    saved = save("disclose", "--expose", f"old.lace@{BOB}", "--viewer", BOB)
+    later = call(*TO_BOB, "--baseline", saved)
+    assert "the rules of the baseline read StartTAI/1" in later.err
+
+
+def test_a_lowering_decides_what_would_be_sent() -> None:
+    encrypted = (*TO_BOB, "--peer-select", "all.lace", "--lowering", "encrypted-v1")
+    done = call(*encrypted, "--json")
+    told = done.json()
+    assert (told["sent"]["records"], told["sent"]["lowering"]) == ([], "encrypted-v1")
+    assert told["missing_facts"] == ["TransportEncrypted/0"]
+    assert told["count"] == 2
+    write("runtime.facts", "TransportEncrypted()\n")
+    given = ("--runtime", "runtime.facts")
+    assert call(*encrypted, *given, "--json").json()["sent"]["records"] == VISIBLE
+    mine = (*encrypted, "--select", "all.lace", "--json")
+    assert call(*mine).json()["sent"]["records"] == []
+    saved = save(*TO_BOB, "--peer-select", "all.lace")
+    other = call(*encrypted, "--baseline", saved)
+    assert "the baseline was made with the lowering standard-v1" in other.err
+    alone = call(*TO_BOB, "--lowering", "encrypted-v1")
+    assert (alone.code, alone.raw) == (2, b"")
+    assert "--lowering is about what would be sent" in alone.err
+    assert call(*TO_BOB, "--lowering", "none").code == 2
+
+
 def test_damaged_segments_are_made_anew(lace: Path, tmp_path: Path) -> None:
     file = tmp_path / "records"
     file.write_bytes(b"".join(record.bytes for record in mixed(APPEND_RECORDS + 4)))

@@ -111,5 +111,8 @@ def check_baseline(session: Session, baseline: Baseline, now: Disclosure) -> Non
                 "the baseline does not" if before.sent is None else "there is no --peer-select to"
             )
             session.output.note(f"{lacks} say what would be sent, so that is not compared")
-    elif (before.sent.peer_select, before.sent.select) != (now.sent.peer_select, now.sent.select):
+        return
+    if (before.sent.peer_select, before.sent.select) != (now.sent.peer_select, now.sent.select):
         session.output.note("the baseline was made with other selectors")
+    if before.sent.lowering != now.sent.lowering:
+        session.output.note(f"the baseline was made with the lowering {before.sent.lowering}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,7 @@ from lace.cli.policy_files import (
     explain_empty_view,
     exposure_files,
     exposures_of,
+    note_missing,
     read_public_facts,
     refuse_shared_input,
     warn_of,
@@ -27,6 +28,7 @@ from lace.cli.policy_files import (
 from lace.cli.policy_options import (
     ADVERTISED_OPTION,
     EXPOSE_OPTION,
+    LOWERING_OPTION,
     RUNTIME_OPTION,
     parse_exposure,
     parse_viewer,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_MORE: Final = ", so more may be told in an exchange than is shown"
+
 
 class _Question:
     """What a command line asks to be disclosed: to whom, by which modules."""
@@ -59,6 +63,7 @@ class _Question:
         expose: Sequence[str],
         selectors: tuple[str | None, str | None],
         baseline: Baseline,
+        lowering: str | None,
     ) -> None:
         """Read and check all rule files.
 
@@ -68,6 +73,7 @@ class _Question:
         """
         self.session = session
         self.viewer = viewer
+        self.lowering = lowering
         named = [parse_exposure(argument) for argument in expose]
         own, peer = session.rule_limits(), session.peer_rule_limits()
         wanted = [
@@ -93,7 +99,13 @@ class _Question:
     ) -> Disclosure:
         """Return what some exposures disclose."""
         policy = exposures if self.ours is None else Policy(self.ours, exposures)
-        return lace.disclose(policy, self.viewer, peer_select=self.theirs, public=public)
+        return lace.disclose(
+            policy,
+            self.viewer,
+            peer_select=self.theirs,
+            public=public,
+            lowering=self.lowering,
+        )
 
 
 @lace_command(
@@ -116,10 +128,14 @@ class _Question:
         "hidden_hashes": "targets of links that are outside the view themselves, sorted",
         "hidden_here": "how many of these are stored here",
         "embedded": "how many different hashes of embedded records are told, {blobs, plexes}",
-        "sent": "null without --peer-select; else {peer_select, select, records}: the R. "
-        "identifiers of both selectors, select null if it was not given, and sorted hashes",
+        "sent": "null without --peer-select; else {peer_select, select, lowering, records}: the "
+        "R. identifiers of both selectors, select null if it was not given, what is asked beyond "
+        "selection, and sorted hashes",
+        "missing_facts": "runtime facts that the rules read and nobody has given, as StartTAI/1: "
+        "with them more may be told than is said here",
         "with --baseline": "another document: format lace-disclosure-change/v1, viewer, changed, "
-        "and records, fields, hidden_hashes, sent, each {added, removed}; sent may be null",
+        "and records, fields, hidden_hashes, sent, each {added, removed}; sent may be null; and "
+        "missing_facts of both together",
     },
     examples=[
         (
@@ -165,6 +181,7 @@ class _Question:
 )
 @ADVERTISED_OPTION
 @RUNTIME_OPTION
+@LOWERING_OPTION
 @click.pass_obj
 def command(
     session: Session,
@@ -175,6 +192,7 @@ def command(
     baseline: tuple[str, ...],
     advertised: str | None,
     runtime: str | None,
+    lowering: str | None,
 ) -> int:
     """Show what a viewer may query of this lace, before a byte leaves.
 
@@ -182,15 +200,20 @@ def command(
     and every hash that these hold, also of records that are not exposed themselves. With the
     peer's selector it shows as well what would be sent. With --baseline it shows only what
     changes, like a plan before it is applied.
+
+    Where the rules read a runtime fact that --runtime does not give, as the time or the
+    transport, it says so: an exchange has such facts, and more may be told then.
     """
     viewer = parse_viewer(viewer)
-    if select is not None and peer_select is None:
-        raise UsageError(
-            "--select alone sends nothing", hint="add the peer's selector with --peer-select FILE"
-        )
+    for option, given in (("--select", select), ("--lowering", lowering)):
+        if given is not None and peer_select is None:
+            raise UsageError(
+                f"{option} is about what would be sent, and that is not asked",
+                hint="add the peer's selector with --peer-select FILE",
+            )
     _refuse_shared(expose, baseline, select, peer_select, advertised, runtime)
     before = read_baselines(session, baseline)
-    question = _Question(session, viewer, expose, (select, peer_select), before)
+    question = _Question(session, viewer, expose, (select, peer_select), before, lowering)
     public = read_public_facts(session, advertised, runtime, viewer)
     with session.asking("disclose") as lace:
         with Waiting(session, "disclosing"):
@@ -210,6 +233,10 @@ def command(
         explain_empty_view(session, question.exposures, viewer)
     elif not told.records:
         session.output.note("the exposures for this viewer allow no record that is here")
+    note_missing(session, told.missing_facts, so=_MORE)
+    if saved is not None:
+        others = [each for each in saved.missing_facts if each not in told.missing_facts]
+        note_missing(session, others, whose="the rules of the baseline", so=_MORE)
     return 1 if change else 0
 
 

@@ -22,6 +22,7 @@ from lace.facts.lines import FactLineError
 from lace.policy.exposure import Exposure
 from lace.policy.local import Policy
 from lace.policy.operand import operand_of
+from lace.policy.public_facts import PEER, missing_facts, with_peer
 from lace.rules.profiles import EXPOSURE, SELECTOR
 from lace.rules.program import check_source
 
@@ -48,6 +49,7 @@ __all__ = [
     "explain_empty_view",
     "exposure_files",
     "exposures_of",
+    "note_missing",
     "note_missing_facts",
     "read_policy",
     "read_public_facts",
@@ -56,7 +58,6 @@ __all__ = [
 ]
 
 Answer = TypeVar("Answer")
-PEER: Final = "Peer"
 _OPTION_OF: Final = {
     FactClass.ADVERTISEMENT: "--advertised",
     FactClass.RUNTIME: "--runtime",
@@ -213,15 +214,13 @@ def read_public_facts(
         if argument is not None:
             found += read_fact_files(session, [argument], limits, _only(kind)).facts
     proven = {fact[1] for fact in found if fact[0] == PEER}
-    if viewer is not None and not proven:
-        found.append((PEER, viewer))
-    elif proven and proven != {viewer}:
+    if proven and proven != {viewer}:
         who = f"the viewer is {viewer}" if viewer else "there is no --viewer"
         session.output.note(
             f"the runtime facts have Peer('{sorted(proven)[0]}'), and {who}: "
             "exposures are chosen by the viewer alone"
         )
-    return tuple(dict.fromkeys(found))
+    return with_peer(found, viewer)
 
 
 def _only(kind: FactClass) -> Callable[[Fact], None]:
@@ -251,19 +250,18 @@ def _only(kind: FactClass) -> Callable[[Fact], None]:
 
 
 def note_missing_facts(session: Session, executable: Executable, public: Iterable[Fact]) -> None:
-    """Tell of runtime facts that the rules ask for and nobody has given."""
-    given = {fact[0] for fact in public}
-    programs = (executable.view, executable.theirs, executable.ours, executable.lowering)
-    read = {key.name for program in programs for key in program.required_base}
-    lacking = [
-        str(found)
-        for found in BASE_PREDICATES.values()
-        if found.fact_class is FactClass.RUNTIME and found.name in read - given
-    ]
+    """Tell of runtime facts that the rules of an exchange ask for and nobody has given."""
+    note_missing(session, missing_facts(executable.programs, public))
+
+
+def note_missing(
+    session: Session, lacking: Sequence[str], *, whose: str = "the rules", so: str = ""
+) -> None:
+    """Tell of runtime predicates that rules read and of which nobody has given a fact."""
     if lacking:
-        where = "--viewer" if lacking == [f"{PEER}/1"] else "--runtime"
+        where = "--viewer" if tuple(lacking) == (f"{PEER}/1",) else "--runtime"
         session.output.note(
-            f"the rules read {', '.join(lacking)}, and there is no such fact; see {where}"
+            f"{whose} read {', '.join(lacking)}, and there is no such fact{so}; see {where}"
         )
 
 

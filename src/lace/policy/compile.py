@@ -87,6 +87,11 @@ class Executable:
         return f"o{1 - self.index}_"
 
     @property
+    def programs(self) -> tuple[CheckedProgram, ...]:
+        """All four, each after those that it reads."""
+        return self.view, self.theirs, self.ours, self.lowering
+
+    @property
     def exposes_nothing(self) -> bool:
         """Whether no exposure is registered for the viewer."""
         return not self.exposures

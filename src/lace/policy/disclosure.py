@@ -64,16 +64,23 @@ class Sent:
     """The records that would be sent to a peer with this selector.
 
     `select` is the `R.` identifier of this side's selector; None means that it was not asked,
-    and the records are those that the peer's rules choose.
+    and the records are those that the peer's rules choose. `lowering` is what was asked
+    beyond selection.
     """
 
     peer_select: str
     select: str | None
     records: tuple[str, ...]
+    lowering: str
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**asdict(self), "records": list(self.records)}
+        return {
+            "peer_select": self.peer_select,
+            "select": self.select,
+            "lowering": self.lowering,
+            "records": list(self.records),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,9 @@ class Disclosure:
 
     `records` are the hashes in the view, sorted. `hidden_hashes` are targets of links in it
     that are not in the view themselves, and `hidden_here` counts those of them that are
-    stored here. `blobs` and `plexes` count the different embedded hashes.
+    stored here. `blobs` and `plexes` count the different embedded hashes. `missing_facts` are
+    runtime predicates, as `StartTAI/1`, that the rules read and of which no fact was given:
+    an exchange has such facts, and then more may be told than is said here.
     """
 
     lace: str
@@ -97,6 +106,7 @@ class Disclosure:
     blobs: int
     plexes: int
     sent: Sent | None = None
+    missing_facts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, in a fixed order; `parse_disclosure` reads them back."""
@@ -114,6 +124,7 @@ class Disclosure:
             "hidden_here": self.hidden_here,
             "embedded": {"blobs": self.blobs, "plexes": self.plexes},
             "sent": None if self.sent is None else self.sent.to_json(),
+            "missing_facts": list(self.missing_facts),
         }
 
     def compare(self, before: Disclosure) -> DisclosureChange:
@@ -134,6 +145,7 @@ class Disclosure:
                 tuple(each for each in hashes.removed if each not in new),
             ),
             sent=sent,
+            missing_facts=tuple(sorted({*before.missing_facts, *self.missing_facts})),
         )
 
 
@@ -163,7 +175,8 @@ class DisclosureChange:
     """What an edit would newly reveal to a viewer, and what it would no longer reveal.
 
     A hash is new when it was told in no way before, and gone when it is told in none now.
-    `sent` is None where one of the two did not ask what would be sent.
+    `sent` is None where one of the two did not ask what would be sent. `missing_facts` are
+    those of both, sorted.
     """
 
     viewer: str
@@ -171,6 +184,7 @@ class DisclosureChange:
     fields: SetChange
     hidden_hashes: SetChange
     sent: SetChange | None
+    missing_facts: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.records or self.fields or self.hidden_hashes or self.sent)
@@ -185,6 +199,7 @@ class DisclosureChange:
             "fields": self.fields.to_json(),
             "hidden_hashes": self.hidden_hashes.to_json(),
             "sent": None if self.sent is None else self.sent.to_json(),
+            "missing_facts": list(self.missing_facts),
         }
 
 
@@ -246,6 +261,7 @@ def _disclosure(saved: _Document) -> Disclosure:
         blobs=embedded.number("blobs"),
         plexes=embedded.number("plexes"),
         sent=_sent(saved),
+        missing_facts=saved.texts("missing_facts"),
     )
 
 
@@ -254,7 +270,7 @@ def _sent(saved: _Document) -> Sent | None:
         return None
     sent = saved.document("sent")
     select = None if sent.is_null("select") else sent.text("select")
-    return Sent(sent.text("peer_select"), select, sent.texts("records"))
+    return Sent(sent.text("peer_select"), select, sent.texts("records"), sent.text("lowering"))
 
 
 class _Document:

@@ -30,12 +30,13 @@ ONE = Disclosure(
     hidden_here=1,
     blobs=1,
     plexes=0,
-    sent=Sent("R.2", None, ("P.2",)),
+    sent=Sent("R.2", None, ("P.2",), "standard-v1"),
 )
 
 
 @pytest.mark.parametrize(
-    "saved", [ONE, replace(ONE, sent=None), replace(ONE, sent=Sent("R.2", "R.3", ()))]
+    "saved",
+    [ONE, replace(ONE, sent=None), replace(ONE, sent=Sent("R.2", "R.3", (), "encrypted-v1"))],
 )
 def test_what_is_saved_is_read_back(saved: Disclosure) -> None:
     raw = json.dumps(saved.to_json()).encode()
@@ -68,7 +69,7 @@ def test_a_change() -> None:
         records=("P.2", "P.3"),
         fields=(FieldShown("Tag", 1, 1, "x"),),
         hidden_hashes=("B.1", "P.4"),
-        sent=Sent("R.2", None, ("P.2", "P.3")),
+        sent=Sent("R.2", None, ("P.2", "P.3"), "standard-v1"),
     )
     change = after.compare(ONE)
     assert change
