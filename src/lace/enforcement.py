@@ -152,6 +152,16 @@ class Enforcement:
         """The rows that the peer's operand has visited so far."""
         return self._enclave.work if self._enclave is not None else 0
 
+    @property
+    def shown(self) -> Ids:
+        """The records that the viewer may query, by their numbers in the base, as last asked.
+
+        One that is allowed and not here is among them.
+        """
+        if self._selected is None:
+            raise AssertionError("nothing has been asked")
+        return self._selected.relations[CAN_QUERY_RECORD].columns()[1]
+
     # -- changes -------------------------------------------------------------------------------
 
     def set_public(self, facts: Iterable[Fact]) -> None:

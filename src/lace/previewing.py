@@ -37,6 +37,7 @@ from lace.rules.syntax import PredicateKey, quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lace.engines.embedded.dictionary import Ids
     from lace.engines.explanation import Absence, Explanation
     from lace.facts.lines import Fact
     from lace.policy.local import Exchange
@@ -130,6 +131,7 @@ class Preview:
         enforcement.set_public(self._public)
         self.permissions = enforcement.evaluate()
         self.their_work = enforcement.their_work
+        self._shown = enforcement.shown
         self._result: Result | None = None
 
     @property
@@ -151,15 +153,22 @@ class Preview:
         """The records that may be requested and are here, so that they are not requested."""
         return self._records(MAY_REQUEST, here=True)
 
+    @cached_property
+    def shows_nothing(self) -> bool:
+        """Whether exposures are registered for the viewer, and allow no record that is here."""
+        return not self.executable.exposes_nothing and not len(self._which(self._shown, here=True))
+
     def _records(self, predicate: PredicateKey, *, here: bool) -> frozenset[str]:
-        numbers = self.permissions.numbers(predicate)
-        held = self._base.relations.get(_HAVE) or Relation(_HAVE.arity)
-        if held.rows and len(numbers):
-            is_held = Members(held.columns()[0], self._base.size).mask(numbers)
-            numbers = numbers[is_held if here else ~is_held]
-        elif here:
-            return frozenset()
+        numbers = self._which(self.permissions.numbers(predicate), here=here)
         return frozenset(self._base.dictionary.texts(numbers))
+
+    def _which(self, numbers: Ids, *, here: bool) -> Ids:
+        """Return those of some records that are here, or those that are not."""
+        held = self._base.relations.get(_HAVE) or Relation(_HAVE.arity)
+        if not held.rows or not len(numbers):
+            return numbers[:0] if here else numbers
+        is_held = Members(held.columns()[0], self._base.size).mask(numbers)
+        return numbers[is_held if here else ~is_held]
 
     def why(self, predicate: str, *values: str) -> Explanation:
         """Explain any fact of the policy, by the rules as they were written."""

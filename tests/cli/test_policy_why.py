@@ -102,6 +102,14 @@ def test_what_nothing_exposed_means_is_said() -> None:
     assert why(*SELECT, f"MaySend('{SHARED.id}')", "--quiet").err == ""
 
 
+def test_an_empty_view_is_told() -> None:
+    write("expose.lace", "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'App',_,'none').\n")
+    done = why(*TO_BOB, f"MaySend('{SHARED.id}')")
+    assert (done.code, done.lines[0]) == (1, "it would not be sent: not exposed to this viewer")
+    assert done.err == "the exposures for this viewer allow no record that is here\n"
+    assert why(*TO_BOB, f"MaySend('{SHARED.id}')", "--quiet").err == ""
+
+
 def test_other_predicates_of_the_policy() -> None:
     write("team.lace", f"{TEAM}Team(P) :- Field(P,'Group',_,'team').\n")
     for fact, code, begins in (

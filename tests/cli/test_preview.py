@@ -175,6 +175,29 @@ def test_nothing_is_exposed() -> None:
     assert f"of 1 exposure none is for {CAROL}" in other.err
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'App',_,'none').\n",
+        f"AllowQueryRecord('{BOB}','{Blob(b'gone').id}') :- true.\n",
+    ],
+)
+def test_an_empty_view_is_told(rule: str) -> None:
+    words = "the exposures for this viewer allow no record that is here, so nothing would be sent"
+    write("expose.lace", rule)
+    done = call(*TO_BOB)
+    assert (done.code, done.raw) == (0, b"")
+    assert words in done.err
+    assert words in call(*TO_BOB, "--json").err
+    assert words in " ".join(on_terminal(*TO_BOB, "--no-color").out.split())
+    assert call(*TO_BOB, "--quiet").err == ""
+    anyone = call(*SELECT, "--expose", "expose.lace")
+    assert words in anyone.err
+    write("expose.lace", EXPOSE_TEAM)
+    assert "allow no record" not in call(*TO_BOB).err
+    assert "allow no record" not in call(*SELECT).err
+
+
 def test_an_exposure_for_anyone() -> None:
     done = call(*SELECT, "--expose", "expose.lace")
     assert len(done.lines) == 2

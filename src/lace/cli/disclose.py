@@ -21,6 +21,7 @@ from lace.cli.policy_files import (
     exposure_files,
     exposures_of,
     note_missing,
+    note_no_record,
     read_public_facts,
     refuse_shared_input,
     warn_of,
@@ -232,7 +233,7 @@ def command(
     if not told.exposures:
         explain_empty_view(session, question.exposures, viewer)
     elif not told.records:
-        session.output.note("the exposures for this viewer allow no record that is here")
+        note_no_record(session)
     note_missing(session, told.missing_facts, so=_MORE)
     if saved is not None:
         others = [each for each in saved.missing_facts if each not in told.missing_facts]

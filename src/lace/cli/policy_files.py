@@ -51,6 +51,7 @@ __all__ = [
     "exposures_of",
     "note_missing",
     "note_missing_facts",
+    "note_no_record",
     "read_policy",
     "read_public_facts",
     "refuse_shared_input",
@@ -277,3 +278,8 @@ def explain_empty_view(
         count = plural(len(exposures), "exposure")
         hint = f"of {count} none is for {viewer}: add one with --expose FILE@{viewer}"
     session.output.note(f"nothing is exposed to this peer{so} [G31]; {hint}")
+
+
+def note_no_record(session: Session, *, so: str = "") -> None:
+    """Say in words that exposures are registered for the viewer, and the view is empty."""
+    session.output.note(f"the exposures for this viewer allow no record that is here{so}")

@@ -10,7 +10,13 @@ import click
 from lace.cli.answers import short_identifiers
 from lace.cli.command import command as lace_command
 from lace.cli.output import Column, plural
-from lace.cli.policy_files import ask_again, explain_empty_view, note_missing_facts, read_policy
+from lace.cli.policy_files import (
+    ask_again,
+    explain_empty_view,
+    note_missing_facts,
+    note_no_record,
+    read_policy,
+)
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
 from lace.cli.record_tables import (
@@ -44,6 +50,7 @@ class _Answer:
         self.read = read
         self.executable = preview.executable
         self.their_work = preview.their_work
+        self.shows_nothing = preview.shows_nothing
         self.send = sorted(preview.permissions.may_send)
         self.request = sorted(preview.permissions.may_request)
         self.not_here = sorted(preview.not_here)
@@ -116,6 +123,7 @@ class _Answer:
 
 
 _ROLES: Final = ("connects", "accepts")
+_SO: Final = ", so nothing would be sent"
 
 
 def _count(records: Sequence[str]) -> str:
@@ -144,9 +152,9 @@ def _tell(session: Session, answer: _Answer) -> None:
     """Say what the lines do not."""
     read, output = answer.read, session.output
     if answer.executable.exposes_nothing:
-        explain_empty_view(
-            session, read.policy.exposures, read.viewer, so=", so nothing would be sent"
-        )
+        explain_empty_view(session, read.policy.exposures, read.viewer, so=_SO)
+    elif answer.shows_nothing:
+        note_no_record(session, so=_SO)
     if not any(fact[0] == "Advertised" for fact in read.public):
         output.note("the peer advertises nothing, so nothing would be requested; see --advertised")
     note_missing_facts(session, answer.executable, read.public)

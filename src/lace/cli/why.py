@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.policy_files import ask_again, explain_empty_view, note_missing_facts, read_policy
+from lace.cli.policy_files import (
+    ask_again,
+    explain_empty_view,
+    note_missing_facts,
+    note_no_record,
+    read_policy,
+)
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
 from lace.cli.questions import Question, new_statistics, read_rules
@@ -104,6 +110,8 @@ def _ask_exchange(
         preview, answer = ask_again(lace, ask)
     if preview.executable.exposes_nothing:
         explain_empty_view(session, read.policy.exposures, read.viewer)
+    elif preview.shows_nothing:
+        note_no_record(session)
     note_missing_facts(session, preview.executable, read.public)
     return answer
 
