@@ -128,7 +128,7 @@ class _FileReader:
         keys = read_keys(top.table("keys"))
         maker = RecordMaker(top.table("records"), keys)
         records = maker.make_all()
-        texts = RuleReader(self._folder, self._name, keys)
+        texts = RuleReader(self._folder, self._name, keys, records)
         rules = texts.read(top, "rules", needed=True) if plain else None
         select = None if plain else texts.read(top, "select", needed=True)
         exposures = tuple(texts.read_exposure(each) for each in top.tables("expose"))

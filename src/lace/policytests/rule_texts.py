@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from lace.policytests.records import MadeRecord
+
 __all__ = ["MAX_RULE_FILE_BYTES", "RuleReader"]
 
 MAX_RULE_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -33,15 +35,23 @@ class RuleReader:
         folder: where files are looked for.
         name: what messages call the test file.
         keys: whose names texts may mention.
+        records: these too, so that rules can name a hash.
     """
 
-    def __init__(self, folder: Path, name: str, keys: Mapping[str, Key]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        keys: Mapping[str, Key],
+        records: Mapping[str, MadeRecord],
+    ) -> None:
         self._folder = folder
         self._name = name
         self._keys = keys
+        self._records = records
         self._files: dict[str, RuleText] = {}
         self.used = {key.name for key in keys.values() if key.stands_for is not None}
-        """The keys that rules and viewers name, or that stand for others in rules."""
+        """What rules and viewers name, and the keys that stand for others in rules."""
 
     def read(self, table: Table, key: str, *, needed: bool = False) -> RuleText | None:
         """Return the rules of the file that a key names, or of the text in the test file."""
@@ -101,9 +111,11 @@ class RuleReader:
 
     def _inline(self, table: Table, key: str, text: str) -> RuleText:
         def known(name: str) -> str | None:
-            return self._keys[name].verifier if name in self._keys else None
+            if name in self._keys:
+                return self._keys[name].verifier
+            return self._records[name].id if name in self._records else None
 
-        substitution = Substitution(known, lambda: list(self._keys))
+        substitution = Substitution(known, lambda: [*self._keys, *self._records])
         filled = substitution.fill(text, table, key)
         self.used |= substitution.used
         line = table.problems.first_line(table.at(key), text)

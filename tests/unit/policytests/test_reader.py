@@ -298,6 +298,19 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == "a.lacetest.toml: the file has more than 9 bytes"
 
 
+def test_a_record_that_only_rules_name_is_used() -> None:
+    record = "[records.note]\ndata = 'x'\n"
+    rules = "peer_select_text = \"SelectHave('${note}') :- true.\"\n"
+    body = f"[[case]]\nname = 'x'\nrecords = []\nsend = []\n{rules}"
+    tests = read(TOP + record + body)
+    (case,) = tests.cases
+    assert case.peer_select is not None
+    assert tests.records["note"].id.encode() in case.peer_select.raw
+    assert b"${note}" in case.peer_select.written
+    (found,) = wrong(TOP + record + body.replace("${note}", "${notes}"))
+    assert "nothing is called 'notes'; did you mean note?" in found
+
+
 def test_bytes_that_are_no_text() -> None:
     Path("a.lacetest.toml").write_bytes(b"a = '\xff'")
     with pytest.raises(PolicyTestError, match="byte 5 is not UTF-8"):

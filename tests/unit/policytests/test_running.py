@@ -122,6 +122,27 @@ def test_bait_is_not_taken() -> None:
         assert sorted(file.rules, key=lambda line: line or 0) == [2, 3, 5, 6, 8]
 
 
+def test_rules_can_name_a_record() -> None:
+    """A peer that knows the hash of a hidden record gets nothing for it."""
+    names = (
+        'peer_select_text = """\nSelectHave(\'${b}\') :- true.\n'
+        'SelectAdvertised(P,S) :- Advertised(P,S)."""\n'
+    )
+    exposure = "[[expose]]\ntext = \"AllowQueryRecord(V,'${a}') :- _Viewer(V).\"\n"
+    chosen = 'derived = { "theirs:SelectHave/1" = ["${b}"] }\n'
+    for records in ('["a"]', '["a", "b"]'):
+        body = f'records = {records}\nnot_send = ["b"]\n{chosen}{names}'
+        outcomes, _ = run(TOP + exposure + RECORDS + case(body) + case_uses_all())
+        assert outcomes[0].is_ok, outcomes[0]
+    top = f'select_text = """\n{ALL}"""\n{names}'
+    assert told(top + ANYONE + RECORDS + case('send = ["b"]')) == []
+    mine = names.replace("peer_select_text", "select_text").replace("${b}", "${a}")
+    theirs = f'peer_select_text = """\n{ALL}"""\n'
+    assert told(mine + theirs + ANYONE + RECORDS + case('send = ["a"]')) == []
+    plain = "rules_text = \"Known('${a}') :- Have('${b}').\"\n"
+    assert told(plain + RECORDS + case('derived = { "Known/1" = ["${a}"] }')) == []
+
+
 def case_uses_all() -> str:
     return '[[case]]\nname = "all"\nquery = ["a"]\n'
 
