@@ -316,7 +316,13 @@ def test_what_an_edit_would_no_longer_reveal() -> None:
 
 
 def test_modules_of_a_baseline_are_registered_like_others() -> None:
-    assert call(*TO_BOB, "--baseline", f"expose.lace@{CAROL}").code == 1
+    other = call(*TO_BOB, "--baseline", f"expose.lace@{CAROL}")
+    assert other.code == 1
+    assert f"of 1 module of the baseline none is for {BOB}, so this compares with nothing" in (
+        other.err
+    )
+    two = ("--baseline", f"expose.lace@{CAROL}", "--baseline", f"expose.lace@{BOB}")
+    assert (call(*TO_BOB, *two).code, call(*TO_BOB, *two).err) == (0, "")
     write("plans.lace", "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Name',_,'plan').\n")
     both = ("--baseline", "expose.lace", "--baseline", "plans.lace")
     assert call(*TO_BOB, *both).lines[0] == f"+\trecord\t{SHARED.id}"
@@ -389,6 +395,10 @@ def test_wrong_usage(tmp_path: Path) -> None:
         ((*TO_BOB, "--expose", "missing.lace"), "missing.lace cannot be read"),
         ((*TO_BOB, "--baseline", "missing.json"), "missing.json cannot be read"),
         ((*TO_BOB, "--baseline", "a\0b"), "cannot be read"),
+        ((*TO_BOB, "--viewer", "bob"), "--viewer: 'bob' is no viewer"),
+        ((*TO_BOB, "--baseline", "expose.lace@bob"), "'bob' is no viewer"),
+        ((*TO_BOB, "--baseline", ""), "lace: --baseline names no file; write --baseline FILE"),
+        ((*TO_BOB, "--expose", ""), "lace: --expose names no file"),
         ((*TO_BOB, "--baseline", saved, "--baseline", "expose.lace"), "other baselines"),
         ((*TO_BOB, "--baseline", f"{saved}@{BOB}"), "has its viewer"),
         ((*TO_BOB, "--baseline", "-", "--runtime", "-"), "standard input can be read once"),
@@ -408,7 +418,6 @@ def test_rules_and_viewers_that_are_refused() -> None:
         (("--expose", "expose.lace@Opq_1"), "[X6]"),
         (("--baseline", "expose.lace@Opq_1"), "--baseline expose.lace@Opq_1: nothing can be"),
         (("--viewer", "Opq_1"), "[X6]"),
-        (("--viewer", "bob"), "'bob' is no viewer"),
         (("--peer-select", "all.lace", "--set", "peer_max_rules=1"), "peer_max_rules"),
     ):
         done = call(*TO_BOB, *arguments)

@@ -335,17 +335,19 @@ def test_the_peers_rules_have_limits_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("viewer", "words"),
+    ("viewer", "code", "words"),
     [
-        ("Opq_1", "--viewer: nothing can be exposed to 'Opq_1', a label of one exchange [X6]"),
-        ("V.abc", "--viewer: 'V.abc' is no viewer"),
-        ("bob", "'bob' is no viewer"),
-        ("", "'' is no viewer"),
+        ("Opq_1", 1, "--viewer: nothing can be exposed to 'Opq_1', a label of one exchange [X6]"),
+        ("V.abc", 2, "--viewer: 'V.abc' is no viewer"),
+        ("bob", 2, "--viewer: 'bob' is no viewer"),
+        ("", 2, "'' is no viewer"),
     ],
 )
-def test_viewers_that_are_refused(viewer: str, words: str) -> None:
+def test_viewers_that_are_refused(viewer: str, code: int, words: str) -> None:
     done = call(*SELECT, "--expose", "expose.lace", "--viewer", viewer)
-    assert (done.code, done.raw) == (1, b"")
+    assert (done.code, done.raw) == (code, b"")
+    if viewer:  # the same cause has the same exit code
+        assert call(*SELECT, "--expose", f"expose.lace@{viewer}").code == code
     assert words in done.err
     assert done.err.count("\n") == 1
 
@@ -411,8 +413,12 @@ def test_wrong_usage(tmp_path: Path) -> None:
         (*TO_BOB, "--expose", "missing.lace"),
         (*TO_BOB, "--advertised", "missing.facts"),
         (*TO_BOB, "--lowering", "none"),
+        (*TO_BOB, "--select", ""),
+        (*TO_BOB, "--expose", ""),
+        (*TO_BOB, "--runtime", ""),
         (*TO_BOB, "--lace", tmp_path / "none"),
     ):
         done = call(*arguments)
         assert (done.code, done.raw) == (2, b""), arguments
         assert "Traceback" not in done.err
+        assert "lace:  " not in done.err

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lace.cli.output import plural
 from lace.cli.policy_options import ExposureArgument, parse_exposure
 from lace.cli.rule_files import STANDARD_INPUT, RuleFile
 from lace.errors import Place, PolicyError, UsageError
@@ -87,13 +88,19 @@ def _read(session: Session, argument: str) -> RuleFile:
 
 
 def check_baseline(session: Session, baseline: Baseline, now: Disclosure) -> None:
-    """Refuse a saved disclosure of something else; tell what cannot be compared.
+    """Refuse a saved disclosure of something else; tell what is not or hardly compared.
 
     Raises:
         PolicyError: it is of another viewer or of another lace.
     """
     before = baseline.saved
     if before is None:
+        if baseline.modules and not any(each.is_for(now.viewer) for each in baseline.modules):
+            count = plural(len(baseline.modules), "module")
+            session.output.note(
+                f"of {count} of the baseline none is for {now.viewer}, so this compares with "
+                f"nothing exposed; name one with {_OPTION} FILE@{now.viewer}"
+            )
         return
     for what, one, other in (
         ("viewer", before.viewer, now.viewer),

@@ -112,9 +112,10 @@ class _Question:
 @lace_command(
     "disclose",
     piped="Tab-separated lines, the kind first: record HASH; field NAME, records, different "
-    "values, an example; link NAME, links, records, targets; blobs and plexes, how many embedded "
-    "hashes; hash HASH, which a link tells though its record is not in the view; sent HASH. With "
-    "--baseline: + or -, the kind (record, field, hash, sent), the hash or name.",
+    "values, an example; link NAME, links, records, targets; blobs and plexes, how many different "
+    "hashes of embedded records (counted, not listed); hash HASH, which a link tells though its "
+    "record is not in the view; sent HASH. With --baseline: + or -, the kind (record, field, hash, "
+    "sent), the hash or name.",
     json_keys={
         "format": "lace-disclosure/v1",
         "lace": "the folder",
@@ -198,9 +199,10 @@ def command(
     """Show what a viewer may query of this lace, before a byte leaves.
 
     Whatever the exposures for a viewer allow counts as told: the records, all their fields,
-    and every hash that these hold, also of records that are not exposed themselves. With the
-    peer's selector it shows as well what would be sent. With --baseline it shows only what
-    changes, like a plan before it is applied.
+    and every hash that these hold, also of records that are not exposed themselves. Of these
+    hashes it lists those that links tell; those of embedded records, which every record but a
+    Blob tells, it counts. With the peer's selector it shows as well what would be sent. With
+    --baseline it shows only what changes, like a plan before it is applied.
 
     Where the rules read a runtime fact that --runtime does not give, as the time or the
     transport, it says so: an exchange has such facts, and more may be told then.

@@ -86,7 +86,7 @@ def read_fact_files(
         raise UsageError("standard input can be read once", hint="name files")
     given = GivenFacts(limits, check)
     for argument in arguments:
-        name = "standard input" if argument == STANDARD_INPUT else safe_text(argument)
+        name = "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
         with _opened(session, argument, name) as (file, size):
             _read(session, file, name, size, given)
     return given

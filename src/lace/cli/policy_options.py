@@ -140,18 +140,27 @@ class ExposureArgument:
     file: str
     viewer: str | None
 
+    def is_for(self, viewer: str) -> bool:
+        """Tell whether it registers the module for a viewer."""
+        return self.viewer is None or self.viewer == viewer
+
 
 def parse_viewer(text: str, option: str = "--viewer") -> str:
     """Return a viewer that an option names.
 
     Raises:
-        PolicyError: it is an opaque label, or no verifier.
+        PolicyError: it is an opaque label, to which policy exposes nothing.
+        UsageError: it is no verifier at all.
     """
     try:
         return check_viewer(text)
     except PolicyError as error:
         error.place = Place(option)
-        raise
+        if _is_label(text):
+            raise
+        raise UsageError(
+            error.message, rule=error.rule, place=error.place, hint=error.hint
+        ) from error
 
 
 def parse_exposure(argument: str, option: str = "--expose") -> ExposureArgument:
@@ -161,6 +170,8 @@ def parse_exposure(argument: str, option: str = "--expose") -> ExposureArgument:
         PolicyError: it names an opaque label as viewer.
         UsageError: there is no file in it, or none that is there.
     """
+    if not argument:
+        raise UsageError(f"{option} names no file", hint=f"write {option} FILE[@VIEWER]")
     file, at, viewer = argument.rpartition("@")
     problem = _problem(viewer) if at else "there is no viewer"
     if problem:
@@ -188,7 +199,7 @@ def _refuse_lost_viewer(argument: str, file: str, viewer: str, option: str, prob
     if not file or _is_there(argument):
         return
     place = Place(f"{option} {safe_text(argument)}")
-    if viewer.startswith("Opq_"):
+    if _is_label(viewer):
         try:
             check_viewer(viewer)
         except LaceError as error:
@@ -201,6 +212,11 @@ def _refuse_lost_viewer(argument: str, file: str, viewer: str, option: str, prob
             place=place,
             hint=problem,
         )
+
+
+def _is_label(viewer: str) -> bool:
+    """Tell whether a text is meant as the label that a plan gives to one of its sides."""
+    return viewer.startswith("Opq_")
 
 
 def _is_there(name: str) -> bool:

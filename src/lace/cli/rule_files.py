@@ -63,7 +63,7 @@ class RuleFile:
 
 
 def _shown(argument: str) -> str:
-    return "standard input" if argument == STANDARD_INPUT else safe_text(argument)
+    return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
 
 
 def read_file(session: Session, argument: str) -> RuleFile:
