@@ -14,6 +14,7 @@ from lace.cli.disclosure_pages import (
     write_lines,
     write_page,
 )
+from lace.cli.exchange_facts import read_public_facts
 from lace.cli.policy_files import (
     Wanted,
     check_files,
@@ -22,7 +23,6 @@ from lace.cli.policy_files import (
     exposures_of,
     note_missing,
     note_no_record,
-    read_public_facts,
     refuse_shared_input,
     warn_of,
 )

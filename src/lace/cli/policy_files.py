@@ -1,11 +1,11 @@
-"""Policies as commands read them: rule files checked together, and facts that come with them."""
+"""Policies as commands read them: rule files checked together, and what is said of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from lace.cli.fact_files import read_fact_files
+from lace.cli.exchange_facts import read_public_facts
 from lace.cli.output import plural
 from lace.cli.policy_options import ExposureArgument, parse_exposure, parse_viewer
 from lace.cli.rule_files import (
@@ -17,12 +17,10 @@ from lace.cli.rule_files import (
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
-from lace.facts.lines import FactLineError
 from lace.policy.exposure import Exposure
 from lace.policy.local import Policy
 from lace.policy.operand import operand_of
-from lace.policy.public_facts import PEER, missing_facts, with_peer
+from lace.policy.public_facts import PEER, missing_facts
 from lace.rules.profiles import EXPOSURE, SELECTOR
 from lace.rules.program import check_source
 
@@ -53,17 +51,11 @@ __all__ = [
     "note_missing_facts",
     "note_no_record",
     "read_policy",
-    "read_public_facts",
     "refuse_shared_input",
     "warn_of",
 ]
 
 Answer = TypeVar("Answer")
-_OPTION_OF: Final = {
-    FactClass.ADVERTISEMENT: "--advertised",
-    FactClass.RUNTIME: "--runtime",
-}
-_RULE_OF: Final = {FactClass.ADVERTISEMENT: "040-13", FactClass.RUNTIME: "040-89"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +145,9 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
     """Read all that a command line says of an exchange; findings of all files are shown.
 
     Raises:
-        UsageError: a selector is missing, a file cannot be read.
+        UsageError: a selector is missing, a file cannot be read, the viewer is no verifier.
         RuleError: rules are not legal; all findings were shown.
-        PolicyError: the viewer is no verifier.
+        PolicyError: the viewer is a label of one exchange.
         FactLineError: a line of a fact file does not belong there.
     """
     if given.select is None or given.peer_select is None:
@@ -198,56 +190,7 @@ def warn_of(session: Session, findings: Iterable[Finding]) -> None:
             complain_findings(session, found)
 
 
-# -- facts that come with an exchange ------------------------------------------------------------
-
-
-def read_public_facts(
-    session: Session, advertised: str | None, runtime: str | None, viewer: str | None
-) -> tuple[Fact, ...]:
-    """Return the facts of both files, and the `Peer` fact that a proven viewer gives.
-
-    Raises:
-        FactLineError: a fact does not belong into its file.
-    """
-    limits = session.rule_limits()
-    found: list[Fact] = []
-    for argument, kind in ((advertised, FactClass.ADVERTISEMENT), (runtime, FactClass.RUNTIME)):
-        if argument is not None:
-            found += read_fact_files(session, [argument], limits, _only(kind)).facts
-    proven = {fact[1] for fact in found if fact[0] == PEER}
-    if proven and proven != {viewer}:
-        who = f"the viewer is {viewer}" if viewer else "there is no --viewer"
-        session.output.note(
-            f"the runtime facts have Peer('{sorted(proven)[0]}'), and {who}: "
-            "exposures are chosen by the viewer alone"
-        )
-    return with_peer(found, viewer)
-
-
-def _only(kind: FactClass) -> Callable[[Fact], None]:
-    """Return a check that refuses facts of another kind."""
-    option, rule = _OPTION_OF[kind], _RULE_OF[kind]
-    taken = [each for each in BASE_PREDICATES.values() if each.fact_class is kind]
-    names = ", ".join(map(str, taken))
-
-    def check(fact: Fact) -> None:
-        found, arity = BASE_PREDICATES.get(fact[0]), len(fact) - 1
-        if found is None or found.fact_class is not kind:
-            other = _OPTION_OF.get(found.fact_class) if found is not None else None
-            belongs = "record facts come from the lace" if found is not None else ""
-            raise FactLineError(
-                f"{fact[0]}/{arity} is no {kind.value} fact",
-                rule=rule,
-                hint=f"it belongs into {other}" if other else belongs or f"{option} takes {names}",
-            )
-        if found.arity != arity:
-            raise FactLineError(
-                f"{fact[0]} has {plural(found.arity, 'value')}, and here {arity:,}",
-                rule=rule,
-                hint=f"write {found.name}({','.join(found.arguments)}), each value in quotes",
-            )
-
-    return check
+# -- what is said in words -----------------------------------------------------------------------
 
 
 def note_missing_facts(session: Session, executable: Executable, public: Iterable[Fact]) -> None:
