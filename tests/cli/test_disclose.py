@@ -163,9 +163,9 @@ def test_a_record_that_is_allowed_and_not_here_is_not_disclosed() -> None:
 
 
 def test_facts_that_exposures_read() -> None:
-    write("expose.lace", "AllowQueryRecord(V,P) :- Peer(V), Here('x'), Have(P).\n")
+    write("expose.lace", f"AllowQueryRecord(V,P) :- Peer(V), Here('{CAROL}'), Have(P).\n")
     assert call(*TO_BOB, "--json").json()["count"] == 0
-    write("runtime.facts", "Here('x')\n")
+    write("runtime.facts", f"Here('{CAROL}')\n")
     assert call(*TO_BOB, "--runtime", "runtime.facts", "--json").json()["count"] == 4
     write("lacking.lace", ALL.replace("Have(P).", "Have(P), not Advertised(P,_)."))
     write("advertised.facts", f"Advertised('{SHARED.id}','{BOB}')\n")
@@ -178,7 +178,7 @@ def test_facts_that_exposures_read() -> None:
     ("condition", "missing", "fact"),
     [
         ("StartTAI(_)", "StartTAI/1", "StartTAI('1800000000:000000000')"),
-        ("Here('x')", "Here/1", "Here('x')"),
+        (f"Here('{CAROL}')", "Here/1", f"Here('{CAROL}')"),
         ("Transport('a')", "Transport/1", "Transport('a')"),
         ("TransportEncrypted()", "TransportEncrypted/0", "TransportEncrypted()"),
     ],

@@ -392,16 +392,82 @@ def test_what_follows_the_at_sign() -> None:
         ("--runtime", "hello", "'hello' is not a fact line [G35]"),
         ("--runtime", "", "'' is not a fact line"),
         ("--runtime", f"StartTAI('{'9' * 1025}')", "max_value_bytes=1024"),
+        ("--advertised", f"Advertised('B.x','{BOB}')", "'B.x' is not a record hash [050-39]"),
+        (
+            "--advertised",
+            f"AdvertisedField('B.x','{BOB}','Group','0','g')",
+            "'B.x' is not a record hash [050-40]; as in AdvertisedField(P,S,Name,Index,Value)",
+        ),
+        (
+            "--advertised",
+            f"AdvertisedField('{NOTES[3].id}','{BOB}','Group','01','g')",
+            "'01' is not a decimal number [050-40]",
+        ),
+        ("--runtime", "StartTAI('now')", "'now' is not a TAI instant [050-29]"),
+        ("--runtime", "TickTAI('1')", "'1' is not a TAI instant [050-30]"),
+        ("--runtime", "ClockSkewSeconds('-1')", "'-1' is not a decimal number [050-31]"),
+        ("--runtime", "Peer('bob')", "'bob' is not a verifier [050-26]"),
+        ("--runtime", "Here('x')", "'x' is not a verifier [050-25]; as in Here(V)"),
     ],
 )
 def test_facts_that_do_not_belong(option: str, line: str, words: str) -> None:
-    fits = f"Here('{BOB}')" if option == "--runtime" else f"Advertised('B.x','{BOB}')"
+    fits = f"Here('{BOB}')" if option == "--runtime" else f"Advertised('{NOTES[3].id}','{BOB}')"
     write("some.facts", f"{fits}\n{line}\n")
     done = call(*TO_BOB, option, "some.facts")
     assert (done.code, done.raw) == (1, b"")
     assert done.err.startswith("lace: some.facts:2: ")
     assert words in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.requirement("050-39", "050-40", "050-42")
+def test_advertisements_that_no_exchange_would_take() -> None:
+    one, two = NOTES[3].id, Blob(b"new").id
+    field = f"AdvertisedField('{one}','{BOB}','Group','0','g')"
+    lines = [
+        f"Advertised('{two}','{BOB}')",
+        field,
+        field,
+        field.replace("'g'", "'h'"),
+        f"Advertised('{two}','{CAROL}')",
+        f"Advertised('{one}','{CAROL}')",
+    ]
+    write("odd.facts", "".join(f"{line}\n" for line in lines))
+    done = call(*TO_BOB, "--advertised", "odd.facts")
+    assert done.code == 0
+    assert [line for line in done.err.split("\n") if line.startswith("odd.facts")] == [
+        "odd.facts:2: warning: this field has no Advertised line of its record and source, and "
+        "2 others like it [G42]",
+        "odd.facts:4: warning: field Group has another value at index 0 [G42]",
+        "odd.facts:5: warning: a peer is one source, and line 1 has another: "
+        f"{BOB}, and 1 other like it [G42]",
+    ]
+    given = "".join(f"{line}\n" for line in lines).encode()
+    assert "standard input:2: warning" in call(*TO_BOB, "--advertised", "-", given=given).err
+    assert call(*TO_BOB, "--advertised", "odd.facts", "--quiet").err == ""
+    # The order of lines means nothing, nor does repetition.
+    write("fits.facts", f"{field}\n{field}\nAdvertised('{one}','{BOB}')\n")
+    assert "warning" not in call(*TO_BOB, "--advertised", "fits.facts").err
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two", "rule"),
+    [
+        ("StartTAI", "1700000000:000000000", "1700000001:000000000", "050-29"),
+        ("TickTAI", "1700000000:000000000", "1700000001:000000000", "050-30"),
+        ("ClockSkewSeconds", "0", "1", "050-31"),
+        ("Transport", "a", "b", "050-27"),
+        ("Here", BOB, CAROL, "050-25"),
+    ],
+)
+def test_runtime_facts_that_are_there_twice(name: str, one: str, two: str, rule: str) -> None:
+    write("runtime.facts", f"TransportEncrypted()\n{name}('{one}')\n{name}('{one}')\n")
+    assert "warning" not in call(*TO_BOB, "--runtime", "runtime.facts").err
+    write("runtime.facts", f"{name}('{one}')\n{name}('{one}')\n{name}('{two}')\n")
+    done = call(*TO_BOB, "--runtime", "runtime.facts")
+    assert done.code == 0
+    words = f"an exchange has one {name}, and line 1 has another [{rule}]"
+    assert f"runtime.facts:3: warning: {words}\n" in done.err
 
 
 def test_wrong_usage(tmp_path: Path) -> None:

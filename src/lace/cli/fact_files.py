@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.rules.limits import RuleLimits
 
-__all__ = ["GivenFacts", "read_fact_files"]
+__all__ = ["GivenFacts", "name_of", "read_fact_files"]
 
 Check: TypeAlias = "Callable[[Fact], None]"
 _MAX_LINE_BYTES: Final = 1 << 20
@@ -33,7 +33,7 @@ class GivenFacts:
 
     Args:
         limits: of the evaluation.
-        check: refuses what does not belong into these files.
+        check: refuses what does not belong into these files; it gets each line's fact once.
     """
 
     def __init__(self, limits: RuleLimits, check: Check | None = None) -> None:
@@ -68,6 +68,11 @@ class GivenFacts:
         return {PredicateKey(name, length - 1) for name, length in shapes}
 
 
+def name_of(argument: str) -> str:
+    """Return what messages call a file that the command line names."""
+    return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
+
+
 def read_fact_files(
     session: Session,
     arguments: Sequence[str],
@@ -86,7 +91,7 @@ def read_fact_files(
         raise UsageError("standard input can be read once", hint="name files")
     given = GivenFacts(limits, check)
     for argument in arguments:
-        name = "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
+        name = name_of(argument)
         with _opened(session, argument, name) as (file, size):
             _read(session, file, name, size, given)
     return given

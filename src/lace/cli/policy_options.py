@@ -50,13 +50,14 @@ ADVERTISED_OPTION: Final = click.option(
     "--advertised",
     metavar="FILE",
     help="What the peer advertises: fact lines Advertised('P','S') and "
-    "AdvertisedField('P','S','Name','Index','Value'). - for standard input.",
+    "AdvertisedField('P','S','Name','Index','Value'). - for standard input. Values of a wrong form "
+    "are refused; warned of is what no exchange would take, as a field without its Advertised.",
 )
 RUNTIME_OPTION: Final = click.option(
     "--runtime",
     metavar="FILE",
     help="Runtime facts: lines of Here, Peer, Transport, TransportEncrypted, StartTAI, TickTAI "
-    "and ClockSkewSeconds. - for standard input.",
+    "and ClockSkewSeconds. - for standard input. An exchange has at most one fact of each.",
 )
 LOWERING_OPTION: Final = click.option(
     "--lowering",
