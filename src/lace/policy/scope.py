@@ -35,10 +35,14 @@ def scope_rules(module: CheckedProgram, prefix: str) -> tuple[Rule, ...]:
     base = module.profile.base
 
     def scoped(atom: Atom) -> Atom:
-        return atom if atom.key in base else replace(atom, name=prefix + atom.name)
+        return atom if atom.key in base else Atom(prefix + atom.name, atom.terms, atom.span)
 
     return tuple(
-        replace(map_atoms(rule, scoped), head=replace(rule.head, name=prefix + rule.head.name))
+        Rule(
+            Atom(prefix + rule.head.name, rule.head.terms, rule.head.span),
+            map_atoms(rule, scoped).body,
+            rule.span,
+        )
         for rule in module.rules
     )
 
@@ -50,9 +54,11 @@ def map_atoms(rule: Rule, change: Callable[[Atom], Atom]) -> Rule:
         match item:
             case Atom():
                 return change(item)
-            case NegatedAtom() | Cardinality():
+            case NegatedAtom():
+                return NegatedAtom(change(item.atom), item.span)
+            case Cardinality():
                 return replace(item, atom=change(item.atom))
             case _:
                 return item
 
-    return replace(rule, body=tuple(map(changed, rule.body)))
+    return Rule(rule.head, tuple(map(changed, rule.body)), rule.span)

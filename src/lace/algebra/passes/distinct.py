@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.body import parts_of
 from lace.algebra.nodes import columns_of_terms
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_distinct"]
 
+_Head: TypeAlias = "tuple[str | None, ...]"
 _MOST_BRANCHES: Final = 256
 """Rules of one predicate that are compared with one another."""
 
@@ -40,9 +41,12 @@ def find_distinct(program: RelationalProgram) -> RelationalProgram:
 def _is_distinct(step: Fixpoint) -> bool:
     if len(step.branches) > _MOST_BRANCHES:
         return False
-    return all(_makes_each_once(branch.plan) for branch in step.branches) and all(
-        _differ(one, other) for one, other in combinations(step.branches, 2)
-    )
+    if not all(_makes_each_once(branch.plan) for branch in step.branches):
+        return False
+    heads = [_constants(branch) for branch in step.branches]
+    if len({tuple(each is None for each in head) for head in heads}) == 1:
+        return len(set(heads)) == len(heads)  # constants at the same places, and no two alike
+    return all(_differ(one, other) for one, other in combinations(heads, 2))
 
 
 def _makes_each_once(plan: Project) -> bool:
@@ -71,9 +75,13 @@ def _only_test(scans: Sequence[Scan], first: Scan) -> bool:
     )
 
 
-def _differ(one: Branch, other: Branch) -> bool:
-    """Tell whether two rules have different constants at one place of their heads."""
+def _constants(branch: Branch) -> _Head:
+    return tuple(term.value if isinstance(term, Constant) else None for term in branch.plan.terms)
+
+
+def _differ(one: _Head, other: _Head) -> bool:
+    """Tell whether two heads have different constants at one place."""
     return any(
-        isinstance(left, Constant) and isinstance(right, Constant) and left != right
-        for left, right in zip(one.plan.terms, other.plan.terms, strict=False)
+        left is not None and right is not None and left != right
+        for left, right in zip(one, other, strict=False)
     )

@@ -52,7 +52,13 @@ def _prune(plan: Project) -> Project:
     needed.update(name for condition in kept for name in condition_columns(condition))
     needed.update(name for name, count in uses.items() if count > 1)
     pruned = tuple(
-        replace(scan, columns=tuple(name for name in scan.columns if name in needed))
+        Scan(
+            scan.predicate,
+            scan.terms,
+            tuple(name for name in scan.columns if name in needed),
+            scan.occurrence,
+            scan.version,
+        )
         for scan in scans
     )
     columns = tuple(dict.fromkeys(name for scan in pruned for name in scan.columns))
