@@ -133,10 +133,10 @@ def _changed(data: st.DataObject, exposed: list[Exposure], step: Step) -> Store:
         if after is not None:
             made[record] = after
     now_seen = visible_in(exposed, [*facts_of(made), *step.public]) - visible
-    for record in now_seen:  # back to what it was
-        made[record] = step.store.get(record, made[record])
-        if record not in step.store:
-            del made[record]
+    for record in now_seen & made.keys():  # back to what it was
+        del made[record]
+        if record in step.store:
+            made[record] = step.store[record]
     return made
 
 

@@ -71,11 +71,11 @@ def renumber(
         size: above every number.
     """
     keys = sorted(relations)
-    columns = {key: relations[key].columns() for key in keys}
+    present, columns = _packed({key: relations[key].columns() for key in keys}, size)
     named = [columns[key][at] for key in keys for at in identifying[key]]
-    ranks = _text_ranks(named, dictionary, size)
-    numbers = np.full(size, -1, np.int32)
-    place = np.empty(size, np.int32)
+    ranks = _text_ranks(named, present, dictionary)
+    numbers = np.full(len(present), -1, np.int32)
+    place = np.empty(len(present), np.int32)
     found: list[Ids] = []
     count = 0
     made: dict[PredicateKey, Relation] = {}
@@ -89,18 +89,36 @@ def renumber(
             found.append(fresh)
             count += len(fresh)
         made[key] = Relation.of([numbers[column] for column in ordered], rows)
-    ids = np.concatenate(found) if found else np.empty(0, np.int32)
+    ids = present[np.concatenate(found)] if found else np.empty(0, np.int32)
     return MappedTexts(dictionary, ids), made
 
 
-def _text_ranks(columns: Sequence[Ids], dictionary: Dictionary, size: int) -> Ids:
-    """Return for each number in some columns the rank that its text gives it among them."""
-    present = np.zeros(size, np.bool_)
+def _packed(
+    columns: Mapping[PredicateKey, Sequence[Ids]], size: int
+) -> tuple[Ids, dict[PredicateKey, list[Ids]]]:
+    """Return the numbers that columns have, sorted, and the columns by places among these.
+
+    Everything that follows then works on tables as long as the view, not as the dictionary.
+    """
+    flags = np.zeros(size, np.bool_)
+    for each in columns.values():
+        for column in each:
+            flags[column] = True
+    present = np.flatnonzero(flags).astype(np.int32)
+    places = np.empty(size, np.int32)
+    places[present] = np.arange(len(present), dtype=np.int32)
+    return present, {key: [places[column] for column in each] for key, each in columns.items()}
+
+
+def _text_ranks(columns: Sequence[Ids], present: Ids, dictionary: Dictionary) -> Ids:
+    """Return for each place in some columns the rank that its text gives it among them."""
+    flags = np.zeros(len(present), np.bool_)
     for column in columns:
-        present[column] = True
-    ids = np.flatnonzero(present).astype(np.int32)
-    ranks = np.zeros(size, np.int32)
-    ranks[ids[_text_order(ids, dictionary)]] = np.arange(len(ids), dtype=np.int32)
+        flags[column] = True
+    chosen = np.flatnonzero(flags).astype(np.int32)
+    ranks = np.zeros(len(present), np.int32)
+    order = _text_order(present[chosen], dictionary)
+    ranks[chosen[order]] = np.arange(len(chosen), dtype=np.int32)
     return ranks
 
 
