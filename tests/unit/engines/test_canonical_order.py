@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lace.engines.embedded import canonical_order
 from lace.engines.embedded import dictionary as dictionary_module
 from lace.engines.embedded.canonical_order import MappedTexts, renumber
 from lace.engines.embedded.dictionary import Dictionary
@@ -59,7 +60,7 @@ def test_texts_of_one_fingerprint_are_told_apart(monkeypatch: pytest.MonkeyPatch
 def test_only_mapped_texts_are_found() -> None:
     known = Dictionary()
     ids = known.intern_all(["hidden", "b", "a", "secret"])
-    mapped = MappedTexts(known, ids[[2, 1]])
+    mapped = MappedTexts(known, ids[[2, 1]], ids[[1, 2]], np.array([1, 0], np.int32))
     assert mapped.find(["a", "b", "hidden", "nowhere"]).tolist() == [0, 1, -1, -1]
     assert mapped.texts(np.array([1, 0, 1], np.int32)) == ["b", "a", "b"]
     assert mapped.fingerprints(np.array([0], np.int32)) == known.fingerprints(ids[[2]])
@@ -68,8 +69,20 @@ def test_only_mapped_texts_are_found() -> None:
 def test_without_texts_none_is_found() -> None:
     known = Dictionary()
     known.intern("hidden")
-    mapped = MappedTexts(known, np.empty(0, np.int32))
+    mapped = MappedTexts(known, *[np.empty(0, np.int32)] * 3)
     assert len(mapped) == 0
     assert mapped.find(["hidden", "x"]).tolist() == [-1, -1]
     made, relations = renumber({}, {}, known, 10)
     assert (len(made), relations) == (0, {})
+
+
+def test_rows_are_ordered_by_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed into one key or not, and however many digits that has."""
+    rnd = random.Random(1)
+    for most in (1, 3, 70_000):
+        ranks = [np.array([rnd.randrange(most) for _ in range(500)], np.int32) for _ in range(3)]
+        rows = list(zip(*(each.tolist() for each in ranks), strict=True))
+        expected = sorted(range(500), key=lambda at: rows[at])
+        for last in (2**63 - 1, 10):
+            monkeypatch.setattr(canonical_order, "_LAST_PACKED", last)
+            assert canonical_order._order(ranks, 500).tolist() == expected

@@ -19,7 +19,8 @@ FACT = PredicateKey("F", 2)
 def stored() -> StoredTexts:
     """Texts that were there before, as those of segments are."""
     known = Dictionary()
-    return MappedTexts(known, known.intern_all(["a", "b"]).astype(np.int32))
+    ids = known.intern_all(["a", "b"]).astype(np.int32)
+    return MappedTexts(known, ids, ids, np.arange(2, dtype=np.int32))
 
 
 @pytest.mark.requirement("020-14", "020-15")

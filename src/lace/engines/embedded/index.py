@@ -30,12 +30,13 @@ _SMALL: Final = 4096
 class Members:
     """The set of a column's values."""
 
-    __slots__ = ("_asked", "_flags", "_size", "_sorted", "count")
+    __slots__ = ("_asked", "_flags", "_gone", "_size", "_sorted", "count")
 
     def __init__(self, values: Ids, size: int) -> None:
         self._size = size
         self._asked = 0
         self._flags: Flags | None = None
+        self._gone: Ids | None = None
         self._sorted: Ids = values
         if size <= _SMALL or len(values) * _TABLE_SHARE >= size:
             self.count = int(np.count_nonzero(self._flag()))
@@ -55,25 +56,51 @@ class Members:
             self._asked += len(probe)
             if self._asked * _TABLE_SHARE >= self._size:
                 flags = self._flag()
-        if flags is not None:
+        if flags is None:
+            return _among(probe, self._sorted)
+        if self._gone is None:
             return flags[probe]
-        at = np.searchsorted(self._sorted, probe)
-        at[at == len(self._sorted)] = 0
-        found: Flags = self._sorted[at] == probe
-        return found
+        if len(probe) > _SMALL:
+            return self._settle(self._gone)[probe]
+        return flags[probe] & ~_among(probe, self._gone)
+
+    def _settle(self, gone: Ids) -> Flags:
+        """Take values out of a table of one's own."""
+        if self._flags is None:
+            raise AssertionError("only a table has values to take out")
+        self._flags = flags = self._flags.copy()
+        flags[gone] = False
+        self._gone = None
+        return flags
 
     def without(self, values: Ids) -> Members:
-        """Return the set without some values that it has, each given once."""
+        """Return the set without some values that it has, each given once.
+
+        A table is shared, and what was taken out is kept beside it while that is little.
+        """
         made = object.__new__(Members)
         made._size, made._asked = self._size, self._asked
         made.count = self.count - len(values)
-        made._flags, made._sorted = None, self._sorted
+        made._flags, made._gone, made._sorted = self._flags, None, self._sorted
         if self._flags is not None:
-            made._flags = self._flags.copy()
-            made._flags[values] = False
+            gone = values if self._gone is None else np.concatenate((self._gone, values))
+            if len(gone) > _SMALL:
+                made._settle(gone)
+            else:
+                made._gone = np.sort(gone)
         else:
             made._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, values))
         return made
+
+
+def _among(probe: Ids, ordered: Ids) -> Flags:
+    """Tell which values are among some that are sorted."""
+    if not len(ordered):
+        return np.zeros(len(probe), np.bool_)
+    at = np.searchsorted(ordered, probe)
+    at[at == len(ordered)] = 0
+    found: Flags = ordered[at] == probe
+    return found
 
 
 class Index:

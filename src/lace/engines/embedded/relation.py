@@ -103,6 +103,10 @@ class Selection:
         if found is not None:
             self._members[0] = found.without(gone)
 
+    def has_index(self, positions: tuple[int, ...]) -> bool:
+        """Tell whether the rows were asked for by their values at these positions before."""
+        return positions in self._indexes
+
     def index(self, positions: tuple[int, ...], size: int) -> Index:
         """Return the rows by their values at some positions."""
         found = self._indexes.get(positions)

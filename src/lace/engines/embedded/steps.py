@@ -8,11 +8,12 @@ counted before they are visited, so a blow-up is stopped before it happens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from lace.engines.embedded.frames import UNIT, Frame, Frames, in_frames, joined_frames, multiplied
+from lace.engines.embedded.index import Members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +40,9 @@ __all__ = [
     "Step",
     "run_plan",
 ]
+
+_SCANNED_SHARE: Final = 16
+"""A scan without an index is read whole when at least this share of it is looked for."""
 
 
 class Context(Protocol):
@@ -205,12 +209,15 @@ class JoinStep:
 
     def _probe(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames:
         access = self.access
+        scanned = self._scan(frame, selection, context)
+        if scanned is not None:
+            return scanned
         index = selection.index(access.keys, context.size)
         slots = index.find([frame.columns[name] for name in access.shared])
         hits = slots >= 0
         if index.is_unique:
-            context.budget.spend(frame.rows)
             kept = frame.kept(hits, [name for name in self.columns if name in frame.columns])
+            context.budget.spend(frame.rows + kept.rows)
             columns = dict(kept.columns)
             rows = index.rows_at(slots if kept.rows == frame.rows else slots[hits])
             for name in access.fresh:
@@ -248,6 +255,33 @@ class JoinStep:
             return Frame(last - first, columns)
 
         return in_frames(total, expand)
+
+    def _scan(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames | None:
+        """Return the combinations by looking at each row of the scan, where that is worth it.
+
+        Many rows that bring nothing but their key are matched in less time than an index of
+        the scan takes to make. Which way is taken shows in the order of rows alone.
+        """
+        access = self.access
+        if (
+            len(access.shared) > 1
+            or frame.rows * _SCANNED_SHARE < selection.rows
+            or any(name in frame.columns and name != access.shared[0] for name in self.columns)
+            or selection.has_index(access.keys)
+        ):
+            return None
+        members = Members(frame.columns[access.shared[0]], context.size)
+        if members.count < frame.rows:
+            return None
+        rows = np.flatnonzero(members.mask(selection.column(access.keys[0])))
+        context.budget.spend(frame.rows + len(rows))
+        values = {name: selection.column(access.positions[name]) for name in self.columns}
+        return in_frames(
+            len(rows),
+            lambda first, last: Frame(
+                last - first, {name: column[rows[first:last]] for name, column in values.items()}
+            ),
+        )
 
     def _multiply(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames:
         access = self.access
