@@ -63,6 +63,11 @@ class RawRecord(NamedTuple):
         """The letter of the outer record."""
         return chr(self.data[len(MARKER)])
 
+    @property
+    def claimed(self) -> str:
+        """The hash that the markline names; whether it is the record's is not known yet."""
+        return self.data[len(MARKER) : MARKLINE_BYTES - 1].decode("ascii", "replace")
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

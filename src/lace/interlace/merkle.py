@@ -1,0 +1,77 @@
+"""Merkle roots over advertisement record digests (050).
+
+Leaves in the order of the digests, padded with the empty value to a power of two, are
+paired from left to right. Roots of partitions do not combine to the root of the whole:
+each is a tree of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["EMPTY_ROOT", "Digests", "as_digests", "leaves_of", "root_of", "root_of_leaves"]
+
+Digests = npt.NDArray[np.uint8]
+"""Digests, a row each."""
+
+_LEAF: Final = b"lace-advertisement-leaf/v1"
+_NODE: Final = b"lace-advertisement-node/v1"
+DIGEST_BYTES: Final = 32
+EMPTY_ROOT: Final = blake3(b"lace-advertisement-empty/v1").digest()
+"""The root of no records, and what leaves are padded with."""
+
+
+def as_digests(values: Iterable[bytes]) -> Digests:
+    """Return digests as rows."""
+    return np.frombuffer(b"".join(values), np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def leaves_of(digests: Digests) -> Digests:
+    """Return the leaf of each digest."""
+    raw = digests.tobytes()
+    return as_digests(
+        blake3(_LEAF + raw[at : at + DIGEST_BYTES]).digest()
+        for at in range(0, len(raw), DIGEST_BYTES)
+    )
+
+
+def order_of(digests: Digests) -> npt.NDArray[np.intp]:
+    """Return the bytewise order of digests."""
+    words = np.ascontiguousarray(digests).view(">u8")
+    order = np.argsort(words[:, 0])
+    first = words[order, 0]
+    if len(first) > 1 and bool((first[1:] == first[:-1]).any()):
+        return np.lexsort(tuple(words[:, at] for at in range(3, -1, -1)))
+    return order
+
+
+def root_of(digests: Digests) -> bytes:
+    """Return the root of digests in any order."""
+    return root_of_leaves(digests, leaves_of(digests))
+
+
+def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
+    """Return the root of digests in any order, of which the leaves are at hand."""
+    count = len(digests)
+    if count == 0:
+        return EMPTY_ROOT
+    level = leaves[order_of(digests)].tobytes()
+    pad = EMPTY_ROOT
+    while count > 1:
+        if count % 2:
+            level += pad
+            count += 1
+        width = 2 * DIGEST_BYTES
+        level = b"".join(
+            [blake3(_NODE + level[at : at + width]).digest() for at in range(0, len(level), width)]
+        )
+        count //= 2
+        pad = blake3(_NODE + pad + pad).digest()  # what a whole subtree of padding comes to
+    return level
