@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
 from lace.interlace import events as happened
-from lace.interlace.machine import Machine
+from lace.interlace.capabilities import Capabilities
 from lace.interlace.failures import Failure
-from dataclasses import replace
-from tests.simulator.world import World, is_waiting, some_world
+from lace.interlace.machine import Machine
+from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
+from tests.simulator.world import Plan, World, is_waiting, some_world
 
 pytestmark = pytest.mark.property
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
-GROUPS = 200 if IS_DEEP else 10
+GROUPS = 300 if IS_DEEP else 7
 SEEDS = 10
 """Seeds in one group."""
 
@@ -52,24 +54,33 @@ def test_bounded_exchanges(group: int) -> None:
         finish(world)  # once more, with what was kept
 
 
+class Trouble:
+    """Whatever else happens in a world: stores and policies change, links break."""
+
+    def __init__(self, world: World, changes: float, breaks: float, renewals: float) -> None:
+        self._world = world
+        self._changes, self._breaks, self._renewals = changes, breaks, renewals
+
+    def __call__(self) -> None:
+        world = self._world
+        if world.rnd.random() < self._changes:
+            world.disturb()
+        if not world.is_cut and world.rnd.random() < self._breaks:
+            world.cut()
+        if world.rnd.random() < self._renewals:
+            world.renew()
+
+
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_exchanges_with_faults(group: int) -> None:
     """Stores change, links break; afterwards an undisturbed exchange comes to an end."""
     for seed in seeds(group):
         world = some_world(seed)
         rnd = world.rnd
-        trouble = rnd.choice((0.0, 0.02, 0.1))
-        breaks = rnd.choice((0.0, 0.01, 0.05))
-
-        def between() -> None:
-            if rnd.random() < trouble:
-                world.disturb()
-            if not world.is_cut and rnd.random() < breaks:
-                world.cut()
-
+        trouble = Trouble(world, rnd.choice((0.0, 0.02, 0.1)), rnd.choice((0.0, 0.01, 0.05)), 0.0)
         for _ in range(rnd.randrange(1, 3)):
             world.connect()
-            world.settle(between)
+            world.settle(trouble)
             assert world.is_over
             for side in world.sides:
                 assert side.outcome is not None
@@ -94,19 +105,11 @@ def test_open_exchanges(group: int) -> None:
             if world.is_over:
                 break
             check_pause(world)
-            world.patience = rnd.randrange(6)
-            trouble = rnd.choice((0.05, 0.5))
-
-            def between(trouble: float = trouble) -> None:
-                if rnd.random() < trouble:
-                    world.disturb()
-                if rnd.random() < 0.003:
-                    world.renew()
-
+            world.patience = rnd.randrange(1, 6)
             if rnd.random() < 0.3:
                 world.renew()
             world.disturb()
-            world.settle(between)
+            world.settle(Trouble(world, rnd.choice((0.05, 0.5)), 0.0, 0.003))
             world.wait(rnd.choice((0, 3, 8)))
         stop(world)
 
@@ -142,14 +145,90 @@ def stop(world: World) -> None:
 
 def test_a_trace_replays() -> None:
     """The same events at the same times give the same effects."""
-    for seed in range(30):
+    for seed in range(1000 if IS_DEEP else 10):
         world = some_world(seed, is_open=(True, True))
         starts = world.rnd.getstate()
         world.connect()
-        world.settle(lambda world=world: world.disturb())  # type: ignore[misc]
+        world.settle(Trouble(world, 1.0, 0.0, 0.0))
         world.rnd.setstate(starts)
         for side in world.sides:
             random_bytes = random.Random(world.rnd.getrandbits(32)).randbytes
             machine = Machine(replace(side.config, random_bytes=random_bytes))
             for event, now, effects in side.trace:
                 assert machine.receive(event, now) == effects
+
+
+BAITS = (
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).",
+    "SelectHave(P) :- Have(P), not Secret('yes').\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    "Secret('yes') :- Have(Q), Field(Q,'Group',_,'x').",
+    "SelectHave(P) :- Have(P), Cardinality(Have(_),'<','12').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), Cardinality(Have(_),'<','12').",
+    "SelectHave(P) :- Have(P), Field(P,'Name',_,N), Cardinality(Named(N,_),'<','2').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S).\nNamed(N,P) :- Have(P), Field(P,'Name',_,N).",
+    "SelectHave(P) :- Have(P), Field(Q,'Group',_,'x'), Have(Q).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S).",
+)
+LOCAL = (
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).",
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'u').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Group',_,'u').",
+)
+
+
+@pytest.mark.requirement("050-32", "050-238")
+@pytest.mark.parametrize("bait", BAITS)
+@pytest.mark.parametrize("local", LOCAL)
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_what_is_hidden_does_not_show_on_the_wire(bait: str, local: str, mode: int) -> None:
+    """Two stores that differ outside the view only: every byte that leaves is the same."""
+    for seed in range(40 if IS_DEEP else 1):
+        made = []
+        for extra in ((), secrets()[:1], secrets()):
+            world = hidden_world(seed, bait, local, mode)
+            world.kept[0].store.update({each.hash_text: each for each in extra})
+            finish_in_turns(world)
+            made.append(world.sides[0].transcript)
+        assert made[0] == made[1] == made[2]
+
+
+def hidden_world(seed: int, bait: str, local: str, mode: int) -> World:
+    """A world in which the first side shows one group to the second, which baits it."""
+    world = some_world(seed)
+    means = replace(Capabilities(), mode=mode, offer_all=seed % 2 == 0)
+    world.plan = Plan(
+        selectors=(Selector("local", local), Selector("bait", bait)),
+        exposures=(EXPOSURES[1], EXPOSURES[0]),
+        capabilities=(means, means),
+        has_keys=(True, True),
+        is_open=(True, True),
+    )
+    return world
+
+
+def finish_in_turns(world: World) -> None:
+    """Run an exchange on a fixed schedule, with changes at fixed places, and end it."""
+    world.connect()
+    a, b = world.sides
+    a.is_strict = b.is_strict = False
+    for news in (pool()[:0], pool()[3:6], pool()[15:17]):
+        for record in news:
+            if record.hash_text in a.store:
+                del a.store[record.hash_text]
+            else:
+                a.store[record.hash_text] = record
+        if news:
+            a.happen(happened.Changed(), world.now(a))
+        busy = True
+        while busy:
+            busy = False
+            for side in (a, b):
+                while not side.is_quiet:
+                    side.work(world.now(side))
+                    busy = True
+                busy = side.take(world.now(side)) or busy
+    a.happen(happened.Stopped(), world.now(a))
+    world.settle()
+    assert a.outcome is not None
+    assert a.outcome.failure is None
+    assert a.outcome.at_fixed_point

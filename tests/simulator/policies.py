@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 START = 1_700_000_000
 """When simulated exchanges take place, in seconds."""
-ALICE, BOB = (
-    SigningKey(bytes([number]) * 32, lambda size: b"\x5a" * size) for number in (41, 42)
-)
+ALICE, BOB = (SigningKey(bytes([number]) * 32, lambda size: b"\x5a" * size) for number in (41, 42))
 
 
 @cache
 def pool() -> tuple[ValidRecord, ...]:
-    """Forty records of two groups: plain, sealed by three signers, and a few Blobs."""
+    """Twenty-eight records of two groups: plain, sealed by three signers, and a few Blobs."""
     made: list[Record] = [blob(f"blob {number}") for number in range(4)]
-    for number in range(36):
+    for number in range(24):
         inner = plex(
             f"links/{number % 9}" if number % 5 else str(key(1 + number % 3).verifier),
             group="uv"[number % 2],
@@ -101,7 +99,7 @@ SELECTORS = (
         "unless enough",
         "SelectHave(P) :- Have(P), not Rich('yes').\n"
         "SelectAdvertised(P,S) :- Advertised(P,S), not Rich('yes').\n"
-        "Rich('yes') :- Have(P), Cardinality(Have(_),'>','18').",
+        "Rich('yes') :- Have(P), Cardinality(Have(_),'>','12').",
     ),
     Selector(
         "what is new to you",

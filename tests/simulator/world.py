@@ -150,6 +150,9 @@ class World:
 
     def renew(self) -> None:
         """Give one side another operand, or other exposures."""
+        if not self.patience:
+            return
+        self.patience -= 1
         side = self.rnd.choice(self.sides)
         index = 0 if side.name == "A" else 1
         selector = self.rnd.choice(self.plan.selectors)
