@@ -219,14 +219,7 @@ def finish_in_turns(world: World) -> None:
                 a.store[record.hash_text] = record
         if news:
             a.happen(happened.Changed(), world.now(a))
-        busy = True
-        while busy:
-            busy = False
-            for side in (a, b):
-                while not side.is_quiet:
-                    side.work(world.now(side))
-                    busy = True
-                busy = side.take(world.now(side)) or busy
+        world.run()
     a.happen(happened.Stopped(), world.now(a))
     world.settle()
     assert a.outcome is not None

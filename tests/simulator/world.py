@@ -119,6 +119,19 @@ class World:
                 return
         raise AssertionError("it does not come to an end")
 
+    def run(self) -> None:
+        """Let things happen in a fixed order until nothing more does."""
+        for _ in range(MOST_STEPS):
+            moved = False
+            for side in self.sides:
+                while not side.is_quiet:
+                    side.work(self.now(side))
+                    moved = True
+                moved = side.take(self.now(side)) or moved
+            if not moved:
+                return
+        raise AssertionError("it does not come to an end")
+
     def wait(self, seconds: int) -> None:
         """Let time pass, and everything that comes of it happen."""
         until = self.clock + seconds * SECOND

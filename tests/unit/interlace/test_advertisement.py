@@ -49,8 +49,10 @@ def test_vectors(vector: dict[str, object]) -> None:
 @pytest.mark.requirement("050-69")
 def test_fields_are_in_the_order_of_names_then_of_numbers() -> None:
     facts: list[Fact] = [
-        ("Field", RECORD, "Tag", index, "x") for index in ("10", "2", "0", "1")
-    ] + [("Field", RECORD, "App", "0", "y"), ("Field", "B.other", "App", "0", "z")]
+        *(("Field", RECORD, "Tag", index, "x") for index in ("10", "2", "0", "1")),
+        ("Field", RECORD, "App", "0", "y"),
+        ("Field", "B.other", "App", "0", "z"),
+    ]
     found = advertised_fields_of(RECORD, SOURCE, facts, ALL_FIELDS)
     assert [(name, index) for name, index, _ in found] == [
         ("App", "0"),
