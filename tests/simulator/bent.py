@@ -34,7 +34,7 @@ class _Bent(deque[Item]):
     def append(self, item: Item) -> None:
         super().extend(self._bend(item))
 
-    def __iadd__(self, items: Iterable[Item]) -> _Bent:  # type: ignore[override,misc]
+    def __iadd__(self, items: Iterable[Item]) -> _Bent:
         for item in items:
             self.append(item)
         return self

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.interlace.failures import Failure, InterlaceFailure
 from lace.interlace.merkle import EMPTY_ROOT
-from lace.interlace.partitions import FINGERPRINT_BYTES, AdvertisementSet, child_prefixes
+from lace.interlace.partitions import AdvertisementSet, child_prefixes, fingerprint_of
 from lace.interlace.questions import (
     CHILDREN,
     LINE_BYTES,
@@ -31,7 +31,6 @@ __all__ = ["LIST", "NARROW", "Inquiry", "Summary"]
 
 LIST: Final = "ListAdvertisementPartition"
 NARROW: Final = "NarrowAdvertisementPartition"
-_EMPTY: Final = EMPTY_ROOT[:FINGERPRINT_BYTES]
 _NOTHING: Final = AdvertisementSet()
 _PUNCTUATION: Final = 5
 """Bytes of a question's line beside its predicate and prefix."""
@@ -164,14 +163,14 @@ class Inquiry:
         self._count_lines(1)
         nearest = max(self.states, key=lambda state: state.count(parent), default=_NOTHING)
         counts = [nearest.count(child) for child in child_prefixes(parent)]
-        total = self._estimate(parent)
+        total, empty = self._estimate(parent), fingerprint_of(EMPTY_ROOT)
         before = len(self._queue)
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
-            if given == _EMPTY:
+            if given == empty:
                 self._guessed[child] = _NOTHING
                 continue
             for state in self.states:
-                if state.count(child) and state.root(child)[:FINGERPRINT_BYTES] == given:
+                if state.count(child) and fingerprint_of(state.root(child)) == given:
                     self._guessed[child] = state
                     break
             else:

@@ -18,11 +18,10 @@ from lace.interlace.merkle import EMPTY_ROOT, Digests, as_digests, leaves_of, ro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["FINGERPRINT_BYTES", "AdvertisementSet", "child_prefixes", "payload_of"]
+__all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
 
 _Keys: TypeAlias = "npt.NDArray[np.bytes_]"
-FINGERPRINT_BYTES: Final = 6
-"""Bytes of a child's root that are told of it when a partition is narrowed in mode 2."""
+_FINGERPRINT_BYTES: Final = 6
 _BEHIND: Final = b"\x7f"
 """A byte behind all those of a hash."""
 _USUAL: Final = 48
@@ -32,6 +31,11 @@ _SUFFIX: Final = slice(45, _USUAL)
 _KEY: Final = 47
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
+
+
+def fingerprint_of(root: bytes) -> bytes:
+    """Return what is told of a child's root in mode 2: its first 48 bits."""
+    return root[:_FINGERPRINT_BYTES]
 
 
 def payload_of(record: str) -> str:
@@ -223,8 +227,8 @@ class AdvertisementSet:
         return made
 
     def fingerprints(self, prefix: str) -> list[bytes]:
-        """Return the first 48 bits of the root of each child, in the order of the alphabet."""
-        return [self.root(child)[:FINGERPRINT_BYTES] for child in child_prefixes(prefix)]
+        """Return the fingerprint of each child, in the order of the alphabet."""
+        return [fingerprint_of(self.root(child)) for child in child_prefixes(prefix)]
 
     def partitions(self, length: int) -> list[str]:
         """Return the prefixes of a length that have records, in order."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.interlace.advertisement import Advertisement
     from lace.interlace.result import Outcome
-    from tests.simulator.side import Item
+    from tests.simulator.side import Item, Side
     from tests.simulator.world import World
 
 Facts = tuple[tuple[str, ...], ...]
@@ -59,6 +59,12 @@ def turned(name: str, *values: str | None) -> Callable[[Facts], Facts]:
         return (*facts[:at], (name, *made, *facts[at][1 + len(made) :]), *facts[at + 1 :])
 
     return change
+
+
+def drain(side: Side, now: Tai) -> None:
+    """Let a side do all that it has to do by itself."""
+    while not side.is_quiet:
+        side.work(now)
 
 
 def failed(outcome: Outcome) -> Failure:
@@ -369,7 +375,7 @@ def test_bytes_are_counted_anew_in_every_round() -> None:
 
 def lying_world(mode: int, *, store_differing: bool) -> tuple[World, str]:
     """A world whose second side claims of a record of another group that it is of ours."""
-    (record,) = valid(plex("links/1", group="v", at=1_700_000_003, data="bait"))
+    (bait,) = valid(plex("links/1", group="v", at=1_700_000_003, data="bait"))
     world = bent_world(honest, mode=mode)
     a, liar = world.sides
     a.machine = Machine(replace(a.config, store_differing=store_differing))
@@ -377,15 +383,15 @@ def lying_world(mode: int, *, store_differing: bool) -> tuple[World, str]:
     a.happen(happened.Started(), world.now(a))
     describe = liar._describe
 
-    def lie(name: str, source: str) -> Advertisement:
-        made = describe(name, source)
-        return made if name != record.hash_text else replace(made, fields=(("Group", "0", "u"),))
+    def lie(record: str, source: str) -> Advertisement:
+        made = describe(record, source)
+        return made if record != bait.hash_text else replace(made, fields=(("Group", "0", "u"),))
 
     liar._describe = lie  # type: ignore[method-assign]
     liar._ask_engine = lambda: (frozenset(liar.store), frozenset())  # type: ignore[method-assign]
-    liar.store[record.hash_text] = record
+    liar.store[bait.hash_text] = bait
     world.run()
-    return world, record.hash_text
+    return world, bait.hash_text
 
 
 @pytest.mark.requirement("050-45", "050-152")
@@ -558,8 +564,7 @@ def test_an_end_of_stream_anywhere(mode: int) -> None:
         stored = len(a.store)
         a.inbox.clear()
         a.happen(happened.Ended(), world.now(a))
-        while not a.is_quiet:
-            a.work(world.now(a))
+        drain(a, world.now(a))
         assert a.outcome is not None
         assert failed(a.outcome) is Failure.PEER_CLOSED
         assert len(a.store) >= stored
@@ -572,15 +577,13 @@ def test_a_peer_that_stalls(mode: int) -> None:
     for state, count in stops(mode).items():
         world = at(mode, count)
         a = world.sides[0]
-        while not a.is_quiet:
-            a.work(world.now(a))
+        drain(a, world.now(a))
         assert a.machine.takes_input, state
         assert a.alarm is not None
         a.happen(happened.Woken(), Tai(str(a.alarm)).shift(-1))
-        assert not a.machine.is_closed
+        assert a.machine.outcome is None
         a.happen(happened.Woken(), a.alarm)
-        while not a.is_quiet:
-            a.work(a.alarm)
+        drain(a, a.alarm)
         assert a.outcome is not None
         assert failed(a.outcome) is Failure.PHASE_TIMEOUT
 
@@ -591,15 +594,13 @@ def test_trickling_does_not_renew_the_time_and_mebibytes_do() -> None:
     a = world.sides[0]
     while not (a.machine.state is State.TRANSFERRING and sum(map(_is_record, a.inbox)) > 2):
         assert world.step()
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     deadline = a.alarm
     assert deadline is not None
     world.clock += 20 * SECOND
     a._rnd.seed(1)
     a.take(world.now(a))
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     if not a.machine.takes_input:
         return
     assert a.alarm == deadline
@@ -703,8 +704,7 @@ def test_an_end_is_clean_while_a_begun_loop_is_unanswered() -> None:
     record = next(each for each in pool() if each.hash_text not in a.store)
     a.store[record.hash_text] = record
     a.happen(happened.Changed(), world.now(a))
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     a.inbox.clear()
     a.happen(happened.Ended(), world.now(a))
     a.work(world.now(a))
@@ -720,13 +720,11 @@ def test_an_end_is_clean_while_the_peer_s_begun_loop_is_unanswered() -> None:
     (record,) = valid(plex("new", data="new"))
     b.store[record.hash_text] = record
     b.happen(happened.Changed(), world.now(b))
-    while not b.is_quiet:
-        b.work(world.now(b))
+    drain(b, world.now(b))
     assert a.take(world.now(a))
     assert a.machine.state is State.EVALUATING
     a.happen(happened.Ended(), world.now(a))
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     assert a.outcome is not None
     assert a.outcome.failure is None
 
@@ -737,11 +735,9 @@ def test_an_end_within_a_loop_of_an_open_exchange_is_early() -> None:
     (record,) = valid(plex("new", data="new"))
     b.store[record.hash_text] = record
     b.happen(happened.Changed(), world.now(b))
-    while not b.is_quiet:
-        b.work(world.now(b))
+    drain(b, world.now(b))
     a.take(world.now(a))
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     a.happen(happened.Ended(), world.now(a))
     a.work(world.now(a))
     assert a.outcome is not None
@@ -756,8 +752,7 @@ def test_a_new_setup_wins_over_a_begun_loop() -> None:
     (record,) = valid(plex("new", data="new"))
     b.store[record.hash_text] = record
     b.happen(happened.Changed(), world.now(b))
-    while not b.is_quiet:
-        b.work(world.now(b))
+    drain(b, world.now(b))
     group = next(each for each in SELECTORS if each.name == "group")
     a.happen(happened.Renewed(operand(group.rules, 0), (exposure(EXPOSURES[0]),)), world.now(a))
     assert a.machine.state is State.SETUP
@@ -776,8 +771,7 @@ def test_an_end_while_a_new_setup_is_unanswered_is_clean() -> None:
     group = next(each for each in SELECTORS if each.name == "all")
     a.happen(happened.Renewed(operand(group.rules, 0), (exposure(EXPOSURES[0]),)), world.now(a))
     a.happen(happened.Ended(), world.now(a))
-    while not a.is_quiet:
-        a.work(world.now(a))
+    drain(a, world.now(a))
     assert a.outcome is not None
     assert a.outcome.failure is None
     counters = a.outcome.counters
