@@ -55,7 +55,7 @@ def test_not_available_holds_for_a_round_unless_the_advertisement_was_absent() -
     assert ledger.excluded == frozenset()
     ledger.ask([ONE])
     ledger.miss(ONE)
-    assert not ledger.brought, "it was answered so in this round before"
+    assert ledger.brought is False, "it was answered so in this round before"
     ledger.begin_round()
     assert ledger.excluded == frozenset()
     ledger.ask([ONE])
