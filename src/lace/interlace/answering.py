@@ -36,7 +36,7 @@ def partition_fact(own: AdvertisementSet, prefix: str) -> Fact:
 
 def children_fact(own: AdvertisementSet, prefix: str) -> Fact:
     """Return the fingerprints of a partition's children."""
-    return "AdvertisementChildren", prefix, "".join(map(b64a.encode, own.fingerprints(prefix)))
+    return "AdvertisementChildren", prefix, b64a.encode(b"".join(own.fingerprints(prefix)))
 
 
 def block_bytes(facts: Iterable[Fact]) -> int:

@@ -161,20 +161,21 @@ class Inquiry:
 
     def _narrowed(self, parent: str, fingerprints: Sequence[bytes]) -> None:
         self._count_lines(1)
-        nearest = max(self.states, key=lambda state: state.count(parent), default=_NOTHING)
-        counts = [nearest.count(child) for child in child_prefixes(parent)]
+        known = [(state, state.children(parent)) for state in self.states]
         total, empty = self._estimate(parent), fingerprint_of(EMPTY_ROOT)
         before = len(self._queue)
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
             if given == empty:
                 self._guessed[child] = _NOTHING
                 continue
-            for state in self.states:
-                if state.count(child) and fingerprint_of(state.root(child)) == given:
+            for state, children in known:
+                count, root = children[at]
+                if count and fingerprint_of(root) == given:
                     self._guessed[child] = state
                     break
             else:
-                self._queue.append(_Wanted(child, counts[at] or total / CHILDREN, 0.0))
+                most = max((children[at][0] for _, children in known), default=0)
+                self._queue.append(_Wanted(child, most or total / CHILDREN, 0.0))
         self._note_share(before)
 
     def _estimate(self, prefix: str) -> float:

@@ -62,6 +62,8 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
     count = len(digests)
     if count == 0:
         return EMPTY_ROOT
+    if count == 1:
+        return leaves.tobytes()
     level = leaves[order_of(digests)].tobytes()
     pad = EMPTY_ROOT
     while count > 1:

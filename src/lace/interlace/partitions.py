@@ -7,6 +7,7 @@ partitions go by, so a partition is a slice.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -100,10 +101,9 @@ class AdvertisementSet:
         made = cls()
         chosen = [(each, each._slice(prefix)) for prefix, each in sorted(pieces, key=_first)]
         if chosen:
-            width = max(each._keys.dtype.itemsize for each, _ in chosen)
-            keys = [each._keys[found].astype(f"S{width}") for each, found in chosen]
-            made._keys = np.concatenate(keys)
+            made._keys = np.concatenate([each._keys[found] for each, found in chosen])
             made._digests = np.concatenate([each._digests[found] for each, found in chosen])
+            made._leaves = np.concatenate([each._known_leaves()[found] for each, found in chosen])
             made._roots = {}
         return made
 
@@ -218,17 +218,32 @@ class AdvertisementSet:
     def root(self, prefix: str) -> bytes:
         """Return the Merkle root of a partition."""
         made = self._roots.get(prefix)
-        if made is None:
-            if self._leaves is None:
-                self._leaves = leaves_of(self._digests)
-            found = self._slice(prefix)
-            made = root_of_leaves(self._digests[found], self._leaves[found])
-            self._roots[prefix] = made
+        return self._root_of(prefix, self._slice(prefix)) if made is None else made
+
+    def _known_leaves(self) -> Digests:
+        if self._leaves is None:
+            self._leaves = leaves_of(self._digests)
+        return self._leaves
+
+    def _root_of(self, prefix: str, found: slice) -> bytes:
+        made = root_of_leaves(self._digests[found], self._known_leaves()[found])
+        self._roots[prefix] = made
+        return made
+
+    def children(self, prefix: str) -> list[tuple[int, bytes]]:
+        """Return the count and root of each child, in the order of the alphabet."""
+        names = child_prefixes(prefix)
+        lows = np.array([each.encode("ascii") for each in names], self._keys.dtype)
+        bounds = [*np.searchsorted(self._keys, lows).tolist(), self._slice(prefix).stop]
+        made: list[tuple[int, bytes]] = []
+        for name, (first, last) in zip(names, itertools.pairwise(bounds), strict=True):
+            root = EMPTY_ROOT if first == last else self._roots.get(name)
+            made.append((last - first, root or self._root_of(name, slice(first, last))))
         return made
 
     def fingerprints(self, prefix: str) -> list[bytes]:
         """Return the fingerprint of each child, in the order of the alphabet."""
-        return [fingerprint_of(self.root(child)) for child in child_prefixes(prefix)]
+        return [fingerprint_of(root) for _, root in self.children(prefix)]
 
     def partitions(self, length: int) -> list[str]:
         """Return the prefixes of a length that have records, in order."""

@@ -16,6 +16,7 @@ from lace.interlace.claims import advertisement_facts, read_claims
 from lace.interlace.failures import Failure, InterlaceFailure
 from lace.interlace.merkle import EMPTY_ROOT
 from lace.interlace.partitions import AdvertisementSet, payload_of
+from lace.interlace.questions import CHILDREN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -341,7 +342,9 @@ def _summary(fact: Fact) -> tuple[str, Summary]:
 
 
 def _fingerprints(fact: Fact) -> list[bytes]:
-    return [b64a.decode(fact[2][at : at + 8]) for at in range(0, len(fact[2]), 8)]
+    together = b64a.decode(fact[2])
+    size = len(together) // CHILDREN
+    return [together[at : at + size] for at in range(0, len(together), size)]
 
 
 def _malformed(message: str) -> InterlaceFailure:
