@@ -37,6 +37,7 @@ def finish(world: World) -> None:
     world.check_accounts()
     if a.at_fixed_point:
         world.check_fixed_point()
+        world.check_advertised()
     else:
         steady = all(each.is_steady and not each.is_timed for each in world.plan.selectors)
         assert not steady, a.reason
@@ -77,7 +78,7 @@ def test_exchanges_with_faults(group: int) -> None:
     for seed in seeds(group):
         world = some_world(seed)
         rnd = world.rnd
-        trouble = Trouble(world, rnd.choice((0.0, 0.02, 0.1)), rnd.choice((0.0, 0.01, 0.05)), 0.0)
+        trouble = Trouble(world, rnd.choice((0.0, 0.05, 0.2)), rnd.choice((0.0, 0.01, 0.05)), 0.0)
         for _ in range(rnd.randrange(1, 3)):
             world.connect()
             world.settle(trouble)
@@ -122,6 +123,7 @@ def check_pause(world: World) -> None:
     assert len(world.sides[0].reports) == len(world.sides[1].reports)
     if a.at_fixed_point:
         world.check_fixed_point()
+        world.check_advertised()
     else:
         assert not all(each.is_steady for each in world.plan.selectors)
 

@@ -154,7 +154,8 @@ class World:
         if side.machine.is_closed or not side.may_change or not self.patience:
             return
         self.patience -= 1
-        record = self.rnd.choice(pool())
+        only_here = [each for name, each in side.store.items() if name not in side.peer.store]
+        record = self.rnd.choice(only_here if only_here and self.rnd.random() < 0.5 else pool())
         if record.hash_text in side.store:
             del side.store[record.hash_text]
         else:
@@ -180,6 +181,13 @@ class World:
         a, b = self.sides
         assert not a.requestable() & b.sendable()
         assert not b.requestable() & a.sendable()
+
+    def check_advertised(self) -> None:
+        """What was advertised last is what may be sent now: nothing was left unsaid (G47)."""
+        for side in self.sides:
+            loops = side.machine._loops
+            assert loops is not None
+            assert side.sendable() == set(loops.states.own)
 
     def check_accounts(self) -> None:
         """What was asked for was answered, or deferred; what was stored was asked for."""
