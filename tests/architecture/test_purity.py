@@ -43,7 +43,13 @@ CONFINED = {
     "unicodedata2": ("base/text.py",),
     "coincurve": ("record/",),
     "blake3": ("base/digest.py", "record/"),
-    "numpy": ("engines/", "record/schnorr_batch.py", "store/sqlite/fact_state.py"),
+    "numpy": (
+        "engines/",
+        "interlace/merkle.py",
+        "interlace/partitions.py",
+        "record/schnorr_batch.py",
+        "store/sqlite/fact_state.py",
+    ),
 }
 
 

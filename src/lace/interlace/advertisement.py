@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blake3 import blake3
-
+from lace.base.digest import digest
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
@@ -62,14 +61,14 @@ def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:
     text = f"Advertised({about})\n"
     for name, index, value in fields:
         text += f"AdvertisedField({about},{quote(name)},'{index}',{quote(value)})\n"
-    return blake3(DIGEST_LABEL + text.encode("utf-8")).digest()
+    return digest(DIGEST_LABEL + text.encode("utf-8"))
 
 
 def digests_of_bare(records: Iterable[str], source: str) -> list[bytes]:
     """Return the digests of advertisement records without fields."""
     head = DIGEST_LABEL + b"Advertised('"
     tail = f"',{quote(source)})\n".encode()
-    return [blake3(head + record.encode("ascii") + tail).digest() for record in records]
+    return [digest(head + record.encode("ascii") + tail) for record in records]
 
 
 def is_bare(schema: Schema) -> bool:

@@ -245,11 +245,6 @@ class Inquiry:
 
     # -- what is asked -------------------------------------------------------------------------
 
-    @property
-    def is_done(self) -> bool:
-        """Whether everything is known."""
-        return self.result is not None
-
     def questions(self) -> list[tuple[str, str]]:
         """Return what to ask next: the question's predicate and the prefix, each asked once."""
         self._settle()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from blake3 import blake3
+
+from lace.base.digest import DIGEST_BYTES, digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +24,7 @@ Digests = npt.NDArray[np.uint8]
 
 _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
-DIGEST_BYTES: Final = 32
-EMPTY_ROOT: Final = blake3(b"lace-advertisement-empty/v1").digest()
+EMPTY_ROOT: Final = digest(b"lace-advertisement-empty/v1")
 """The root of no records, and what leaves are padded with."""
 
 
@@ -37,8 +37,7 @@ def leaves_of(digests: Digests) -> Digests:
     """Return the leaf of each digest."""
     raw = digests.tobytes()
     return as_digests(
-        blake3(_LEAF + raw[at : at + DIGEST_BYTES]).digest()
-        for at in range(0, len(raw), DIGEST_BYTES)
+        digest(_LEAF + raw[at : at + DIGEST_BYTES]) for at in range(0, len(raw), DIGEST_BYTES)
     )
 
 
@@ -72,8 +71,8 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
             count += 1
         width = 2 * DIGEST_BYTES
         level = b"".join(
-            [blake3(_NODE + level[at : at + width]).digest() for at in range(0, len(level), width)]
+            [digest(_NODE + level[at : at + width]) for at in range(0, len(level), width)]
         )
         count //= 2
-        pad = blake3(_NODE + pad + pad).digest()  # what a whole subtree of padding comes to
+        pad = digest(_NODE + pad + pad)  # what a whole subtree of padding comes to
     return level

@@ -266,8 +266,6 @@ class Reconciliation:
         self._answers.ask(questions)
         self.is_over = self._sent_empty and not facts
         self.turn += 1
-        if self.is_over and not self.inquiry.is_done:
-            raise _malformed("the peer ends the phase with questions open")
 
     def _receive_cursor_answer(self, answers: Sequence[Fact]) -> None:
         """Take the answer to one's cursor: a delta, or the children of everything."""

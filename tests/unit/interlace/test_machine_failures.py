@@ -9,13 +9,14 @@ import pytest
 
 from lace.base import b64a
 from lace.base.tai import Tai
-from lace.errors import EngineError
+from lace.errors import EngineError, PolicyError
 from lace.interlace import effects as wanted
 from lace.interlace import events as happened
 from lace.interlace.capabilities import SECOND, Capabilities, ExchangeLimits, Schema
 from lace.interlace.failures import Failure
 from lace.interlace.machine import Machine
 from lace.interlace.transitions import LEGAL, State
+from lace.policy.compile import Compiler
 from lace.record.validate import frame_record
 from tests.simulator.bent import Bend, bent_world, each_record, first_block, outcome_of
 from tests.simulator.policies import EXPOSURES, SELECTORS, exposure, operand, pool
@@ -120,6 +121,23 @@ def test_a_module_that_is_not_what_was_announced(raw: bytes) -> None:
     assert failed(outcome_of(bend)) is Failure.MALFORMED_MODULE
 
 
+@pytest.mark.requirement("050-53", "050-88")
+def test_a_module_that_is_at_hand_need_not_travel() -> None:
+    def bend(item: Item) -> list[Item]:
+        return [replace(item, modules={}) if isinstance(item, happened.BlockReceived) else item]
+
+    assert outcome_of(bend).at_fixed_point
+
+
+@pytest.mark.requirement("050-217")
+def test_a_policy_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_values: object, **_names: object) -> None:
+        raise PolicyError("not for this viewer")
+
+    monkeypatch.setattr(Compiler, "compile", refuse)
+    assert failed(outcome_of(honest)) is Failure.PLAN_FAILED
+
+
 @pytest.mark.requirement(
     "050-98", "050-101", "050-102", "050-103", "050-104", "050-120", "050-211", "050-212"
 )
@@ -210,8 +228,16 @@ def test_a_listing_above_the_limit_names_it() -> None:
         source = facts[0][2]
         return tuple((name, record, source) for name, record, _ in many)
 
-    few = outcome_of(first_block("Advertised", flood), mode=0, means=means, theirs=slice(4, 6))
+    few = outcome_of(
+        first_block("Advertised", flood),
+        mode=0,
+        means=means,
+        ours=slice(0, 2),
+        theirs=slice(4, 6),
+    )
     assert failed(few) is Failure.LISTING_LIMIT
+    assert few.failure is not None
+    assert "the peer lists 4" in few.failure.detail
 
 
 def test_more_advertisements_than_this_side_takes() -> None:
@@ -795,3 +821,43 @@ def test_an_empty_schema_is_enough_for_a_plan_without_fields() -> None:
         found = outcome_of(honest, mode=mode, selector="all", means=means)
         assert found.at_fixed_point
         assert len(found.received) == 16
+
+
+@pytest.mark.requirement("050-134")
+def test_who_is_woken_early_announces_no_tick() -> None:
+    world = waiting(selector="in time")
+    a, _ = world.sides
+    assert a.alarm is not None
+    assert a.machine.receive(happened.Woken(), world.now(a)) == [wanted.Wake(a.alarm)]
+    (block, *_) = a.machine.receive(happened.Woken(), a.alarm)
+    assert isinstance(block, wanted.SendBlock)
+    assert [fact[0] for fact in block.facts] == ["TickReady"]
+
+
+@pytest.mark.requirement("050-117", "050-135", "050-197")
+def test_without_proofs_states_are_kept_within_one_connection_under_one_plan() -> None:
+    """A side without a key sets up anew: the same plan goes on from what was known."""
+    world = bent_world(honest, is_open=True, selector="all")
+    world.plan.has_keys = False, False
+    world.connect()
+    world.run()
+    a, b = world.sides
+    everything = len(a.store)
+    rules = [next(each for each in SELECTORS if each.name == name) for name in ("all", "group")]
+    for number, selector in enumerate((rules[0], rules[1], rules[0])):
+        world.clock += 20 * SECOND
+        event = happened.Renewed(operand(selector.rules, 0), a.config.exposures)
+        a.happen(event, world.now(a))
+        world.run()
+        agreed = [each for _, _, made in a.trace for each in made if isinstance(each, wanted.Agree)]
+        assert agreed[-1].terms.link_id is None
+        known = agreed[-1].known
+        assert (known is not None and len(known) == everything) == (number == 0)
+    assert a.machine.state is b.machine.state is State.WAITING
+    world.clock += 20 * SECOND
+    (record,) = valid(plex("new", data="new"))
+    a.store[record.hash_text] = record
+    a.happen(happened.Changed(), world.now(a))
+    world.run()
+    told = [each for each in a.transcript if b"TickReady" in each]
+    assert told, "the latest tick rides on blocks that are sent anyway"
