@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from lace.facts.extract import record_facts
-from lace.interlace.advertisement import Advertisement, advertised_fields_of
+from lace.facts.extract import facts_of_records
+from lace.interlace.advertisement import advertised_fields_of, digest_of
 from lace.interlace.effects import Admit, Effect, SendBatch, Validate
 from lace.interlace.failures import Failure, InterlaceFailure
 from lace.record.validate import ValidRecord
@@ -18,6 +18,7 @@ from lace.record.validate import ValidRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.facts.lines import Fact
     from lace.interlace.events import (
         Admitted,
         BatchSent,
@@ -179,13 +180,13 @@ class Transfer:
     def validated(self, event: Validated) -> list[Effect]:
         """Take records that are valid, and those that are not."""
         records = self._validating.popleft()
-        compares = not self._store_differing and not self._states.is_bare
-        claims = self._states.theirs.digests_of(records) if compares else [None] * len(records)
+        valid = [each for each in event.outcomes if isinstance(each, ValidRecord)]
+        differing = self._differing(valid)
         good: list[ValidRecord] = []
-        for record, outcome, claim in zip(records, event.outcomes, claims, strict=True):
+        for record, outcome in zip(records, event.outcomes, strict=True):
             if not isinstance(outcome, ValidRecord):
                 self._reject(record, outcome)
-            elif compares and self._claim_of(outcome) != claim:
+            elif record in differing:
                 self._reject(record, Failure.CLAIMS_DIFFER.condition)
             else:
                 good.append(outcome)
@@ -194,17 +195,26 @@ class Transfer:
         self._admitting.append(tuple(good))
         return [Admit(tuple(good))]
 
-    def _claim_of(self, record: ValidRecord) -> bytes:
-        """Return the digest that an honest advertisement of a record would have."""
-        source = self._terms.peer_source
-        fields = advertised_fields_of(
-            record.hash_text,
-            source,
-            record_facts(record),
-            self._terms.schema,
-            max_line_bytes=self._max_line_bytes,
-        )
-        return Advertisement(record.hash_text, fields).digest(source)
+    def _differing(self, records: Sequence[ValidRecord]) -> frozenset[str]:
+        """Return the records of which something else was advertised (X1)."""
+        if self._store_differing or self._states.is_bare or not records:
+            return frozenset()
+        schema, source = self._terms.schema, self._terms.peer_source
+        fields: dict[str, list[Fact]] = {record.hash_text: [] for record in records}
+        for fact in facts_of_records(
+            records, reads={"Field": None if schema.all else schema.names}
+        ):
+            if fact[1] in fields:
+                fields[fact[1]].append(fact)
+        claims = self._states.theirs.digests_of(list(fields))
+        found: set[str] = set()
+        for (record, facts), claim in zip(fields.items(), claims, strict=True):
+            made = advertised_fields_of(
+                record, source, facts, schema, max_line_bytes=self._max_line_bytes
+            )
+            if digest_of(record, source, made) != claim:
+                found.add(record)
+        return frozenset(found)
 
     def admitted(self, event: Admitted) -> None:
         """Count what is stored against what was to be stored."""
