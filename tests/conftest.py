@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # Not test modules themselves; their assertions are still to be explained.
-pytest.register_assert_rewrite("tests.store.contract", "tests.store.samples")
+pytest.register_assert_rewrite(
+    "tests.simulator.side",
+    "tests.simulator.world",
+    "tests.store.contract",
+    "tests.store.samples",
+    "tests.unit.interlace.reconciling",
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 REGISTER = ROOT / "docs" / "reference" / "requirements"

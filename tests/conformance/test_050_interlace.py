@@ -403,7 +403,7 @@ def test_the_first_evaluation_uses_the_stored_claims() -> None:
     assert not fresh.sides[1].store
 
 
-@requirement("050-148", "050-149", "050-188", "050-189", "050-190")
+@requirement("050-148", "050-149", "050-150", "050-188", "050-189", "050-190")
 def test_records_that_others_store_meanwhile_may_take_part() -> None:
     world = world_of([], list(pool()[:4]))
     a, b = world.sides

@@ -204,8 +204,7 @@ class Transfer:
         for fact in facts_of_records(
             records, reads={"Field": None if schema.all else schema.names}
         ):
-            if fact[1] in fields:
-                fields[fact[1]].append(fact)
+            fields[fact[1]].append(fact)
         claims = self._states.theirs.digests_of(list(fields))
         found: set[str] = set()
         for (record, facts), claim in zip(fields.items(), claims, strict=True):
