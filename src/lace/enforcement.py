@@ -124,7 +124,7 @@ class Enforcement:
         self._clock = clock
         self._enclave: Enclave | None = None
         self._unseen = _Difference()  # by the enclave
-        self._public: frozenset[Fact] = frozenset()
+        self._public: set[Fact] = set()
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
@@ -146,6 +146,11 @@ class Enforcement:
         self._session = Session(base, self._clock)
         self._selected: _Selected | None = None
         base.change(sorted(self._public))
+
+    @property
+    def base(self) -> FactBase:
+        """The base facts, records' and public ones."""
+        return self._base
 
     @property
     def their_work(self) -> int:
@@ -170,20 +175,30 @@ class Enforcement:
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        wanted = frozenset(facts)
-        for fact in wanted:
-            if PredicateKey(fact[0], len(fact) - 1) not in _PUBLIC:
+        wanted = set(facts)
+        self.change_public(wanted - self._public, self._public - wanted)
+
+    def change_public(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
+        """Say what is advertised and true of the runtime besides, and what no longer is.
+
+        Raises:
+            EngineError: a fact of another kind; records are facts only once they are stored.
+        """
+        come = sorted(fact for fact in added if fact not in self._public)
+        gone = sorted(fact for fact in removed if fact in self._public)
+        for shape in {(fact[0], len(fact) - 1) for fact in come}:
+            if PredicateKey(*shape) not in _PUBLIC:
                 raise EngineError(
-                    f"{shorten(fact[0])!r} with {len(fact) - 1} values is no public fact",
+                    f"{shorten(shape[0])!r} with {shape[1]} values is no public fact",
                     hint="public are what a peer advertises and the runtime facts",
                 )
-        if wanted == self._public:
+        if not come and not gone:
             return
-        added, removed = sorted(wanted - self._public), sorted(self._public - wanted)
         with self._undone_on_failure():
-            changes = self._base.change(added, removed)
-            self._public = wanted
-            self._unseen.note(self._read_by_theirs(added), self._read_by_theirs(removed))
+            changes = self._base.change(come, gone)
+            self._public.difference_update(gone)
+            self._public.update(come)
+            self._unseen.note(self._read_by_theirs(come), self._read_by_theirs(gone))
             self._update(changes)
 
     def _read_by_theirs(self, facts: Iterable[Fact]) -> list[Fact]:

@@ -70,6 +70,11 @@ class StoreFollower(Generic[Session]):
         self._high_water = 0
         self._removal_sequence = 0
 
+    def read(self, predicate: str, names: frozenset[str] | None = None) -> None:
+        """See that facts of a predicate are made of records that come, or of some names only."""
+        if self._widen({predicate: names}):
+            self._forget()
+
     def ask(self, *programs: CheckedProgram, question: Callable[[Session], Answer]) -> Answer:
         """Return the answer to a question for the store as it is now.
 
@@ -87,15 +92,15 @@ class StoreFollower(Generic[Session]):
     def _ready(self, programs: tuple[CheckedProgram, ...]) -> Session:
         for checked in programs:
             if checked not in self._noted:
-                if self._read_more(lower_program(checked)):  # of facts that were passed over
+                if self._widen(_reads_of(lower_program(checked))):  # of facts that were passed over
                     self._forget()
                 self._noted.add(checked)
         return self._refresh()
 
-    def _read_more(self, program: RelationalProgram) -> bool:
-        """Note what a program reads; tells whether that is more than what was followed."""
+    def _widen(self, reads: Reads) -> bool:
+        """Note what is read; tells whether that is more than what was followed."""
         more = False
-        for name, names in _reads_of(program).items():
+        for name, names in reads.items():
             known = self._reads.get(name, frozenset())
             if known is None or (names is not None and names <= known):
                 continue

@@ -27,6 +27,7 @@ __all__ = [
     "digest_of",
     "digests_of_bare",
     "is_bare",
+    "ordered_fields",
 ]
 
 DIGEST_LABEL: Final = b"lace-advertisement-record/v1"
@@ -100,7 +101,14 @@ def advertised_fields_of(
         for fact in facts
         if fact[0] == "Field" and fact[1] == record and fact[2] in schema
     ]
-    found.sort(key=_canonical_order)
+    return ordered_fields(record, source, found, max_line_bytes=max_line_bytes)
+
+
+def ordered_fields(
+    record: str, source: str, fields: Iterable[Field], *, max_line_bytes: int | None = None
+) -> tuple[Field, ...]:
+    """Return the fields of an advertisement in canonical order, without lines too long."""
+    found = sorted(fields, key=_canonical_order)
     if max_line_bytes is None:
         return tuple(found)
     lead = len(f"AdvertisedField('{record}',,,'',)".encode()) + len(quote(source).encode())

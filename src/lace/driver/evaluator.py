@@ -1,0 +1,173 @@
+"""The evaluations of an exchange, over the facts of a store.
+
+A `StoreEvaluator` answers a machine's questions: what may be sent now, and how that changed;
+what may be requested; what an advertisement of a record says. It follows the store, so each
+answer is for the state of that moment, and costs what changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.enforcement import Enforcement
+from lace.engines.embedded.exchange_facts import (
+    RecordChanges,
+    fields_of,
+    numbers_of,
+    others,
+    that_are,
+    that_are_not,
+)
+from lace.following import StoreFollower
+from lace.interlace.advertisement import Advertisement, is_bare, ordered_fields
+from lace.interlace.events import Described, Evaluated
+from lace.interlace.negotiation import runtime_facts
+from lace.rules.profiles import MAY_REQUEST, MAY_SEND
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.factbase import FactBase
+    from lace.facts.lines import Fact
+    from lace.interlace.effects import Describe, Evaluate
+    from lace.interlace.negotiation import Terms
+    from lace.policy.compile import Executable
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["StoreEvaluator"]
+
+_HAVE: Final = PredicateKey("Have", 1)
+_ADVERTISED: Final = PredicateKey("Advertised", 2)
+
+
+class StoreEvaluator:
+    """A policy over a store, as an exchange asks for it.
+
+    Args:
+        store: the store.
+        executable: the compiled policy.
+        terms: what was agreed.
+        transport: the address of the active connection.
+        encrypted: whether the transport is proven to be confidential.
+        max_value_bytes: how long a value may be.
+        max_line_bytes: the longest line that the binding carries.
+    """
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        executable: Executable,
+        terms: Terms,
+        *,
+        transport: str,
+        encrypted: bool,
+        max_value_bytes: int,
+        max_line_bytes: int | None,
+    ) -> None:
+        self._executable = executable
+        self._terms = terms
+        self._transport, self._encrypted = transport, encrypted
+        self._max_line_bytes = max_line_bytes
+        self._bare = is_bare(terms.schema)
+        self._names = None if terms.schema.all else terms.schema.names
+        self._enforcement: Enforcement | None = None
+        self._changes = RecordChanges()
+        self._runtime: frozenset[Fact] = frozenset()
+        self._claims: dict[str, Advertisement] = {}
+        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
+        if not self._bare:
+            self._follower.read("Field", self._names)
+
+    def _begin(self, base: FactBase) -> Enforcement:
+        if self._enforcement is None:
+            self._enforcement = Enforcement(self._executable, base)
+        else:
+            self._enforcement.take_base(base)
+        return self._enforcement
+
+    def _ask(self) -> Enforcement:
+        return self._follower.ask(
+            self._executable.view, self._executable.ours, question=lambda found: found
+        )
+
+    def evaluate(self, effect: Evaluate) -> Evaluated:
+        """Answer what may be sent and requested now.
+
+        Raises:
+            LimitExceeded: an operand, or the view, would go beyond a limit.
+        """
+        enforcement = self._ask()
+        self._take_claims(enforcement, effect)
+        permissions = enforcement.evaluate()
+        base = enforcement.base
+        sendable = that_are(base, _HAVE, permissions.numbers(MAY_SEND))
+        come, gone = self._changes.since(base, sendable)
+        wanted = that_are_not(base, _HAVE, permissions.numbers(MAY_REQUEST))
+        wanted = that_are(base, _ADVERTISED, wanted)
+        if effect.excluded and len(wanted):
+            wanted = others(wanted, numbers_of(base, effect.excluded))
+        asked = sorted(base.dictionary.texts(wanted[: effect.most_requests]))
+        return Evaluated(
+            tuple(self._advertisements(base, come, self._terms.source)),
+            tuple(gone),
+            tuple(asked),
+            len(wanted),
+        )
+
+    def _take_claims(self, enforcement: Enforcement, effect: Evaluate) -> None:
+        source = self._terms.peer_source
+        runtime = frozenset(
+            runtime_facts(
+                self._terms,
+                transport=self._transport,
+                encrypted=self._encrypted,
+                tick=effect.tick,
+            )
+        )
+        removed: list[Fact] = [*(self._runtime - runtime)]
+        added: list[Fact] = [*(runtime - self._runtime)]
+        self._runtime = runtime
+        relabelled: Iterable[Advertisement] = ()
+        if effect.relabelled:
+            relabelled = self._advertised(enforcement.base, effect.relabelled, source)
+        for record in effect.removed:
+            removed += self._forgotten(record).facts(source)
+        for claim in (*effect.added, *relabelled):
+            before = self._forgotten(claim.record)
+            removed += before.facts(source)
+            added += claim.facts(source)
+            if not self._bare:
+                self._claims[claim.record] = claim
+        kept = set(added)
+        enforcement.change_public(added, [fact for fact in removed if fact not in kept])
+
+    def _forgotten(self, record: str) -> Advertisement:
+        return self._claims.pop(record, None) or Advertisement(record)
+
+    def describe(self, effect: Describe) -> Described:
+        """Answer what advertisements of records say."""
+        base = self._ask().base
+        return Described(tuple(self._advertised(base, effect.records, effect.source)))
+
+    def _advertised(
+        self, base: FactBase, records: Iterable[str], source: str
+    ) -> Iterable[Advertisement]:
+        numbers = base.dictionary.find_all(list(records))
+        return self._advertisements(base, numbers[numbers >= 0], source)
+
+    def _advertisements(self, base: FactBase, records: Ids, source: str) -> list[Advertisement]:
+        texts = base.dictionary.texts(records)
+        if self._bare:
+            return [Advertisement(text) for text in texts]
+        found = fields_of(base, records, self._names)
+        return [
+            Advertisement(
+                text,
+                ordered_fields(
+                    text, source, found.get(text, ()), max_line_bytes=self._max_line_bytes
+                ),
+            )
+            for text in texts
+        ]

@@ -1,0 +1,73 @@
+"""Two parties in one process: their messages are handed over, nothing is serialised.
+
+Everything else is as over a wire: the same machines, the same validation, the same results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
+from lace.interlace import events as happened
+
+if TYPE_CHECKING:
+    from lace.driver.party import Party
+    from lace.interlace.events import Event
+
+__all__ = ["Pairing"]
+
+
+class Pairing:
+    """A link between two parties."""
+
+    def __init__(self, left: Party, right: Party) -> None:
+        self._sides = (left, right)
+        self._mail: tuple[deque[Message], deque[Message]] = (deque(), deque())
+        """What each side has sent and the other has not taken."""
+
+    def start(self) -> None:
+        """Start both machines."""
+        for side in self._sides:
+            side.take(happened.Started())
+
+    def run(self) -> None:
+        """Go on until neither side has anything to say or to take."""
+        moved = True
+        while moved:
+            moved = False
+            for at in (0, 1):
+                moved = self._move(at) or moved
+
+    def _move(self, at: int) -> bool:
+        """Hand over what one side has sent, as far as the other takes it now."""
+        sender, receiver, mail = self._sides[at], self._sides[1 - at], self._mail[at]
+        moved = False
+        outgoing = sender.messages()
+        while True:
+            if mail:
+                message = mail.popleft()
+            else:
+                found = next(outgoing, None)
+                if found is None:
+                    return moved
+                message = found
+            if not receiver.machine.takes_input and not receiver.machine.is_closed:
+                mail.appendleft(message)
+                return moved
+            receiver.take(_event(message))
+            moved = True
+
+
+def _event(message: Message) -> Event:
+    match message:
+        case Block(effect):
+            return happened.BlockReceived(effect.facts, dict(effect.modules))
+        case Records(records):
+            return happened.RecordsReceived(records)
+        case NotAvailable(record):
+            return happened.Unavailable(record)
+        case BatchEnd():
+            return happened.BatchEnded()
+        case End():
+            return happened.Ended()

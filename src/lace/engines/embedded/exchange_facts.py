@@ -1,0 +1,109 @@
+"""What an exchange asks of facts in numbers: which records changed, and their fields.
+
+An exchange needs few texts: those of records that came or went since it asked last, and
+the fields that are advertised of them. Everything else stays in numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lace.engines.embedded.index import Members
+from lace.engines.embedded.relation import EVERYTHING, Pattern, Relation
+from lace.rules.syntax import PredicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.factbase import FactBase
+    from lace.engines.embedded.keys import Flags
+
+__all__ = ["RecordChanges", "fields_of", "numbers_of", "others", "that_are", "that_are_not"]
+
+_FIELD: Final = PredicateKey("Field", 4)
+Field = tuple[str, str, str]
+
+
+def that_are(base: FactBase, key: PredicateKey, numbers: Ids) -> Ids:
+    """Return those of some numbers that are in the first column of a predicate."""
+    return numbers[_mask(base, key, numbers)]
+
+
+def that_are_not(base: FactBase, key: PredicateKey, numbers: Ids) -> Ids:
+    """Return those of some numbers that are not in the first column of a predicate."""
+    return numbers[~_mask(base, key, numbers)]
+
+
+def _mask(base: FactBase, key: PredicateKey, numbers: Ids) -> Flags:
+    found = np.zeros(len(numbers), np.bool_)
+    relation = base.relations.get(key) or Relation(key.arity)
+    for selection in relation.select(EVERYTHING):
+        found |= selection.members(0, base.size).mask(numbers)
+    return found
+
+
+def numbers_of(base: FactBase, texts: Iterable[str]) -> Ids:
+    """Return the numbers of texts that have one."""
+    found = base.dictionary.find_all(list(texts))
+    return found[found >= 0]
+
+
+def others(numbers: Ids, excluded: Ids) -> Ids:
+    """Return those of some numbers that are not among others."""
+    return numbers[~np.isin(numbers, excluded)]
+
+
+def fields_of(base: FactBase, records: Ids, names: frozenset[str] | None) -> dict[str, list[Field]]:
+    """Return name, index and value of the fields of some records; of all names, or of some."""
+    relation = base.relations.get(_FIELD) or Relation(_FIELD.arity)
+    if names is None:
+        patterns = [EVERYTHING]
+    else:
+        numbers = base.dictionary.find_all(sorted(names))
+        patterns = [Pattern(((1, int(number)),)) for number in numbers if number >= 0]
+    made: dict[str, list[Field]] = {}
+    if not len(records):
+        return made
+    wanted = Members(records, base.size)
+    for pattern in patterns:
+        for selection in relation.select(pattern):
+            chosen = np.flatnonzero(wanted.mask(selection.column(0)))
+            if not len(chosen):
+                continue
+            columns = [base.dictionary.texts(selection.column(at)[chosen]) for at in range(4)]
+            for record, name, index, value in zip(*columns, strict=True):
+                made.setdefault(record, []).append((name, index, value))
+    return made
+
+
+class RecordChanges:
+    """Which records came and went since the last time, whatever numbers they have now."""
+
+    def __init__(self) -> None:
+        self._dictionary: Dictionary | None = None
+        self._size = 0
+        self._numbers: Ids = np.empty(0, np.int32)
+
+    def since(self, base: FactBase, numbers: Ids) -> tuple[Ids, list[str]]:
+        """Return the numbers of those that came, and the texts of those that went."""
+        before, old = self._numbers, self._dictionary
+        self._dictionary, self._numbers = base.dictionary, numbers
+        if old is not base.dictionary and old is not None:
+            kept = base.dictionary.find_all(old.texts(before))
+            strangers = old.texts(before[kept < 0])
+            come, gone = _differences(kept[kept >= 0], numbers, base.size)
+            return come, [*strangers, *base.dictionary.texts(gone)]
+        come, gone = _differences(before, numbers, base.size)
+        return come, base.dictionary.texts(gone)
+
+
+def _differences(before: Ids, after: Ids, size: int) -> tuple[Ids, Ids]:
+    flags = np.zeros(size, np.bool_)
+    flags[before] = True
+    come = after[~flags[after]]
+    flags[before] = False
+    flags[after] = True
+    return come, before[~flags[before]]
