@@ -7,7 +7,7 @@
 
 from typing import TYPE_CHECKING
 
-from lace.api import Lace, SigningKey, evaluate, parse_record
+from lace.api import Lace, SigningKey, evaluate, interlace, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
 from lace.errors import (
@@ -47,6 +47,7 @@ __all__ = [
     "Tai",
     "Verifier",
     "evaluate",
+    "interlace",
     "open",
     "parse_record",
 ]

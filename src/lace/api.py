@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.result import Result
+    from lace.exchanging import Interlaced
     from lace.facts.lines import Fact
     from lace.policy.disclosure import Disclosure
     from lace.policy.local import Exposing, Policy
@@ -52,6 +53,7 @@ __all__ = [
     "Result",
     "SigningKey",
     "evaluate",
+    "interlace",
     "now",
     "open_lace",
     "parse_record",
@@ -122,6 +124,25 @@ def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedd
     from lace.engines.queries import evaluate_rules
 
     return evaluate_rules(rules, facts, engine=engine)
+
+
+def interlace(left: Lace, right: Lace, left_policy: Policy, right_policy: Policy) -> Interlaced:
+    """Let two open laces converge on what both policies select.
+
+    Each is who its default key says it is (`lace key new`); without keys nothing is proven,
+    and only what is exposed to anyone is exposed.
+
+    Raises:
+        ProtocolError: the sides do not agree, or a limit was reached; valid records that
+            were received before stay stored.
+    """
+    from lace.exchanging import Side, run_exchange
+
+    sides = [
+        Side(each.store, each.settings, policy, each.signing_key())
+        for each, policy in ((left, left_policy), (right, right_policy))
+    ]
+    return run_exchange(sides[0], sides[1], now)
 
 
 def open_lace(
@@ -352,6 +373,11 @@ class Lace:
             public=public,
             lowering=lowering,
         )
+
+    def signing_key(self) -> SigningKey | None:
+        """Return the default key of this lace, if it has one."""
+        default = self.keys.default()
+        return None if default is None else self.keys.load(default)
 
     def _discard_segments(self) -> None:
         self._session = None

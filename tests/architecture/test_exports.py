@@ -41,6 +41,7 @@ def test_the_front_page() -> None:
         "Tai",
         "Verifier",
         "evaluate",
+        "interlace",
         "open",
         "parse_record",
     ]

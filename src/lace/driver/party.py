@@ -14,8 +14,7 @@ from lace.driver.evaluator import StoreEvaluator
 from lace.errors import LaceError
 from lace.interlace import effects as wanted
 from lace.interlace import events as happened
-from lace.record.reader import RawRecord
-from lace.record.validate import ValidRecord, validate_many
+from lace.record.validate import ValidRecord, frame_record, validate_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from lace.interlace.events import Event
     from lace.interlace.machine import Machine
     from lace.interlace.result import Outcome
+    from lace.record.reader import RawRecord
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["BatchEnd", "Block", "End", "Message", "NotAvailable", "Party", "Records"]
@@ -181,29 +181,23 @@ class Party:
         piece: list[RawRecord] = []
         piece_bytes = 0
         with self._store.snapshot() as snapshot:
-            for record in effect.records:
-                if size >= effect.most_bytes:
-                    break
-                found = snapshot.load(record)
-                if found is None:
-                    missing.append(record)
-                    continue
-                piece.append(_framed(found))
+            for record, raw in snapshot.bytes_of(effect.records):
+                piece.append(frame_record(raw, len(raw)))
                 sent.append(record)
-                size += len(found.bytes)
-                piece_bytes += len(found.bytes)
+                size += len(raw)
+                piece_bytes += len(raw)
                 if len(piece) == RECORDS_AT_ONCE or piece_bytes >= BYTES_AT_ONCE:
                     yield Records(tuple(piece))
                     piece, piece_bytes = [], 0
+                if size >= effect.most_bytes:
+                    break
+            else:
+                missing += sorted(set(effect.records).difference(sent))
         if piece:
             yield Records(tuple(piece))
         yield from map(NotAvailable, missing)
         yield BatchEnd()
         self.take(happened.BatchSent(tuple(sent), tuple(missing), size))
-
-
-def _framed(record: ValidRecord) -> RawRecord:
-    return RawRecord(0, record.bytes, record.plex_at, record.blob_at, record.data_at)
 
 
 def _outcomes(

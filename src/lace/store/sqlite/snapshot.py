@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.base import b64a
+from lace.base.digest import digest
 from lace.errors import RecordError
 from lace.facts.source import RecordFacts, Values
 from lace.record.ids import IdError, RecordId, record_id
 from lace.record.validate import ValidRecord, trust_stored
+from lace.record.writer import MARKLINE_BYTES
 from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals
 from lace.store.sqlite.connection import translated
 from lace.store.sqlite.counters import Counters, read_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import apsw
@@ -35,6 +37,8 @@ _ORDER: Final = {
     Order.STORED: ("store_record_id",),
     Order.ID: ("id",),
 }
+_AT_ONCE: Final = 500
+"""Records that one query reads by their hashes."""
 _LAST_CHARACTER: Final = "\U0010ffff"
 _PAST_ALL_TEXT: Final = b""  # SQLite sorts every BLOB behind every TEXT
 
@@ -106,6 +110,21 @@ class SqliteSnapshot:
         ):
             return _load(number, key, raw)
         return None
+
+    def bytes_of(self, identifiers: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of those records that are here, checked against their hashes.
+
+        They come in no particular order, and only the outermost hash of each is checked.
+        """
+        for start in range(0, len(identifiers), _AT_ONCE):
+            names = {key_of_id(each): each for each in identifiers[start : start + _AT_ONCE]}
+            names.pop(None, None)
+            marks = ",".join("?" * len(names))
+            sql = f"SELECT store_record_id, id, bytes FROM record WHERE id IN ({marks})"
+            for number, key, raw in self.select(sql, tuple(names)):
+                if digest(memoryview(raw)[MARKLINE_BYTES:]) != key[1:]:
+                    _load(number, key, raw)  # says what is wrong
+                yield names[key], raw
 
     def records(self, *, order: Order = Order.STORED, after: int = 0) -> Iterator[ValidRecord]:
         """Yield every record with a StoreRecordId above `after`."""
