@@ -20,7 +20,7 @@ pytest.register_assert_rewrite(
     "tests.simulator.world",
     "tests.store.contract",
     "tests.store.samples",
-    "tests.unit.interlace.reconciling",
+    "tests.unit.interlacing.reconciling",
 )
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -124,7 +124,6 @@ class Enforcement:
         self._clock = clock
         self._enclave: Enclave | None = None
         self._unseen = _Difference()  # by the enclave
-        self._public: set[Fact] = set()
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
@@ -138,14 +137,16 @@ class Enforcement:
             scope_name(their, PredicateKey(found.name, found.arity)): found.identifying
             for found in RECORD_PREDICATES.values()
         }
+        self._base = base
         self.take_base(base)
 
     def take_base(self, base: FactBase) -> None:
         """Go on with other base facts; what the enclave holds is compared with them later."""
-        self._base = base
+        before, self._base = self._base, base
         self._session = Session(base, self._clock)
         self._selected: _Selected | None = None
-        base.change(sorted(self._public))
+        if before is not base:
+            base.change(_public_facts(before))
 
     @property
     def base(self) -> FactBase:
@@ -175,17 +176,18 @@ class Enforcement:
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        wanted = set(facts)
-        self.change_public(wanted - self._public, self._public - wanted)
+        wanted, held = set(facts), set(_public_facts(self._base))
+        self.change_public(wanted - held, held - wanted)
 
     def change_public(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
         """Say what is advertised and true of the runtime besides, and what no longer is.
 
+        What comes was not there, and what goes was.
+
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        come = sorted(fact for fact in added if fact not in self._public)
-        gone = sorted(fact for fact in removed if fact in self._public)
+        come, gone = sorted(added), sorted(removed)
         for shape in {(fact[0], len(fact) - 1) for fact in come}:
             if PredicateKey(*shape) not in _PUBLIC:
                 raise EngineError(
@@ -196,8 +198,6 @@ class Enforcement:
             return
         with self._undone_on_failure():
             changes = self._base.change(come, gone)
-            self._public.difference_update(gone)
-            self._public.update(come)
             self._unseen.note(self._read_by_theirs(come), self._read_by_theirs(gone))
             self._update(changes)
 
@@ -329,9 +329,9 @@ class Enforcement:
             self._enclave = Enclave(
                 executable.theirs, shown, self._identifying, self._base, self._clock
             )
-            self._enclave.change(self._read_by_theirs(self._public))
+            self._enclave.change(self._read_by_theirs(_public_facts(self._base)))
         else:
-            facts = [*self._facts(shown, visible), *self._read_by_theirs(self._public)]
+            facts = [*self._facts(shown, visible), *self._read_by_theirs(_public_facts(self._base))]
             self._enclave.replace(facts, executable.theirs.required_base)
         self._unseen = _Difference()
         theirs = self._enclave.evaluate(self._theirs).state.relations
@@ -409,6 +409,14 @@ class StorePolicy:
                 raise
 
         return self._follower.ask(self.executable.view, self.executable.ours, question=ask)
+
+
+def _public_facts(base: FactBase) -> list[Fact]:
+    return [
+        (key.name, *row)
+        for key in sorted(_PUBLIC & base.relations.keys())
+        for row in base.dictionary.rows(base.relations[key].columns(), base.relations[key].rows)
+    ]
 
 
 def _only(changes: Changes, keys: Iterable[PredicateKey]) -> Changes:

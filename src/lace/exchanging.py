@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
-from lace.interlace.capabilities import capabilities_of
-from lace.interlace.machine import Machine, MachineConfig
+from lace.interlacing.capabilities import capabilities_of
+from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
-    from lace.interlace.result import Outcome
+    from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
     from lace.store.sqlite.store import SqliteStore

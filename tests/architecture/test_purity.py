@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "lace"
 
-PURE = ("errors", "base", "record", "facts", "rules", "algebra", "policy", "interlace", "iltp")
+PURE = ("errors", "base", "record", "facts", "rules", "algebra", "policy", "interlacing", "iltp")
 # fmt: off
 EFFECTS = frozenset({
     "asyncio", "glob", "http", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",
@@ -45,8 +45,8 @@ CONFINED = {
     "blake3": ("base/digest.py", "record/"),
     "numpy": (
         "engines/",
-        "interlace/merkle.py",
-        "interlace/partitions.py",
+        "interlacing/merkle.py",
+        "interlacing/partitions.py",
         "record/schnorr_batch.py",
         "store/sqlite/fact_state.py",
     ),

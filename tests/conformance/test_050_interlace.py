@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlace import effects as wanted
-from lace.interlace import events as happened
-from lace.interlace import loops, machine, reconcile, transfer
-from lace.interlace.advertisement import Advertisement
-from lace.interlace.capabilities import SECOND, Capabilities, ExchangeLimits
-from lace.interlace.failures import Failure
-from lace.interlace.machine import Machine
-from lace.interlace.partitions import AdvertisementSet
-from lace.interlace.transitions import State
+from lace.interlacing import effects as wanted
+from lace.interlacing import events as happened
+from lace.interlacing import loops, machine, reconcile, transfer
+from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.interlacing.failures import Failure
+from lace.interlacing.machine import Machine
+from lace.interlacing.partitions import AdvertisementSet
+from lace.interlacing.transitions import State
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from tests.simulator.bent import bent_world, first_block
 from tests.simulator.policies import EXPOSURES, SELECTORS, START, Selector, pool

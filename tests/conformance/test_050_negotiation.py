@@ -14,10 +14,10 @@ from lace.base.digest import digest
 from lace.base.limits import DEFAULT_SETTINGS, Settings, describe_settings
 from lace.base.tai import Tai
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
-from lace.interlace.capabilities import ALL_FIELDS, SECOND, WIRE_LIMITS
-from lace.interlace.failures import Action, Failure, InterlaceFailure
-from lace.interlace.identity import link_id
-from lace.interlace.negotiation import (
+from lace.interlacing.capabilities import ALL_FIELDS, SECOND, WIRE_LIMITS
+from lace.interlacing.failures import Action, Failure, InterlaceFailure
+from lace.interlacing.identity import link_id
+from lace.interlacing.negotiation import (
     Capabilities,
     ExchangeLimits,
     Schema,
@@ -27,8 +27,8 @@ from lace.interlace.negotiation import (
     read_setup,
     runtime_facts,
 )
-from lace.interlace.ticks import start_ticks
-from lace.interlace.vocabulary import (
+from lace.interlacing.ticks import start_ticks
+from lace.interlacing.vocabulary import (
     CONTROL_PREDICATES,
     PHASE_PREDICATES,
     Phase,
@@ -36,7 +36,7 @@ from lace.interlace.vocabulary import (
     parse_block,
 )
 from lace.policy.operand import operand_of
-from tests.unit.interlace.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
+from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from lace.base import b64a
 from lace.base.tai import Tai
-from lace.interlace.failures import Failure, InterlaceFailure
-from lace.interlace.hello import read_hello
-from lace.interlace.setup import read_setup
-from lace.interlace.ticks import start_ticks
-from lace.interlace.vocabulary import (
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.hello import read_hello
+from lace.interlacing.setup import read_setup
+from lace.interlacing.ticks import start_ticks
+from lace.interlacing.vocabulary import (
     CHILDREN_CHARACTERS,
     CONTROL_PREDICATES,
     PHASE_PREDICATES,

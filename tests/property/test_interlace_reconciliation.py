@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlace import asking, partitions
-from lace.interlace.capabilities import Schema
-from lace.interlace.failures import Failure, InterlaceFailure
-from lace.interlace.questions import InquiryLimits
-from tests.unit.interlace.reconciling import (
+from lace.interlacing import asking, partitions
+from lace.interlacing.capabilities import Schema
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.questions import InquiryLimits
+from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,
     Party,
@@ -25,7 +25,7 @@ from tests.unit.interlace.reconciling import (
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact
-    from lace.interlace.advertisement import Advertisement
+    from lace.interlacing.advertisement import Advertisement
 
 pytestmark = pytest.mark.property
 

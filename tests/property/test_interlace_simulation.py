@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from lace.interlace import events as happened
-from lace.interlace.capabilities import Capabilities
-from lace.interlace.failures import Failure
-from lace.interlace.machine import Machine
+from lace.interlacing import events as happened
+from lace.interlacing.capabilities import Capabilities
+from lace.interlacing.failures import Failure
+from lace.interlacing.machine import Machine
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
 from tests.simulator.world import Plan, World, is_waiting, some_world
 

@@ -146,4 +146,4 @@ def operand(rules: str, index: int) -> Operand:
 @cache
 def exposure(rules: str) -> Exposure:
     """An exposure for anyone."""
-    return exposure_of(rules)
+    return exposure_of(rules, anyone=True)

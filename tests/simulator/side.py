@@ -15,14 +15,14 @@ from lace.enforcement import Enforcement
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.reference import evaluate_naively
 from lace.facts.extract import record_facts
-from lace.interlace import effects as wanted
-from lace.interlace import events as happened
-from lace.interlace.advertisement import Advertisement, advertised_fields_of
-from lace.interlace.config import Cursor
-from lace.interlace.machine import Machine, MachineConfig
-from lace.interlace.negotiation import runtime_facts
-from lace.interlace.transitions import State
-from lace.interlace.vocabulary import format_block
+from lace.interlacing import effects as wanted
+from lace.interlacing import events as happened
+from lace.interlacing.advertisement import Advertisement, advertised_fields_of
+from lace.interlacing.config import Cursor
+from lace.interlacing.machine import Machine, MachineConfig
+from lace.interlacing.negotiation import runtime_facts
+from lace.interlacing.transitions import State
+from lace.interlacing.vocabulary import format_block
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
-    from lace.interlace.negotiation import Terms
-    from lace.interlace.result import Outcome
+    from lace.interlacing.negotiation import Terms
+    from lace.interlacing.result import Outcome
     from lace.policy.compile import Executable
     from lace.rules.syntax import PredicateKey
 

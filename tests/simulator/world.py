@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lace.base.tai import Tai
-from lace.interlace import events as happened
-from lace.interlace.capabilities import ALL_FIELDS, SECOND, Capabilities, ExchangeLimits, Schema
-from lace.interlace.machine import MachineConfig
-from lace.interlace.transitions import State
+from lace.interlacing import events as happened
+from lace.interlacing.capabilities import ALL_FIELDS, SECOND, Capabilities, ExchangeLimits, Schema
+from lace.interlacing.machine import MachineConfig
+from lace.interlacing.transitions import State
 from tests.simulator.policies import (
     ALICE,
     BOB,

@@ -16,7 +16,7 @@ from lace.cli.rule_files import complain_findings
 from lace.errors import Finding, Place
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.facts.lines import FactLineError
-from lace.interlace.vocabulary import CONTROL_PREDICATES, Syntax
+from lace.interlacing.vocabulary import CONTROL_PREDICATES, Syntax
 from lace.policy.public_facts import PEER, with_peer
 
 if TYPE_CHECKING:

@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Final
 from lace.enforcement import Enforcement
 from lace.engines.embedded.exchange_facts import (
     RecordChanges,
+    claims_about,
     fields_of,
+    first_of,
     numbers_of,
     others,
     that_are,
     that_are_not,
 )
 from lace.following import StoreFollower
-from lace.interlace.advertisement import Advertisement, is_bare, ordered_fields
-from lace.interlace.events import Described, Evaluated
-from lace.interlace.negotiation import runtime_facts
+from lace.interlacing.advertisement import Advertisement, is_bare, ordered_fields
+from lace.interlacing.events import Described, Evaluated
+from lace.interlacing.negotiation import runtime_facts
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
+    from lace.base.tai import Tai
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
-    from lace.interlace.effects import Describe, Evaluate
-    from lace.interlace.negotiation import Terms
+    from lace.interlacing.effects import Describe, Evaluate
+    from lace.interlacing.negotiation import Terms
     from lace.policy.compile import Executable
     from lace.store.sqlite.store import SqliteStore
 
@@ -75,7 +78,8 @@ class StoreEvaluator:
         self._enforcement: Enforcement | None = None
         self._changes = RecordChanges()
         self._runtime: frozenset[Fact] = frozenset()
-        self._claims: dict[str, Advertisement] = {}
+        self._foreign: set[str] = set()
+        """What the peer claims of formats that are not exchanged."""
         self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
         if not self._bare:
             self._follower.read("Field", self._names)
@@ -98,64 +102,69 @@ class StoreEvaluator:
         Raises:
             LimitExceeded: an operand, or the view, would go beyond a limit.
         """
+        relabelled: list[Advertisement] = []
+        if effect.relabelled:  # as they were at the last evaluation, before the store is read
+            relabelled = self._advertised(effect.relabelled, self._terms.peer_source)
         enforcement = self._ask()
-        self._take_claims(enforcement, effect)
+        self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
+        self._take_tick(enforcement, effect.tick)
         permissions = enforcement.evaluate()
         base = enforcement.base
         sendable = that_are(base, _HAVE, permissions.numbers(MAY_SEND))
         come, gone = self._changes.since(base, sendable)
         wanted = that_are_not(base, _HAVE, permissions.numbers(MAY_REQUEST))
         wanted = that_are(base, _ADVERTISED, wanted)
-        if effect.excluded and len(wanted):
-            wanted = others(wanted, numbers_of(base, effect.excluded))
-        asked = sorted(base.dictionary.texts(wanted[: effect.most_requests]))
+        excluded = effect.excluded | self._foreign
+        if excluded and len(wanted):
+            wanted = others(wanted, numbers_of(base, excluded))
+        asked = base.dictionary.texts(first_of(base, wanted, effect.most_requests))
         return Evaluated(
             tuple(self._advertisements(base, come, self._terms.source)),
             tuple(gone),
-            tuple(asked),
+            tuple(sorted(asked)),
             len(wanted),
         )
 
-    def _take_claims(self, enforcement: Enforcement, effect: Evaluate) -> None:
-        source = self._terms.peer_source
+    def _take_tick(self, enforcement: Enforcement, tick: Tai) -> None:
         runtime = frozenset(
             runtime_facts(
-                self._terms,
-                transport=self._transport,
-                encrypted=self._encrypted,
-                tick=effect.tick,
+                self._terms, transport=self._transport, encrypted=self._encrypted, tick=tick
             )
         )
-        removed: list[Fact] = [*(self._runtime - runtime)]
-        added: list[Fact] = [*(runtime - self._runtime)]
+        enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
         self._runtime = runtime
-        relabelled: Iterable[Advertisement] = ()
-        if effect.relabelled:
-            relabelled = self._advertised(enforcement.base, effect.relabelled, source)
-        for record in effect.removed:
-            removed += self._forgotten(record).facts(source)
-        for claim in (*effect.added, *relabelled):
-            before = self._forgotten(claim.record)
-            removed += before.facts(source)
-            added += claim.facts(source)
-            if not self._bare:
-                self._claims[claim.record] = claim
-        kept = set(added)
-        enforcement.change_public(added, [fact for fact in removed if fact not in kept])
 
-    def _forgotten(self, record: str) -> Advertisement:
-        return self._claims.pop(record, None) or Advertisement(record)
+    def _take_claims(
+        self,
+        enforcement: Enforcement,
+        added: Sequence[Advertisement],
+        removed: Sequence[str],
+    ) -> None:
+        """Take what the peer claims now; of a record that is claimed anew, the new claim."""
+        if not added and not removed:
+            return
+        source, formats = self._terms.peer_source, self._terms.formats
+        self._foreign.difference_update(removed)
+        self._foreign.update(
+            each.record for each in added if each.record.rpartition(".")[2] not in formats
+        )
+        come = [fact for claim in added for fact in claim.facts(source)]
+        touched = [*removed, *(claim.record for claim in added)]
+        gone = claims_about(enforcement.base, touched)
+        if gone:
+            kept = set(come)
+            gone = [fact for fact in gone if fact not in kept]
+        enforcement.change_public(come, gone)
 
     def describe(self, effect: Describe) -> Described:
-        """Answer what advertisements of records say."""
-        base = self._ask().base
-        return Described(tuple(self._advertised(base, effect.records, effect.source)))
+        """Answer what advertisements of records say, as of the last evaluation."""
+        return Described(tuple(self._advertised(effect.records, effect.source)))
 
-    def _advertised(
-        self, base: FactBase, records: Iterable[str], source: str
-    ) -> Iterable[Advertisement]:
-        numbers = base.dictionary.find_all(list(records))
-        return self._advertisements(base, numbers[numbers >= 0], source)
+    def _advertised(self, records: Sequence[str], source: str) -> list[Advertisement]:
+        if self._enforcement is None:
+            raise AssertionError("what is described was found by an evaluation")
+        base = self._enforcement.base
+        return self._advertisements(base, numbers_of(base, records), source)
 
     def _advertisements(self, base: FactBase, records: Ids, source: str) -> list[Advertisement]:
         texts = base.dictionary.texts(records)

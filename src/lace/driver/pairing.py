@@ -9,11 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
-from lace.interlace import events as happened
+from lace.interlacing import events as happened
 
 if TYPE_CHECKING:
     from lace.driver.party import Party
-    from lace.interlace.events import Event
+    from lace.interlacing.events import Event
 
 __all__ = ["Pairing"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.driver.evaluator import StoreEvaluator
 from lace.errors import LaceError
-from lace.interlace import effects as wanted
-from lace.interlace import events as happened
+from lace.interlacing import effects as wanted
+from lace.interlacing import events as happened
 from lace.record.validate import ValidRecord, frame_record, validate_many
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
-    from lace.interlace.effects import Effect
-    from lace.interlace.events import Event
-    from lace.interlace.machine import Machine
-    from lace.interlace.result import Outcome
+    from lace.interlacing.effects import Effect
+    from lace.interlacing.events import Event
+    from lace.interlacing.machine import Machine
+    from lace.interlacing.result import Outcome
     from lace.record.reader import RawRecord
     from lace.store.sqlite.store import SqliteStore
 
@@ -33,6 +33,7 @@ __all__ = ["BatchEnd", "Block", "End", "Message", "NotAvailable", "Party", "Reco
 RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
 BYTES_AT_ONCE: Final = 16 * 2**20
+_SECOND: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Party:
         match effect:
             case wanted.SendBlock():
                 self._waiting.append(Block(effect))
-            case wanted.Agree(executable, terms):
+            case wanted.Agree(executable, terms, _):
                 self._evaluator = StoreEvaluator(
                     self._store,
                     executable,
@@ -175,11 +176,11 @@ class Party:
 
     def _sending(self, effect: wanted.SendBatch) -> Iterator[Message]:
         """Load and give out records, as many as the budget allows, then tell the machine."""
+        until = self._clock().shift(effect.most_seconds * _SECOND)
         sent: list[str] = []
         missing = list(effect.unavailable)
-        size = 0
+        size = piece_bytes = 0
         piece: list[RawRecord] = []
-        piece_bytes = 0
         with self._store.snapshot() as snapshot:
             for record, raw in snapshot.bytes_of(effect.records):
                 piece.append(frame_record(raw, len(raw)))
@@ -189,6 +190,8 @@ class Party:
                 if len(piece) == RECORDS_AT_ONCE or piece_bytes >= BYTES_AT_ONCE:
                     yield Records(tuple(piece))
                     piece, piece_bytes = [], 0
+                    if self._clock() >= until:
+                        break
                 if size >= effect.most_bytes:
                     break
             else:

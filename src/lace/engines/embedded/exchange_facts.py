@@ -20,10 +20,22 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Dictionary, Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.engines.embedded.keys import Flags
+    from lace.facts.lines import Fact
 
-__all__ = ["RecordChanges", "fields_of", "numbers_of", "others", "that_are", "that_are_not"]
+__all__ = [
+    "RecordChanges",
+    "claims_about",
+    "fields_of",
+    "first_of",
+    "numbers_of",
+    "others",
+    "that_are",
+    "that_are_not",
+]
 
 _FIELD: Final = PredicateKey("Field", 4)
+_ADVERTISED: Final = PredicateKey("Advertised", 2)
+_ADVERTISED_FIELD: Final = PredicateKey("AdvertisedField", 5)
 Field = tuple[str, str, str]
 
 
@@ -54,6 +66,33 @@ def numbers_of(base: FactBase, texts: Iterable[str]) -> Ids:
 def others(numbers: Ids, excluded: Ids) -> Ids:
     """Return those of some numbers that are not among others."""
     return numbers[~np.isin(numbers, excluded)]
+
+
+def first_of(base: FactBase, numbers: Ids, count: int) -> Ids:
+    """Return so many of some numbers, chosen by their texts alone.
+
+    The order of numbers tells in which order texts arrived here, which is nobody's business.
+    """
+    if count >= len(numbers):
+        return numbers
+    prints = base.dictionary.fingerprints(numbers)
+    return numbers[np.argsort(prints, stable=True)[:count]]
+
+
+def claims_about(base: FactBase, records: Iterable[str]) -> list[Fact]:
+    """Return the advertisement facts about some records."""
+    made: list[Fact] = []
+    claimed = base.relations.get(_ADVERTISED)
+    numbers = numbers_of(base, records) if claimed is not None and claimed.rows else None
+    if numbers is None or not len(numbers):
+        return made
+    wanted = Members(numbers, base.size)
+    for key in (_ADVERTISED, _ADVERTISED_FIELD):
+        for selection in (base.relations.get(key) or Relation(key.arity)).select(EVERYTHING):
+            chosen = np.flatnonzero(wanted.mask(selection.column(0)))
+            columns = [selection.column(at)[chosen] for at in range(key.arity)]
+            made += [(key.name, *row) for row in base.dictionary.rows(columns, len(chosen))]
+    return made
 
 
 def fields_of(base: FactBase, records: Ids, names: frozenset[str] | None) -> dict[str, list[Field]]:

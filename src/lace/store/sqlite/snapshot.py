@@ -114,13 +114,14 @@ class SqliteSnapshot:
     def bytes_of(self, identifiers: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the bytes of those records that are here, checked against their hashes.
 
-        They come in no particular order, and only the outermost hash of each is checked.
+        They come by hundreds, each of these in the order of the hashes; only the outermost
+        hash of each record is checked.
         """
         for start in range(0, len(identifiers), _AT_ONCE):
             names = {key_of_id(each): each for each in identifiers[start : start + _AT_ONCE]}
             names.pop(None, None)
             marks = ",".join("?" * len(names))
-            sql = f"SELECT store_record_id, id, bytes FROM record WHERE id IN ({marks})"
+            sql = f"SELECT store_record_id, id, bytes FROM record WHERE id IN ({marks}) ORDER BY id"
             for number, key, raw in self.select(sql, tuple(names)):
                 if digest(memoryview(raw)[MARKLINE_BYTES:]) != key[1:]:
                     _load(number, key, raw)  # says what is wrong

@@ -1,0 +1,124 @@
+"""Advertisement records: what a side claims to have, their canonical text and digest (050).
+
+An advertisement record is about one record and one source: `Advertised(P,S)`, and the
+fields of the negotiated schema that the record has. Its digest covers all of it, so two
+sides that compute the same digest claim the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.base.digest import digest
+from lace.rules.syntax import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lace.facts.lines import Fact
+    from lace.interlacing.capabilities import Schema
+
+__all__ = [
+    "DIGEST_LABEL",
+    "Advertisement",
+    "Field",
+    "advertised_fields_of",
+    "digest_of",
+    "digests_of_bare",
+    "is_bare",
+    "ordered_fields",
+]
+
+DIGEST_LABEL: Final = b"lace-advertisement-record/v1"
+Field: TypeAlias = "tuple[str, str, str]"
+"""A claimed field: name, index, value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """A claim about one record; its source is that of the set it is in.
+
+    `fields` are in canonical order: by name, then by the number of the index.
+    """
+
+    record: str
+    fields: tuple[Field, ...] = ()
+
+    def facts(self, source: str) -> Iterator[Fact]:
+        """Yield the facts of the advertisement record, in canonical order."""
+        yield "Advertised", self.record, source
+        for name, index, value in self.fields:
+            yield "AdvertisedField", self.record, source, name, index, value
+
+    def digest(self, source: str) -> bytes:
+        """Return the digest of the advertisement record."""
+        return digest_of(self.record, source, self.fields)
+
+
+def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:
+    """Return the digest of an advertisement record whose fields are in canonical order."""
+    about = f"'{record}',{quote(source)}"
+    text = f"Advertised({about})\n"
+    for name, index, value in fields:
+        text += f"AdvertisedField({about},{quote(name)},'{index}',{quote(value)})\n"
+    return digest(DIGEST_LABEL + text.encode("utf-8"))
+
+
+def digests_of_bare(records: Iterable[str], source: str) -> list[bytes]:
+    """Return the digests of advertisement records without fields."""
+    head = DIGEST_LABEL + b"Advertised('"
+    tail = f"',{quote(source)})\n".encode()
+    return [digest(head + record.encode("ascii") + tail) for record in records]
+
+
+def is_bare(schema: Schema) -> bool:
+    """Tell whether advertisements carry no fields at all."""
+    return not schema.all and not schema.names
+
+
+def advertised_fields_of(
+    record: str,
+    source: str,
+    facts: Iterable[Fact],
+    schema: Schema,
+    *,
+    max_line_bytes: int | None = None,
+) -> tuple[Field, ...]:
+    """Return the fields that an advertisement of a record carries, in canonical order.
+
+    Where lines have a limit, a field whose line would pass it is left out, never cut (G60).
+
+    Args:
+        record: the record's hash.
+        source: who advertises it.
+        facts: record facts; those of other records are passed over.
+        schema: the fields that were negotiated.
+        max_line_bytes: the bytes of a line, without its LF, that the binding can carry.
+    """
+    found = [
+        (fact[2], fact[3], fact[4])
+        for fact in facts
+        if fact[0] == "Field" and fact[1] == record and fact[2] in schema
+    ]
+    return ordered_fields(record, source, found, max_line_bytes=max_line_bytes)
+
+
+def ordered_fields(
+    record: str, source: str, fields: Iterable[Field], *, max_line_bytes: int | None = None
+) -> tuple[Field, ...]:
+    """Return the fields of an advertisement in canonical order, without lines too long."""
+    found = sorted(fields, key=_canonical_order)
+    if max_line_bytes is None:
+        return tuple(found)
+    lead = len(f"AdvertisedField('{record}',,,'',)".encode()) + len(quote(source).encode())
+    return tuple(field for field in found if lead + _field_bytes(field) <= max_line_bytes)
+
+
+def _canonical_order(field: Field) -> tuple[bytes, int]:
+    return field[0].encode("utf-8"), int(field[1])
+
+
+def _field_bytes(field: Field) -> int:
+    name, index, value = field
+    return len(quote(name).encode()) + len(index) + len(quote(value).encode())

@@ -1,0 +1,77 @@
+"""Claims as they arrive: the advertisement records of a block, each checked and whole (050).
+
+Lines may come in any order; another source, a field without its `Advertised`, a name
+outside the schema or one index with two values makes the whole block malformed (G42).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.failures import Failure, InterlaceFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Field
+    from lace.interlacing.capabilities import Schema
+
+__all__ = ["advertisement_facts", "read_claims"]
+
+
+def _malformed(message: str) -> InterlaceFailure:
+    return InterlaceFailure(Failure.MALFORMED_BLOCK, message, rule="G42")
+
+
+def read_claims(facts: Iterable[Fact], source: str, schema: Schema) -> dict[str, Advertisement]:
+    """Return the advertisement records among the facts of a block, by record.
+
+    Facts of other predicates are passed over.
+
+    Raises:
+        InterlaceFailure: they are not whole, or not of this source and schema.
+    """
+    fields: dict[str, list[Field]] = {}
+    loose: list[Fact] = []
+    for fact in facts:
+        name = fact[0]
+        if name == "Advertised":
+            if fact[2] != source:
+                raise _malformed(
+                    f"a claim names the source {fact[2]!r}, not the sender's {source!r}"
+                )
+            fields.setdefault(fact[1], [])
+        elif name == "AdvertisedField":
+            loose.append(fact)
+    for fact in loose:
+        _, record, claimed, name, index, value = fact
+        of_record = fields.get(record)
+        if of_record is None:
+            raise _malformed(f"a field of {record} comes without Advertised({record})")
+        if claimed != source:
+            raise _malformed(f"a claim names the source {claimed!r}, not the sender's {source!r}")
+        if name not in schema:
+            raise _malformed(f"the field {name!r} was not negotiated")
+        of_record.append((name, index, value))
+    return {
+        record: Advertisement(record, _in_order(record, found)) for record, found in fields.items()
+    }
+
+
+def _in_order(record: str, found: list[Field]) -> tuple[Field, ...]:
+    """Return fields in canonical order, each place once."""
+    if len(found) < 2:
+        return tuple(found)
+    distinct = sorted(set(found), key=lambda field: (field[0].encode("utf-8"), int(field[1])))
+    for before, after in itertools.pairwise(distinct):
+        if before[0] == after[0] and int(before[1]) == int(after[1]):
+            raise _malformed(f"the field {after[0]!r} of {record} has two values at {after[1]}")
+    return tuple(distinct)
+
+
+def advertisement_facts(advertisements: Iterable[Advertisement], source: str) -> list[Fact]:
+    """Return the facts of advertisement records, in canonical order."""
+    return [fact for each in advertisements for fact in each.facts(source)]

@@ -1,0 +1,70 @@
+"""What one side of a link is told at the start: its policy, its means, its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lace.base.limits import MAX_LINE_BYTES
+from lace.interlacing.capabilities import Capabilities
+from lace.rules.limits import PEER_LIMITS, RuleLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lace.interlacing.partitions import AdvertisementSet
+    from lace.policy.exposure import Exposure
+    from lace.policy.operand import Operand
+    from lace.record.seal import SigningKey
+
+__all__ = ["Cursor", "MachineConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What was kept of an earlier exchange over the same link.
+
+    `theirs` is what the peer advertised, `ours` what it was told of this side.
+    """
+
+    theirs: AdvertisementSet
+    ours: AdvertisementSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineConfig:
+    """One side of one link.
+
+    Args:
+        operand: the selector, with this side's index.
+        exposures: what is exposed, and to whom.
+        lowering: what is asked beyond selection.
+        capabilities: formats, schema, limits, modes, ticks.
+        random_bytes: randomness for nonces and signatures.
+        key: this side's signing key, if it has one.
+        is_open: go on after a fixed point.
+        is_plain: leave the nonce out, for a peer that knows only 050.
+        expected: the verifiers that a peer may claim; none: anyone.
+        transport_peer: the verifier that the transport has proven.
+        channel: the digest of the channel, on a TLS stream.
+        peer_limits: limits of the peer's rules.
+        cursors: what was kept of earlier exchanges, by Link-Id.
+        store_differing: store records whose claims differ all the same.
+        max_line_bytes: the longest line that the binding carries; None for any.
+    """
+
+    operand: Operand
+    exposures: tuple[Exposure, ...] = ()
+    lowering: str = "standard-v1"
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    random_bytes: Callable[[int], bytes]
+    key: SigningKey | None = None
+    is_open: bool = False
+    is_plain: bool = False
+    expected: frozenset[str] = frozenset()
+    transport_peer: str | None = None
+    channel: str | None = None
+    peer_limits: RuleLimits = PEER_LIMITS
+    cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    store_differing: bool = False
+    max_line_bytes: int | None = MAX_LINE_BYTES

@@ -1,0 +1,126 @@
+"""The ledger of requests: what was asked for, what came of it, what is not asked again (G47).
+
+A hash that was answered `NotAvailable` is not asked for again in this round, unless its
+advertisement was absent from one loop; a rejected one not in this epoch while its
+advertisement is the one that it was rejected under. Every request is accounted for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lace.interlacing.failures import Failure, InterlaceFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lace.interlacing.partitions import AdvertisementSet
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Requests and their answers, for one side."""
+
+    def __init__(self) -> None:
+        self.received: dict[str, None] = {}
+        self.rejected: dict[str, str] = {}
+        self._rejected_claims: dict[str, bytes | None] = {}
+        self.not_available: dict[str, None] = {}
+        self._current_claims: dict[str, bytes | None] = {}
+        self._outstanding: set[str] = set()
+        self._unavailable: set[str] = set()
+        self._missed: set[str] = set()
+        self.requested = self.answered = self.rejections = 0
+        self._answered_before = 0
+        self.brought = False
+        """Whether the present list brought a record, or a `NotAvailable` that is new."""
+
+    # -- rounds and loops ----------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Forget what was rejected: another plan may select otherwise."""
+        self._rejected_claims.clear()
+        self._current_claims.clear()
+
+    def begin_round(self) -> None:
+        """Forget what was not available."""
+        self._unavailable.clear()
+        self._missed.clear()
+
+    def see(self, advertised: AdvertisementSet) -> None:
+        """Take note of what the peer advertises in a loop."""
+        asked = sorted(self._unavailable)
+        there = advertised.has(asked).tolist()
+        self._unavailable = {
+            record for record, is_there in zip(asked, there, strict=True) if is_there
+        }
+        rejected = list(self._rejected_claims)
+        self._current_claims = dict(zip(rejected, advertised.digests_of(rejected), strict=True))
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The records that are not to be asked for."""
+        refused = (
+            record
+            for record, claim in self._rejected_claims.items()
+            if self._current_claims.get(record, claim) == claim
+        )
+        return frozenset(self._unavailable).union(refused)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def ask(self, records: Iterable[str]) -> None:
+        """Note a request list; what the one before left open was deferred."""
+        self._outstanding = set(records)
+        self.requested += len(self._outstanding)
+        self._answered_before = self.answered
+        self.brought = False
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests have no answer."""
+        return len(self._outstanding)
+
+    def _answer(self, record: str) -> None:
+        if record not in self._outstanding:
+            raise InterlaceFailure(
+                Failure.UNREQUESTED_RECORD, f"{record} was not asked for, or was answered before"
+            )
+        self._outstanding.discard(record)
+        self.answered += 1
+
+    def take(self, record: str) -> None:
+        """Note that record bytes came for a request."""
+        self._answer(record)
+        self.brought = True
+
+    def accept(self, record: str) -> None:
+        """Note that a record is stored."""
+        self.received[record] = None
+        self.rejected.pop(record, None)
+        self.not_available.pop(record, None)
+
+    def reject(self, record: str, reason: str, claim: bytes | None) -> None:
+        """Note that a record was refused; `claim` is the digest of its advertisement."""
+        self.rejected[record] = reason
+        self.rejections += 1
+        self._rejected_claims[record] = claim
+        self._current_claims.pop(record, None)
+
+    def miss(self, record: str) -> None:
+        """Note that the peer cannot send a record."""
+        self._answer(record)
+        if record not in self._missed:
+            self.brought = True
+        self._missed.add(record)
+        self._unavailable.add(record)
+        self.not_available[record] = None
+
+    def end_batch(self) -> None:
+        """Check that a request list that was not empty got an answer."""
+        if self._outstanding and self.answered == self._answered_before:
+            raise InterlaceFailure(
+                Failure.UNANSWERED_REQUEST,
+                f"none of {len(self._outstanding):,} requests was answered",
+            )

@@ -1,0 +1,391 @@
+"""The loops of one epoch: advertise, request, transfer, until nothing more is to be said (050).
+
+A `Loops` belongs to one side and one plan. It takes what concerns loops and gives effects;
+setup, hello, waiting and the end are the machine's.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from lace.interlacing import events as happened
+from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.effects import Describe, Effect, Evaluate, SendBlock
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.questions import InquiryLimits
+from lace.interlacing.reconcile import Reconciliation
+from lace.interlacing.states import States
+from lace.interlacing.ticks import start_ticks
+from lace.interlacing.transfer import Transfer
+from lace.interlacing.transitions import State
+from lace.interlacing.vocabulary import Phase, advertise_phase, check_block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.base.tai import Tai
+    from lace.facts.lines import Fact
+    from lace.interlacing.config import Cursor
+    from lace.interlacing.ledger import Ledger
+    from lace.interlacing.negotiation import Terms
+    from lace.interlacing.partitions import AdvertisementSet
+    from lace.interlacing.vocabulary import Block
+
+__all__ = ["End", "Loops"]
+
+_BARE_BYTES: Final = 114
+_FIELD_BYTES: Final = 150
+"""Bytes of an advertised field's line, about."""
+_MANY_FIELDS: Final = 8
+"""Fields of a record, about, where all are advertised."""
+_REQUEST_BYTES: Final = 64
+_MOST_REQUESTS: Final = 100_000
+
+
+class End(Enum):
+    """How a loop ended."""
+
+    GOES_ON = "goes on"
+    FIXED_POINT = "fixed point"
+    LIMIT = "loop limit"
+
+
+class Loops:
+    """The loops of one epoch.
+
+    Args:
+        terms: what was agreed.
+        ledger: the requests of this side.
+        depends: whether an operand's `SelectHave` depends on advertisements or a tick.
+        depends_on_tick: whether an operand depends on a tick.
+        is_open: whether this side announces ticks.
+        cursor: what is known of earlier loops with this peer under this plan.
+        store_differing: store records whose claims differ all the same (X1's option).
+        max_line_bytes: the longest line that the binding carries; None for any.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        ledger: Ledger,
+        *,
+        depends: bool,
+        depends_on_tick: bool,
+        is_open: bool,
+        cursor: Cursor | None = None,
+        store_differing: bool = False,
+        max_line_bytes: int | None = None,
+    ) -> None:
+        self.terms = terms
+        self.ledger = ledger
+        self.step = State.WAITING
+        self.ticks = start_ticks(terms.start_tai, terms.tick_interval)
+        self.depends_on_tick = depends_on_tick
+        self._depends = depends
+        self._is_open = is_open
+        self.states = States(terms, cursor)
+        self.transfer = Transfer(
+            terms,
+            ledger,
+            self.states,
+            store_differing=store_differing,
+            max_line_bytes=max_line_bytes,
+        )
+        self.ended: End | None = None
+        """How the last loop ended; None while another is under way, and before the first."""
+        self._previous: tuple[AdvertisementSet, AdvertisementSet] | None = None
+        self._reconciliation: Reconciliation | None = None
+        self._described: dict[str, Advertisement] = {}
+        self._is_relabelling = False
+        self._held: tuple[Fact, ...] | None = None
+        self._is_begun = self._is_tentative = False
+        self._has_asked = False
+        self.pending = 0
+        self._idle_loops = self.loops = self.turns = 0
+
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether a step of the peer is due."""
+        return self.step in (State.ADVERTISING, State.REQUESTING) or (
+            self.step is State.TRANSFERRING and not self.transfer.is_received
+        )
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is under way, or only a loop that one side began and no side answered."""
+        return self.step is State.WAITING or self._is_begun
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the loop is over."""
+        return self.step is State.TRANSFERRING and self.transfer.is_over
+
+    # -- the beginning -------------------------------------------------------------------------
+
+    def begin_epoch(self) -> list[Effect]:
+        """Begin the first loop after a hello."""
+        self._begin_round()
+        return self._begin()
+
+    def begin_next(self) -> list[Effect]:
+        """Begin the next loop of a round."""
+        return self._begin()
+
+    def begin_anew(self, *, tentative: bool = False) -> list[Effect]:
+        """Begin a round after waiting; a tentative one only if there is something new here."""
+        self._is_begun, self._is_tentative = True, tentative
+        return self._begin()
+
+    def answer(self, facts: tuple[Fact, ...]) -> list[Effect]:
+        """Begin a round because the peer began one; `facts` are its turn 0."""
+        self._held = facts
+        return self.begin_anew()
+
+    def _begin(self) -> list[Effect]:
+        self.step = State.EVALUATING
+        self._reconciliation = None
+        self.ticks = self.ticks.begin_loop()
+        return [Evaluate(self.ticks.tick, excluded=self.ledger.excluded)]
+
+    def _begin_round(self) -> None:
+        """Begin to count loops and bytes anew."""
+        self.ledger.begin_round()
+        self.transfer.begin_round()
+        self._idle_loops = 0
+
+    def drop(self) -> None:
+        """Give up a loop that nobody answered."""
+        self.step = State.WAITING
+        self._reconciliation = None
+        self._is_begun = False
+
+    def take(self, event: happened.Event, now: Tai) -> list[Effect]:
+        """Take an answer, or what belongs to a transfer."""
+        transfer = self.transfer
+        match event:
+            case happened.Evaluated():
+                return self._evaluated(event, now)
+            case happened.Described():
+                return self._take_described(event, now)
+            case happened.RecordsReceived():
+                return transfer.records(event)
+            case happened.RecordLost():
+                transfer.lost(event)
+            case happened.Unavailable(record):
+                transfer.missed(record)
+            case happened.BatchEnded():
+                transfer.batch_ended()
+            case happened.Validated():
+                return transfer.validated(event)
+            case happened.Admitted():
+                transfer.admitted(event)
+            case happened.BatchSent():
+                transfer.batch_sent(event)
+            case _:
+                raise AssertionError(f"{type(event).__name__} is taken elsewhere")
+        return []
+
+    def _evaluated(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
+        """Take an evaluation: of what may be sent, of what may be requested, or the last check."""
+        self.states.take(event.come, event.gone)
+        if self.step is State.CHECKING:
+            return self._transfer()
+        self.pending = event.pending
+        if self.step is State.COMPARING:
+            return self._request(event, now)
+        is_tentative, self._is_tentative = self._is_tentative, False
+        if is_tentative and not self.states.has_news and not self.pending:
+            self.drop()
+            return []
+        return self._open_loop(now)
+
+    # -- advertise -----------------------------------------------------------------------------
+
+    def _open_loop(self, now: Tai) -> list[Effect]:
+        terms, limits, states = self.terms, self.terms.limits, self.states
+        if self._is_begun:
+            self._begin_round()
+        self.ended = None
+        self.loops += 1
+        states.freeze()
+        fields = len(terms.schema.names) or (0 if states.is_bare else _MANY_FIELDS)
+        self._reconciliation = Reconciliation(
+            terms.mode,
+            states.own,
+            (terms.source, terms.peer_source),
+            terms.schema,
+            InquiryLimits(
+                listed=limits.max_advertisement_records_listed,
+                summaries=limits.max_partition_summaries,
+                depth=limits.max_narrowing_depth,
+                block_bytes=limits.max_fact_block_size,
+            ),
+            states=[] if states.relabelled is None else [states.relabelled],
+            cursor=states.theirs if states.is_known else None,
+            remembered=states.remembered,
+            advertisement_bytes=_BARE_BYTES + _FIELD_BYTES * fields,
+        )
+        return self._describe(now)
+
+    def _at(self) -> Reconciliation:
+        if self._reconciliation is None:
+            raise AssertionError("a loop is under way")
+        return self._reconciliation
+
+    def _describe(self, now: Tai) -> list[Effect]:
+        """Make the advertisements that the next block needs, then send it."""
+        wanted = self._at().wanted()
+        if self.states.is_bare:
+            self._described = {record: Advertisement(record) for record in wanted}
+        elif wanted:
+            self._is_relabelling, self.step = False, State.DESCRIBING
+            return [Describe(tuple(wanted), self.terms.source)]
+        return self._send_turn(now)
+
+    def _take_described(self, event: happened.Described, now: Tai) -> list[Effect]:
+        if self._is_relabelling:
+            return self._next_turn(self.states.relabel(event.advertisements), now)
+        self._described = {each.record: each for each in event.advertisements}
+        return self._send_turn(now)
+
+    def _send_turn(self, now: Tai) -> list[Effect]:
+        self.step = State.ADVERTISING
+        facts = self._at().block(self._described)
+        self._described = {}
+        effects: list[Effect] = [self._block(facts, now)]
+        if self._held is not None:
+            held, self._held = self._held, None
+            effects += self._advertised(held, now)
+        return effects
+
+    def _block(self, facts: Sequence[Fact], now: Tai) -> SendBlock:
+        """Return a step's block; with a tick that was reached, unless the step is empty."""
+        self.turns += 1
+        due = self.ticks.due(now) if self._is_open and facts else None
+        if due is None:
+            return SendBlock(tuple(facts))
+        self.ticks = self.ticks.announce(due)
+        return SendBlock((*facts, ("TickReady", str(due))))
+
+    def hear(self, block: Block) -> None:
+        """Take the tick of a block."""
+        if block.tick is not None:
+            self.ticks = self.ticks.hear(block.tick)
+
+    def block(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        """Take a block of the peer."""
+        if facts and all(fact[0] == "TickReady" for fact in facts) and not self._is_in_batch:
+            self.hear(check_block(facts, Phase.TICK))
+            return []
+        if self.step is State.ADVERTISING:
+            return self._advertised(facts, now)
+        if self.step is State.REQUESTING:
+            return self._requested(facts)
+        raise InterlaceFailure(Failure.MALFORMED_BLOCK, "facts inside a batch", rule="G36")
+
+    @property
+    def _is_in_batch(self) -> bool:
+        return self.step is State.TRANSFERRING and self.transfer.is_begun
+
+    def _advertised(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        at = self._at()
+        turn = at.turn
+        block = check_block(facts, advertise_phase(at.mode, turn))
+        self.hear(block)
+        self._is_begun = False
+        at.receive([fact for fact in block if fact[0] != "TickReady"])
+        self._check_announced(at.announced)
+        if at.is_over:
+            return self._compare()
+        if turn == 0 and at.needs_relabelled and self.states.relabelled is None:
+            return self._relabel(now)
+        return self._next_turn(None, now) if turn == 0 else self._describe(now)
+
+    def _check_announced(self, count: int) -> None:
+        if count > self.terms.limits.max_advertised_records:
+            raise InterlaceFailure(
+                Failure.ADVERTISEMENT_LIMIT,
+                f"the peer advertises {count:,} records",
+                hint="raise max_advertised_records",
+            )
+
+    def _relabel(self, now: Tai) -> list[Effect]:
+        """Compute one's own set under the peer's label: what the peer has as well shows then."""
+        if self.states.is_bare:
+            return self._next_turn(self.states.relabel_bare(), now)
+        self._is_relabelling, self.step = True, State.DESCRIBING
+        return [Describe(tuple(self.states.own.records()), self.terms.peer_source)]
+
+    def _next_turn(self, relabelled: AdvertisementSet | None, now: Tai) -> list[Effect]:
+        self._at().begin(relabelled)
+        return self._describe(now)
+
+    # -- request -------------------------------------------------------------------------------
+
+    def _compare(self) -> list[Effect]:
+        """Evaluate what may be requested of what the peer advertises now."""
+        states = self.states
+        found, listed = self._at().result, self._at().listed
+        added, removed = found.difference(states.theirs)
+        states.theirs, states.is_known = found, True
+        self.ledger.see(found)
+        self.step = State.COMPARING
+        room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2
+        return [
+            Evaluate(
+                self.ticks.tick,
+                added=tuple(listed[record] for record in added if record in listed),
+                relabelled=tuple(record for record in added if record not in listed),
+                removed=tuple(removed),
+                excluded=self.ledger.excluded,
+                most_requests=min(_MOST_REQUESTS, room),
+            )
+        ]
+
+    def _request(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
+        formats = self.terms.formats
+        requests = [record for record in event.requestable if record.rpartition(".")[2] in formats]
+        self.ledger.ask(requests)
+        self._has_asked = bool(requests)
+        self.step = State.REQUESTING
+        block = self._block([("MayRequest", record) for record in requests], now)
+        self.ticks = self.ticks.ask()
+        return [block]
+
+    def _requested(self, facts: tuple[Fact, ...]) -> list[Effect]:
+        block = check_block(facts, Phase.REQUEST)
+        self.hear(block)
+        self.ticks = self.ticks.hear_request()
+        self.transfer.take_requests([fact[1] for fact in block.of("MayRequest")])
+        if not self.transfer.is_asked:
+            return self._transfer()
+        # What may be sent is looked at once more, at the moment of sending.
+        self.step = State.CHECKING
+        return [Evaluate(self.ticks.tick, excluded=self.ledger.excluded)]
+
+    def _transfer(self) -> list[Effect]:
+        self.step = State.TRANSFERRING
+        return [self.transfer.send()]
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def end(self) -> End:
+        """Say how the loop ended."""
+        self.step = State.WAITING
+        self.ended = self._how_ended()
+        return self.ended
+
+    def _how_ended(self) -> End:
+        shape = self.states.own, self.states.theirs
+        before, self._previous = self._previous, shape
+        stable = not self._depends or before == shape
+        rises = self.depends_on_tick and self.ticks.rises
+        asked = self._has_asked or self.transfer.is_asked
+        if not asked and stable and not rises:
+            return End.FIXED_POINT
+        if not self.transfer.moved:
+            self._idle_loops += 1
+        if self._idle_loops >= self.terms.limits.max_loop_iterations:
+            return End.LIMIT
+        return End.GOES_ON

@@ -1,0 +1,343 @@
+"""The interlace machine: events in, effects out, time as an argument (050).
+
+One machine runs one side of one link. It does no I/O and reads no clock: whoever runs it
+carries out its effects and brings the answers, and whatever the peer sends. A failure ends
+it with a bare `Close`; the local outcome says what happened, the peer learns nothing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lace.interlacing import events as happened
+from lace.interlacing.config import Cursor, MachineConfig
+from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.handshake import Handshake
+from lace.interlacing.ledger import Ledger
+from lace.interlacing.loops import End, Loops
+from lace.interlacing.result import Counters, Outcome
+from lace.interlacing.timing import Timing
+from lace.interlacing.transitions import State, check_legal, takes_input
+
+if TYPE_CHECKING:
+    from lace.base.tai import Tai
+    from lace.errors import LaceError
+    from lace.facts.lines import Fact
+    from lace.interlacing.events import Event
+    from lace.interlacing.negotiation import Terms
+
+__all__ = ["Cursor", "Machine", "MachineConfig"]
+
+
+class _Why(Enum):
+    """Why an exchange ended, or paused, without a failure."""
+
+    FIXED_POINT = "at a fixed point"
+    LIMIT = "not at a fixed point: the loop limit was reached"
+    STOPPED = "stopped before a fixed point"
+    PEER_ENDED = "the peer ended the exchange"
+
+
+_WHY = {End.FIXED_POINT: _Why.FIXED_POINT, End.LIMIT: _Why.LIMIT}
+
+
+class Machine:
+    """One side of an exchange."""
+
+    def __init__(self, config: MachineConfig) -> None:
+        self.config = config
+        self._state = State.NEW
+        self._handshake = Handshake(config)
+        self._ledger = Ledger()
+        self._loops: Loops | None = None
+        self._totals = Counters()
+        self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
+        self._cursors = dict(config.cursors)
+        self._epoch: tuple[Terms, Cursor | None] | None = None
+        self._renewal: happened.Renewed | None = None
+        self._has_changed = self._has_ended = self._is_saved = False
+        self._handshakes = 0
+        self.outcome: Outcome | None = None
+
+    @property
+    def state(self) -> State:
+        """What the machine is at."""
+        if self._state is State.WAITING and self._loops is not None:
+            return self._loops.step
+        return self._state
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the exchange is over."""
+        return self._state is State.CLOSED
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether something of the peer would be taken now; else it is to be kept back."""
+        if self.state is State.TRANSFERRING and self._loops is not None:
+            return not self._loops.transfer.is_received
+        return takes_input(self.state)
+
+    def receive(self, event: Event, now: Tai) -> list[Effect]:
+        """Take an event; returns what is to be done, in order."""
+        if self.is_closed:
+            return []
+        try:
+            check_legal(event, self.state)
+            effects = self._take(event, now)
+            if self._has_ended and self.takes_input:
+                effects += self._ended()
+        except InterlaceFailure as failure:
+            return self._fail(failure)
+        return [*effects, *self._set_alarm(now)]
+
+    def fail(self, error: LaceError) -> list[Effect]:
+        """End because an effect could not be carried out here, as an evaluation over a limit."""
+        if self.is_closed:
+            return []
+        return self._fail(InterlaceFailure(Failure.EVALUATION_ERROR, str(error)))
+
+    def _take(self, event: Event, now: Tai) -> list[Effect]:
+        match event:
+            case happened.Started():
+                return self._send_setup()
+            case happened.BlockReceived():
+                self._handshake.take_modules(event.modules)
+                return self._block(event.facts, now)
+            case happened.Woken():
+                return self._woken(now)
+            case happened.Progressed():
+                self._timing.progress(now)
+                return []
+            case happened.Changed():
+                self._has_changed = True
+                return self._look()
+            case happened.Renewed():
+                self._renewal = event
+                return self._look()
+            case happened.Stopped():
+                return self._close(_Why.STOPPED)
+            case happened.Ended():
+                return self._ended()
+            case _:
+                return self._go_on(self._looping().take(event, now))
+
+    def _looping(self) -> Loops:
+        if self._loops is None:
+            raise AssertionError("loops come after hello")
+        return self._loops
+
+    # -- setup and hello -----------------------------------------------------------------------
+
+    def _send_setup(self) -> list[Effect]:
+        """Present the operand; what was under way is over."""
+        if self._renewal is not None:
+            self._handshake.renew(self._renewal.operand, self._renewal.exposures)
+            self._renewal = None
+        self._totals, self._loops = self._counters(), None
+        self._state = State.SETUP
+        self._handshakes += 1
+        return [self._handshake.send_setup()]
+
+    def _block(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        is_setup = any(fact[0] == "ExchangeOperand" for fact in facts)
+        if self._state is State.SETUP:
+            if self._epoch is not None and not is_setup:
+                return []  # a new setup wins: what was sent before it is passed over
+            return self._take_setup(facts, now)
+        if self._state is State.HELLO:
+            return self._take_hello(facts)
+        loops = self._looping()
+        if is_setup and self._epoch is not None and loops.is_at_rest:
+            return [*self._send_setup(), *self._take_setup(facts, now)]
+        is_tick = bool(facts) and all(fact[0] == "TickReady" for fact in facts)
+        if loops.step is not State.WAITING or is_tick:
+            return self._go_on(loops.block(facts, now))
+        self._has_changed = False
+        return loops.answer(facts)
+
+    def _take_setup(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        hello = self._handshake.take_setup(facts, now)
+        plan = self._handshake.plan
+        if self._epoch is not None and plan is not None and plan.id != self._epoch[0].plan_id:
+            self._ledger.begin_epoch()
+        self._state = State.HELLO
+        return [hello]
+
+    def _take_hello(self, facts: tuple[Fact, ...]) -> list[Effect]:
+        executable, terms = self._handshake.take_hello(facts)
+        cursor = self._cursor_for(terms)
+        self._epoch = terms, cursor
+        self._loops = Loops(
+            terms,
+            self._ledger,
+            depends=self._handshake.depends,
+            depends_on_tick=self._handshake.depends_on_tick,
+            is_open=self.config.is_open,
+            cursor=cursor,
+            store_differing=self.config.store_differing,
+            max_line_bytes=self.config.max_line_bytes,
+        )
+        self._state = State.WAITING
+        self._has_changed = False
+        known = None if cursor is None else cursor.theirs
+        return [Agree(executable, terms, known), *self._loops.begin_epoch()]
+
+    def _cursor_for(self, terms: Terms) -> Cursor | None:
+        """Return what is known of the peer's advertisements under these terms."""
+        if terms.link_id is not None:
+            return self._cursors.get(terms.link_id)
+        if self._epoch is None:
+            return None
+        before, cursor = self._epoch
+        return cursor if before.plan_id == terms.plan_id and before.link_id is None else None
+
+    # -- rounds --------------------------------------------------------------------------------
+
+    def _go_on(self, effects: list[Effect]) -> list[Effect]:
+        """Go on when a loop is over."""
+        loops = self._looping()
+        if not loops.is_over:
+            return [*effects, *self._look()]
+        end = loops.end()
+        if end is End.GOES_ON:
+            return [*effects, *loops.begin_next()]
+        effects = [*effects, *self._keep_cursor(loops)]
+        if not self.config.is_open:
+            return [*effects, *self._close(_WHY[end])]
+        return [*effects, Report(self._outcome(_WHY[end].value)), *self._look()]
+
+    def _keep_cursor(self, loops: Loops) -> list[Effect]:
+        cursor = Cursor(loops.states.theirs, loops.states.own)
+        self._epoch = loops.terms, cursor
+        link = loops.terms.link_id
+        if link is None:
+            return []
+        self._is_saved = True
+        self._cursors[link] = cursor
+        return [SaveCursor(link, cursor.theirs, cursor.ours)]
+
+    def _look(self) -> list[Effect]:
+        """While waiting, see whether there is a reason to begin a loop or a new setup."""
+        loops = self._loops
+        if loops is None or self.state is not State.WAITING:
+            return []
+        if self._renewal is not None:
+            return self._send_setup()
+        rises = loops.depends_on_tick and loops.ticks.both_ready
+        if not self._has_changed and not rises:
+            return []
+        self._has_changed = False
+        return loops.begin_anew(tentative=not rises)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    @property
+    def _turn(self) -> object:
+        """The turn in which the peer's part is due; None for none."""
+        if self._state in (State.SETUP, State.HELLO):
+            return self._state, self._handshakes
+        loops = self._loops
+        if loops is None or self._state is not State.WAITING or not loops.awaits_peer:
+            return None
+        return loops.step, self._handshakes, loops.turns
+
+    def _set_alarm(self, now: Tai) -> list[Effect]:
+        if self.is_closed:
+            return []
+        is_busy = self._loops is not None and self._loops.transfer.is_busy
+        wanted = self._timing.watch(self._turn, now, is_busy=is_busy)
+        if self._ticks_matter:
+            wanted = self._looping().ticks.next_due
+        return self._timing.set_alarm(wanted)
+
+    @property
+    def _ticks_matter(self) -> bool:
+        loops = self._loops
+        return (
+            self.config.is_open
+            and loops is not None
+            and loops.depends_on_tick
+            and self.state is State.WAITING
+        )
+
+    def _woken(self, now: Tai) -> list[Effect]:
+        self._timing.woken()
+        if self._timing.is_late(now):
+            raise InterlaceFailure(
+                Failure.PHASE_TIMEOUT,
+                f"{self._timing.seconds} s while {self.state.value}",
+                hint="raise phase_timeout_seconds if the peer is only slow",
+            )
+        if not self._ticks_matter:
+            return []
+        loops = self._looping()
+        due = loops.ticks.due(now)
+        if due is None:
+            return []
+        loops.ticks = loops.ticks.announce(due)
+        return [SendBlock((("TickReady", str(due)),)), *self._look()]
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _ended(self) -> list[Effect]:
+        """Take the end of the peer's stream; while this side is at work, keep it in mind."""
+        loops = self._loops
+        if loops is not None and self._state is State.WAITING and loops.is_at_rest:
+            return self._close(_Why.PEER_ENDED)
+        if self._state is State.SETUP and self._epoch is not None:
+            return self._close(_Why.PEER_ENDED)  # a new setup that nobody answered
+        if not self.takes_input and self._state is State.WAITING:
+            self._has_ended = True
+            return []
+        raise InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}")
+
+    def _close(self, why: _Why) -> list[Effect]:
+        if self._loops is not None and self._loops.ended in _WHY:
+            why = _WHY[self._loops.ended]
+        return self._end(self._outcome(why.value))
+
+    def _fail(self, failure: InterlaceFailure) -> list[Effect]:
+        return self._end(self._outcome(str(failure), failure))
+
+    def _end(self, outcome: Outcome) -> list[Effect]:
+        self.outcome = outcome
+        self._state = State.CLOSED
+        return [Close(outcome)]
+
+    def _counters(self) -> Counters:
+        loops, before = self._loops, self._totals
+        if loops is None:
+            return before
+        transfer = loops.transfer
+        return Counters(
+            loops=before.loops + loops.loops,
+            turns=before.turns + loops.turns,
+            bytes_received=before.bytes_received + transfer.bytes_received,
+            bytes_sent=before.bytes_sent + transfer.bytes_sent,
+            requested=self._ledger.requested,
+            answered=self._ledger.answered,
+            stored=before.stored + transfer.stored,
+            pending_here=loops.pending,
+            pending_there=transfer.pending_there,
+        )
+
+    def _outcome(self, reason: str, failure: InterlaceFailure | None = None) -> Outcome:
+        terms = self._epoch[0] if self._epoch is not None else None
+        plan, ledger, loops = self._handshake.plan, self._ledger, self._loops
+        is_settled = loops is not None and loops.ended is End.FIXED_POINT
+        return Outcome(
+            plan_id=plan.id if plan is not None else None,
+            link_id=terms.link_id if terms is not None else None,
+            peer_verifier=terms.peer.verifier if terms is not None else None,
+            received=tuple(ledger.received),
+            rejected=tuple(ledger.rejected.items()),
+            not_available=tuple(ledger.not_available),
+            cursor_updated=self._is_saved,
+            at_fixed_point=is_settled and failure is None,
+            reason=reason,
+            failure=failure,
+            counters=self._counters(),
+        )

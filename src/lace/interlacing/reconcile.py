@@ -1,0 +1,353 @@
+"""Reconciliation of one loop: both sides' turns, from summaries to the peer's advertisements (G44).
+
+In each turn both sides send one block. Turn 0 summarises; later turns answer the questions
+of the turn before and ask new ones; the phase ends with the first turn from 1 on in which
+both blocks are empty. Mode 0 is one block each way, the full listing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.base import b64a
+from lace.interlacing.answering import Answers, block_bytes, children_fact, partition_fact
+from lace.interlacing.asking import LIST, NARROW, Inquiry, Summary
+from lace.interlacing.claims import advertisement_facts, read_claims
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.merkle import EMPTY_ROOT
+from lace.interlacing.partitions import AdvertisementSet, payload_of
+from lace.interlacing.questions import CHILDREN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.capabilities import Schema
+    from lace.interlacing.questions import InquiryLimits
+
+__all__ = ["FULL", "Reconciliation"]
+
+FULL: Final = 0
+"""The mode of full listing."""
+_PARTITION: Final = "AdvertisementPartition"
+_CHILDREN: Final = "AdvertisementChildren"
+_CURSOR: Final = "AdvertisementCursor"
+_DELTA: Final = "AdvertisementDelta"
+_WITHDRAWN: Final = "AdvertisementWithdrawn"
+_START: Final = 2
+"""Characters of the prefixes that mode 1 begins with."""
+
+
+class Reconciliation:
+    """One loop's reconciliation, seen from one side.
+
+    By turns call `block` and `receive` until `is_over`, and `begin` after turn 0. Before a
+    block is made, `wanted` says which advertisements of one's own it needs. When it is over,
+    `result` is what the peer advertises, and `listed` the advertisements that came with it.
+
+    Args:
+        mode: 0, 1 or 2.
+        own: this side's advertisements, frozen for the loop.
+        sources: the source labels of this side and of the peer.
+        schema: the negotiated fields.
+        limits: what bounds questions and answers.
+        states: states of the peer at hand, the likeliest first.
+        cursor: the state of the peer as it was known last, if it is known.
+        remembered: own sets of earlier loops that the peer may know, by root.
+        advertisement_bytes: the bytes of an advertisement record, about.
+    """
+
+    def __init__(
+        self,
+        mode: int,
+        own: AdvertisementSet,
+        sources: tuple[str, str],
+        schema: Schema,
+        limits: InquiryLimits,
+        *,
+        states: Sequence[AdvertisementSet] = (),
+        cursor: AdvertisementSet | None = None,
+        remembered: Mapping[bytes, AdvertisementSet] | None = None,
+        advertisement_bytes: int = 114,
+    ) -> None:
+        self.mode = mode
+        self.turn = 0
+        self._own = own
+        self._source, self._peer_source = sources
+        self._schema = schema
+        self._limits = limits
+        self._cursor = cursor if mode == 2 else None
+        self._remembered = remembered or {}
+        known = [cursor, *states] if cursor is not None else list(states)
+        self.inquiry = Inquiry(mode, known, limits, advertisement_bytes)
+        self._answers = Answers(mode, own, self._source, limits)
+        self._named: bytes | None = None
+        self._delta: tuple[list[str], list[str]] | None = None
+        self._awaits_cursor = False
+        self._is_due = self._sent_empty = False
+        self.is_over = False
+
+    @property
+    def result(self) -> AdvertisementSet:
+        """What the peer advertises, when the phase is over."""
+        if self.inquiry.result is None:
+            raise AssertionError("a phase that is over has a result")
+        return self.inquiry.result
+
+    @property
+    def listed(self) -> Mapping[str, Advertisement]:
+        """The advertisements that the peer told, by record."""
+        return self.inquiry.listed
+
+    @property
+    def announced(self) -> int:
+        """How many records the peer says that it advertises."""
+        return self.inquiry.total
+
+    def wanted(self) -> list[str]:
+        """Return the records whose advertisements the next block needs."""
+        if self.turn == 0:
+            return self._own.records() if self.mode == FULL else []
+        if self._delta is not None:
+            return self._delta[0]
+        return self._answers.wanted()
+
+    def block(self, described: Mapping[str, Advertisement]) -> list[Fact]:
+        """Return the block of the present turn."""
+        return self._opening(described) if self.turn == 0 else self._later_block(described)
+
+    # -- turn 0 --------------------------------------------------------------------------------
+
+    def _opening(self, described: Mapping[str, Advertisement]) -> list[Fact]:
+        if self.mode == FULL:
+            return self._listing(described)
+        if self.mode == 1:
+            return [partition_fact(self._own, each) for each in self._own.partitions(_START)]
+        facts = [partition_fact(self._own, "")]
+        if self._cursor is not None:
+            root = b64a.encode(self._cursor.root(""))
+            facts.append((_CURSOR, str(len(self._cursor)), root))
+        return facts
+
+    def _listing(self, described: Mapping[str, Advertisement]) -> list[Fact]:
+        if len(self._own) > self._limits.listed:
+            raise InterlaceFailure(
+                Failure.LISTING_LIMIT,
+                f"{len(self._own):,} records are to be advertised in one listing,"
+                f" and the limit is {self._limits.listed:,}",
+                rule="050-230",
+                hint="raise max_advertisement_records_listed on both sides, or let both reconcile",
+            )
+        facts = advertisement_facts(
+            (described[record] for record in sorted(self._own.records())), self._source
+        )
+        if block_bytes(facts) > self._limits.listing_bytes:
+            raise InterlaceFailure(
+                Failure.OVERSIZED_BLOCK,
+                f"the listing has more than {self._limits.block_bytes:,} bytes",
+                rule="050-229",
+                hint="raise max_fact_block_size on both sides",
+            )
+        return facts
+
+    def receive(self, facts: Sequence[Fact]) -> None:
+        """Take the peer's block of the present turn.
+
+        Raises:
+            InterlaceFailure: the block is not what the turn allows, or lies.
+        """
+        if self.mode == FULL:
+            self._receive_listing(facts)
+        elif self.turn == 0:
+            self._receive_opening(facts)
+        else:
+            self._receive_turn(facts)
+
+    def _receive_listing(self, facts: Sequence[Fact]) -> None:
+        found = read_claims(facts, self._peer_source, self._schema)
+        if len(found) > self._limits.listed:
+            raise InterlaceFailure(
+                Failure.LISTING_LIMIT,
+                f"the peer lists {len(found):,} advertisements, and the limit is"
+                f" {self._limits.listed:,}",
+                rule="050-230",
+                hint="raise max_advertisement_records_listed on both sides",
+            )
+        records = list(found)
+        digests = [found[record].digest(self._peer_source) for record in records]
+        self.inquiry.take_all(AdvertisementSet.of(records, digests), found)
+        self.is_over = True
+
+    def _receive_opening(self, facts: Sequence[Fact]) -> None:
+        summaries: dict[str, Summary] = {}
+        cursor: bytes | None = None
+        for fact in facts:
+            if fact[0] == _PARTITION:
+                prefix, summary = _summary(fact)
+                if prefix in summaries or len(prefix) != (_START if self.mode == 1 else 0):
+                    raise _malformed_summary(f"partition {prefix!r} does not belong in turn 0")
+                if summary.count == 0 and self.mode == 1:
+                    raise _malformed_summary(f"partition {prefix!r} is announced and empty")
+                summaries[prefix] = summary
+            elif fact[0] == _CURSOR and self.mode == 2 and cursor is None:
+                cursor = b64a.decode(fact[2])
+            else:
+                raise _malformed(f"{fact[0]} does not belong in turn 0")
+        if self.mode == 2:
+            if len(summaries) != 1:
+                raise _malformed_summary("turn 0 has not just one summary, of everything")
+            self._note_cursors(summaries[""].root, cursor)
+        self.inquiry.announce(summaries)
+
+    def _note_cursors(self, announced: bytes, theirs: bytes | None) -> None:
+        """See whether one's own cursor, and the peer's, is a question."""
+        self._awaits_cursor = self._cursor is not None and self._cursor.root("") != announced
+        if theirs is None or theirs == self._own.root(""):
+            return
+        self._named = theirs
+        known = AdvertisementSet() if theirs == EMPTY_ROOT else self._remembered.get(theirs)
+        if known is not None:
+            added, gone = self._own.difference(known)
+            if len(added) <= self._limits.listed:
+                self._delta = added, gone
+
+    @property
+    def needs_relabelled(self) -> bool:
+        """Whether it helps to compare with one's own set under the peer's source label."""
+        if self.mode == FULL or self.turn or not len(self._own) or self._awaits_cursor:
+            return False
+        return not self.inquiry.is_known()
+
+    def begin(self, relabelled: AdvertisementSet | None = None) -> None:
+        """Go on to turn 1; with one's own set under the peer's label, if it was computed."""
+        self.turn = 1
+        if relabelled is not None:
+            self.inquiry.states.append(relabelled)
+        if not self._awaits_cursor:
+            self.inquiry.begin()
+
+    # -- later turns ---------------------------------------------------------------------------
+
+    def _later_block(self, described: Mapping[str, Advertisement]) -> list[Fact]:
+        """Return answers, then questions."""
+        facts = self._cursor_answer(described) if self.turn == 1 else []
+        facts += self._answers.block(described)
+        self._is_due = bool(self.inquiry.open) or self._awaits_cursor
+        if not self._awaits_cursor:
+            facts += list(self.inquiry.questions())
+        self._sent_empty = not facts
+        return facts
+
+    def _cursor_answer(self, described: Mapping[str, Advertisement]) -> list[Fact]:
+        delta, self._delta = self._delta, None
+        if self._named is None:
+            return []
+        if delta is not None:
+            added, gone = delta
+            facts: list[Fact] = [(_DELTA, b64a.encode(self._named))]
+            facts += advertisement_facts((described[record] for record in added), self._source)
+            facts += [(_WITHDRAWN, record) for record in gone]
+            if block_bytes(facts) <= self._limits.answer_bytes:
+                return facts
+        return [children_fact(self._own, "")]
+
+    def _receive_turn(self, facts: Sequence[Fact]) -> None:
+        questions = [(fact[0], fact[1]) for fact in facts if fact[0] in (LIST, NARROW)]
+        answers = [fact for fact in facts if fact[0] not in (LIST, NARROW)]
+        if self._is_due and not answers:
+            raise _malformed("the peer answers none of the questions")
+        if self._awaits_cursor:
+            self._receive_cursor_answer(answers)
+        elif answers:
+            self._receive_answers(answers)
+        if questions and self.turn == 1 and self._named is not None:
+            raise _malformed("the peer asks in turn 1, where its cursor is the question")
+        self._answers.ask(questions)
+        self.is_over = self._sent_empty and not facts
+        self.turn += 1
+
+    def _receive_cursor_answer(self, answers: Sequence[Fact]) -> None:
+        """Take the answer to one's cursor: a delta, or the children of everything."""
+        self._awaits_cursor = False
+        if self._cursor is None:
+            raise AssertionError("who awaits an answer sent a cursor")
+        if len(answers) == 1 and answers[0][:2] == (_CHILDREN, ""):
+            self.inquiry.take_unasked_children(_fingerprints(answers[0]))
+            return
+        head = [fact for fact in answers if fact[0] == _DELTA]
+        if [fact[1] for fact in head] != [b64a.encode(self._cursor.root(""))]:
+            raise _malformed("a delta is not from the state that was named")
+        found = read_claims(answers, self._peer_source, self._schema)
+        gone = [fact[1] for fact in answers if fact[0] == _WITHDRAWN]
+        if len(found) > self._limits.listed:
+            raise _malformed("a delta is larger than a listing may be")
+        if any(fact[0] in (_PARTITION, _CHILDREN) for fact in answers):
+            raise _malformed("a delta comes with nothing but questions")
+        if not self._cursor.has(gone).all() or not found.keys().isdisjoint(gone):
+            raise _malformed("a delta withdraws what was not advertised")
+        records = list(found)
+        digests = [found[record].digest(self._peer_source) for record in records]
+        self.inquiry.take_delta(self._cursor.changed(records, digests, gone), found)
+
+    def _receive_answers(self, answers: Sequence[Fact]) -> None:
+        """Give each open question its answer; whatever was not asked for is malformed."""
+        inquiry = self.inquiry
+        claims = read_claims(answers, self._peer_source, self._schema)
+        heads: dict[str, Summary] = {}
+        children: dict[str, dict[str, Summary]] = {}
+        for fact in answers:
+            if fact[0] == _PARTITION:
+                prefix, summary = _summary(fact)
+                if inquiry.open.get(prefix) == LIST:
+                    same = heads
+                elif self.mode == 1 and prefix[:-1] in inquiry.open and summary.count:
+                    same = children.setdefault(prefix[:-1], {})
+                else:
+                    raise _malformed_summary(f"nobody asked about partition {prefix!r}")
+                if same.setdefault(prefix, summary) is not summary:
+                    raise _malformed_summary(f"two summaries of partition {prefix!r}")
+            elif fact[0] == _CHILDREN and self.mode == 2:
+                inquiry.take_children(fact[1], _fingerprints(fact))
+            elif fact[0] not in ("Advertised", "AdvertisedField"):
+                raise _malformed(f"{fact[0]} answers no question")
+        belongs = _by_partition(claims, heads)
+        for prefix, summary in heads.items():
+            inquiry.take_listing(prefix, summary, belongs[prefix], self._peer_source)
+        for parent, found in children.items():
+            inquiry.take_summaries(parent, found)
+
+
+def _by_partition(
+    claims: Mapping[str, Advertisement], heads: Iterable[str]
+) -> dict[str, dict[str, Advertisement]]:
+    """Return claims by the listed partition that they belong to."""
+    made: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in heads}
+    lengths = sorted({len(prefix) for prefix in made})
+    for record, claim in claims.items():
+        payload = payload_of(record)
+        for length in lengths:
+            if payload[:length] in made:
+                made[payload[:length]][record] = claim
+                break
+        else:
+            raise _malformed(f"nobody asked for the advertisement of {record}")
+    return made
+
+
+def _summary(fact: Fact) -> tuple[str, Summary]:
+    return fact[1], Summary(int(fact[2]), b64a.decode(fact[3]))
+
+
+def _fingerprints(fact: Fact) -> list[bytes]:
+    together = b64a.decode(fact[2])
+    size = len(together) // CHILDREN
+    return [together[at : at + size] for at in range(0, len(together), size)]
+
+
+def _malformed(message: str) -> InterlaceFailure:
+    return InterlaceFailure(Failure.MALFORMED_BLOCK, message, rule="G44")
+
+
+def _malformed_summary(message: str) -> InterlaceFailure:
+    return InterlaceFailure(Failure.MALFORMED_SUMMARY, message, rule="G44")

@@ -1,0 +1,76 @@
+"""The result of a round or an exchange: what came, what did not, and whether all is said (050)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lace.interlacing.failures import InterlaceFailure
+
+__all__ = ["Counters", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What was counted on the way."""
+
+    loops: int = 0
+    turns: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    requested: int = 0
+    answered: int = 0
+    stored: int = 0
+    pending_here: int = 0
+    """Records that could still be requested."""
+    pending_there: int = 0
+    """Records that the peer asked for and has not got yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Interlace-Result, and what else is worth knowing.
+
+    `at_fixed_point` is False when a limit or a failure ended it; `reason` says which.
+    """
+
+    plan_id: str | None = None
+    link_id: str | None = None
+    peer_verifier: str | None = None
+    received: tuple[str, ...] = ()
+    rejected: tuple[tuple[str, str], ...] = ()
+    not_available: tuple[str, ...] = ()
+    cursor_updated: bool = False
+    at_fixed_point: bool = False
+    reason: str = ""
+    failure: InterlaceFailure | None = None
+    counters: Counters = Counters()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing went wrong."""
+        return self.failure is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, named as 050 names them."""
+        return {
+            "link-id": self.link_id,
+            "exchange-plan-id": self.plan_id,
+            "peer-verifier": self.peer_verifier,
+            "received-hashes": list(self.received),
+            "rejected-hashes": [{"hash": each, "reason": why} for each, why in self.rejected],
+            "not-available-hashes": list(self.not_available),
+            "bytes-received": self.counters.bytes_received,
+            "bytes-sent": self.counters.bytes_sent,
+            "cursor-updated": self.cursor_updated,
+            "at-fixed-point": self.at_fixed_point,
+            "reason": self.reason,
+            "failure": None if self.failure is None else self.failure.failure.name,
+            "loops": self.counters.loops,
+            "turns": self.counters.turns,
+            "requested": self.counters.requested,
+            "stored": self.counters.stored,
+            "pending-here": self.counters.pending_here,
+            "pending-there": self.counters.pending_there,
+        }

@@ -1,0 +1,90 @@
+"""The advertisement sets that a side holds: its own, the peer's, and earlier ones (G44).
+
+What is advertised is frozen for a loop; what evaluations say meanwhile counts from the
+next loop on. One's own set under the peer's label shows what the peer has as well, and
+sets of earlier loops what has changed since the peer asked last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.interlacing.advertisement import digests_of_bare, is_bare
+from lace.interlacing.partitions import AdvertisementSet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.config import Cursor
+    from lace.interlacing.negotiation import Terms
+
+__all__ = ["States"]
+
+_REMEMBERED: Final = 4
+"""Own earlier sets that are recognised when the peer names their root."""
+
+
+class States:
+    """The advertisements of both sides, as one side knows them.
+
+    `own` is frozen for the loop, `next_own` is as evaluated last; `theirs` is what the peer
+    advertised last, if `is_known`; `relabelled` is `next_own` under the peer's label, once
+    it was of use; `remembered` are own earlier sets by root.
+    """
+
+    def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
+        self._source, self._peer_source = terms.source, terms.peer_source
+        self.is_bare = is_bare(terms.schema)
+        self.own = AdvertisementSet()
+        self.next_own = self.own
+        self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
+        self.is_known = cursor is not None
+        self.relabelled: AdvertisementSet | None = None
+        self.remembered: dict[bytes, AdvertisementSet] = {}
+        if cursor is not None:
+            self._remember(cursor.ours)
+
+    def take(self, come: Sequence[Advertisement], gone: Sequence[str]) -> None:
+        """Take note of how what may be sent has changed."""
+        if not come and not gone:
+            return
+        records = [each.record for each in come]
+        self.next_own = self.next_own.changed(records, self._digests(come, self._source), gone)
+        if self.relabelled is not None:
+            digests = self._digests(come, self._peer_source)
+            self.relabelled = self.relabelled.changed(records, digests, gone)
+
+    def _digests(self, claims: Sequence[Advertisement], source: str) -> list[bytes]:
+        if self.is_bare:
+            return digests_of_bare([each.record for each in claims], source)
+        return [each.digest(source) for each in claims]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the peer does not know yet what may be sent now."""
+        return self.next_own is not self.own and self.next_own != self.own
+
+    def freeze(self) -> None:
+        """Fix what is advertised in a loop."""
+        if self.own is not self.next_own and len(self.own):
+            self._remember(self.own)
+        self.own = self.next_own
+
+    def _remember(self, own: AdvertisementSet) -> None:
+        self.remembered[own.root("")] = own
+        while len(self.remembered) > _REMEMBERED:
+            del self.remembered[next(iter(self.remembered))]
+
+    def relabel_bare(self) -> AdvertisementSet:
+        """Compute one's own set under the peer's label, where advertisements have no fields."""
+        records = self.own.records()
+        self.relabelled = AdvertisementSet.of(records, digests_of_bare(records, self._peer_source))
+        return self.relabelled
+
+    def relabel(self, claims: Sequence[Advertisement]) -> AdvertisementSet:
+        """Compute one's own set under the peer's label, from its advertisements."""
+        records = [each.record for each in claims]
+        digests = self._digests(claims, self._peer_source)
+        self.relabelled = AdvertisementSet.of(records, digests)
+        return self.relabelled

@@ -1,0 +1,76 @@
+"""How long a peer may take for a turn, and when to be woken (G47b).
+
+The timeout holds for a turn and starts anew with every mebibyte that arrives. What this
+side needs to validate and store what has arrived does not count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lace.interlacing.effects import Effect, Wake
+
+if TYPE_CHECKING:
+    from lace.base.tai import Tai
+
+__all__ = ["Timing"]
+
+_SECOND: Final = 1_000_000_000
+
+
+class Timing:
+    """The deadline of the present turn, and the alarm that is set.
+
+    Args:
+        seconds: the phase timeout.
+    """
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        self._turn: object = None
+        self._deadline: Tai | None = None
+        self._busy_since: Tai | None = None
+        self._alarm: Tai | None = None
+
+    def watch(self, turn: object, now: Tai, *, is_busy: bool) -> Tai | None:
+        """Return when to be woken if the peer has not sent its part of a turn by then.
+
+        `turn` says which one it is, None for none: another one starts the time anew.
+        """
+        if turn != self._turn:
+            self._turn, self._busy_since = turn, None
+            self._deadline = None if turn is None else self._from(now)
+        if self._deadline is None:
+            return None
+        if is_busy:
+            self._busy_since = self._busy_since or now
+            return None
+        if self._busy_since is not None:
+            passed = now.nanoseconds - self._busy_since.nanoseconds
+            self._deadline = self._deadline.shift(max(0, passed))
+            self._busy_since = None
+        return self._deadline
+
+    def progress(self, now: Tai) -> None:
+        """Start the time anew: something has arrived."""
+        if self._deadline is not None:
+            self._deadline = self._from(now)
+            self._busy_since = None if self._busy_since is None else now
+
+    def is_late(self, now: Tai) -> bool:
+        """Tell whether the peer has taken too long."""
+        return self._deadline is not None and self._busy_since is None and now >= self._deadline
+
+    def _from(self, now: Tai) -> Tai:
+        return now.shift(self.seconds * _SECOND)
+
+    def woken(self) -> None:
+        """Take note that the alarm went off."""
+        self._alarm = None
+
+    def set_alarm(self, wanted: Tai | None) -> list[Effect]:
+        """Return when to be woken, if that has changed."""
+        if wanted == self._alarm:
+            return []
+        self._alarm = wanted
+        return [Wake(wanted)]

@@ -1,0 +1,232 @@
+"""The transfers of one epoch: what is sent, what arrives, what is stored (050).
+
+Records that arrive are validated, compared with what was claimed of them, and stored;
+whatever was asked for is accounted for. Byte limits count each direction, round by round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lace.facts.extract import facts_of_records
+from lace.interlacing.advertisement import advertised_fields_of, digest_of
+from lace.interlacing.effects import Admit, Effect, SendBatch, Validate
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.record.validate import ValidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.facts.lines import Fact
+    from lace.interlacing.events import (
+        Admitted,
+        BatchSent,
+        RecordLost,
+        RecordsReceived,
+        Validated,
+    )
+    from lace.interlacing.ledger import Ledger
+    from lace.interlacing.negotiation import Terms
+    from lace.interlacing.states import States
+
+__all__ = ["Transfer"]
+
+
+class Transfer:
+    """The transfers of one epoch, seen from one side.
+
+    Args:
+        terms: what was agreed.
+        ledger: the requests of this side.
+        states: what is advertised.
+        store_differing: store records whose claims differ all the same (X1's option).
+        max_line_bytes: the longest line that the binding carries; None for any.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        ledger: Ledger,
+        states: States,
+        *,
+        store_differing: bool = False,
+        max_line_bytes: int | None = None,
+    ) -> None:
+        self._terms = terms
+        self._ledger = ledger
+        self._states = states
+        self._store_differing = store_differing
+        self._max_line_bytes = max_line_bytes
+        self._asked: tuple[str, ...] = ()
+        self._told_unavailable: set[str] = set()
+        self._validating: deque[tuple[str, ...]] = deque()
+        self._admitting: deque[tuple[ValidRecord, ...]] = deque()
+        self._round_received = self._round_sent = 0
+        self._sent_something = self.is_sent = self.is_received = False
+        self.is_begun = False
+        """Whether something of the peer's batch has arrived."""
+        self.pending_there = 0
+        self.bytes_received = self.bytes_sent = self.stored = 0
+
+    def begin_round(self) -> None:
+        """Begin to count bytes anew."""
+        self._told_unavailable.clear()
+        self._round_received = self._round_sent = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether records that arrived are being validated or stored."""
+        return bool(self._validating or self._admitting)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both batches are done with."""
+        return self.is_sent and self.is_received and not self.is_busy
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the peer's request list has anything."""
+        return bool(self._asked)
+
+    @property
+    def moved(self) -> bool:
+        """Whether a batch had a record, or a `NotAvailable` that was new in this round."""
+        return self._sent_something or self._ledger.brought
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def take_requests(self, asked: Sequence[str]) -> None:
+        """Take the peer's request list; it is for what was advertised in this loop only."""
+        known = self._states.own.has(asked)
+        if not known.all():
+            stranger = asked[int((~known).argmax())]
+            raise InterlaceFailure(
+                Failure.UNADVERTISED_REQUEST, f"{stranger} was not advertised in this loop"
+            )
+        self._asked = tuple(asked)
+        self.is_sent = self.is_received = self.is_begun = self._sent_something = False
+
+    def send(self) -> SendBatch:
+        """Return the batch that answers the list, by what may be sent at this moment."""
+        allowed = self._states.next_own.has(self._asked).tolist()
+        pairs = list(zip(self._asked, allowed, strict=True))
+        limits = self._terms.limits
+        left = max(0, limits.max_total_transferred_bytes - self._round_sent)
+        return SendBatch(
+            tuple(record for record, may in pairs if may),
+            tuple(record for record, may in pairs if not may),
+            min(limits.service_budget_bytes, left),
+            limits.service_budget_seconds,
+        )
+
+    def batch_sent(self, event: BatchSent) -> None:
+        """Take what was sent."""
+        self.bytes_sent += event.size
+        self._round_sent += event.size
+        fresh = set(event.unavailable) - self._told_unavailable
+        self._told_unavailable.update(event.unavailable)
+        self._sent_something = bool(event.sent) or bool(fresh)
+        self.pending_there = len(self._asked) - len(event.sent) - len(event.unavailable)
+        self.is_sent = True
+        self._check_bytes(self._round_sent, "were sent")
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def records(self, event: RecordsReceived) -> list[Effect]:
+        """Take records that arrived."""
+        for raw in event.records:
+            self._receive(raw.claimed, len(raw.data))
+        self._check_bytes(self._round_received, "came")
+        self._validating.append(tuple(raw.claimed for raw in event.records))
+        return [Validate(event.records)]
+
+    def lost(self, event: RecordLost) -> None:
+        """Take note of a record that was too large to be read."""
+        self._receive(event.record, event.size)
+        self._check_bytes(self._round_received, "came")
+        self._reject(event.record, Failure.OVERSIZED_RECORD.condition)
+
+    def missed(self, record: str) -> None:
+        """Take note of a record that the peer cannot send any more."""
+        self.is_begun = True
+        self._ledger.miss(record)
+
+    def _receive(self, record: str, size: int) -> None:
+        self.is_begun = True
+        self._ledger.take(record)
+        self.bytes_received += size
+        self._round_received += size
+
+    def _check_bytes(self, count: int, what: str) -> None:
+        most = self._terms.limits.max_total_transferred_bytes
+        if count > most:
+            raise InterlaceFailure(
+                Failure.TRANSFER_LIMIT,
+                f"more than {most:,} record bytes {what} in this round",
+                hint="raise max_total_transferred_bytes on both sides",
+            )
+
+    def _reject(self, record: str, reason: str) -> None:
+        self._ledger.reject(record, reason, self._states.theirs.digest(record))
+        most = self._terms.limits.max_rejected_records
+        if self._ledger.rejections > most:
+            raise InterlaceFailure(
+                Failure.REJECT_BUDGET,
+                f"more than {most:,} records were rejected",
+                hint="raise max_rejected_records",
+            )
+
+    def validated(self, event: Validated) -> list[Effect]:
+        """Take records that are valid, and those that are not."""
+        records = self._validating.popleft()
+        valid = [each for each in event.outcomes if isinstance(each, ValidRecord)]
+        differing = self._differing(valid)
+        good: list[ValidRecord] = []
+        for record, outcome in zip(records, event.outcomes, strict=True):
+            if not isinstance(outcome, ValidRecord):
+                self._reject(record, outcome)
+            elif record in differing:
+                self._reject(record, Failure.CLAIMS_DIFFER.condition)
+            else:
+                good.append(outcome)
+        if not good:
+            return []
+        self._admitting.append(tuple(good))
+        return [Admit(tuple(good))]
+
+    def _differing(self, records: Sequence[ValidRecord]) -> frozenset[str]:
+        """Return the records of which something else was advertised (X1)."""
+        if self._store_differing or self._states.is_bare or not records:
+            return frozenset()
+        schema, source = self._terms.schema, self._terms.peer_source
+        fields: dict[str, list[Fact]] = {record.hash_text: [] for record in records}
+        for fact in facts_of_records(
+            records, reads={"Field": None if schema.all else schema.names}
+        ):
+            fields[fact[1]].append(fact)
+        claims = self._states.theirs.digests_of(list(fields))
+        found: set[str] = set()
+        for (record, facts), claim in zip(fields.items(), claims, strict=True):
+            made = advertised_fields_of(
+                record, source, facts, schema, max_line_bytes=self._max_line_bytes
+            )
+            if digest_of(record, source, made) != claim:
+                found.add(record)
+        return frozenset(found)
+
+    def admitted(self, event: Admitted) -> None:
+        """Count what is stored against what was to be stored."""
+        admitted = self._admitting.popleft()
+        if event.stored != len(admitted):
+            raise AssertionError(
+                f"{len(admitted):,} records were to be stored, and {event.stored:,} are"
+            )
+        for record in admitted:
+            self._ledger.accept(record.hash_text)
+        self.stored += event.stored
+
+    def batch_ended(self) -> None:
+        """Take the end of the peer's batch."""
+        self._ledger.end_batch()
+        self.is_received = True
