@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     "tests.store.contract",
     "tests.store.samples",
     "tests.unit.interlacing.reconciling",
+    "tests.unit.transport.bindings",
 )
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,0 +1,344 @@
+"""Streams over the transports of asyncio: an inbox, an outlet, and the stream of both.
+
+The standard library's stream reader forgets what it holds when a connection is reset, so
+that the last bytes of a peer could be lost. This one gives them out first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lace.transport.faults import StreamClosedError
+from lace.transport.stream import (
+    CLOSE_SECONDS,
+    PIECE_BYTES,
+    READ_HIGH_WATER,
+    READ_LOW_WATER,
+    WRITE_HIGH_WATER,
+    CloseReason,
+    Ending,
+    Proven,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DuplexStream", "Inbox", "InputProtocol", "Outlet", "OutputProtocol", "SocketProtocol"]
+
+
+class Inbox:
+    """What came and was not read yet; it stops its source while that is much."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+        self._held = bytearray()
+        self._source: asyncio.ReadTransport | None = None
+        self._is_paused = False
+        self._is_read = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def unread(self) -> int:
+        """How many bytes are held."""
+        return len(self._held)
+
+    def attach(self, source: asyncio.ReadTransport) -> None:
+        """Take bytes from this transport."""
+        self._source = source
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes."""
+        self._held += data
+        self._wake()
+        if len(self._held) >= READ_HIGH_WATER and not self._is_paused and self._source:
+            self._is_paused = True
+            self._source.pause_reading()
+
+    def end(self, ending: Ending) -> None:
+        """Note that no more bytes come; the first reason counts."""
+        if self.ending is None:
+            self.ending = ending
+        self._wake()
+
+    async def read(self, most: int) -> bytes:
+        """Return 1 to `most` bytes, or none at the end."""
+        if most < 1:
+            raise ValueError("a read asks for at least one byte")
+        if self._is_read:
+            raise RuntimeError("another task reads this stream")
+        self._is_read = True
+        try:
+            while not self._held:
+                if self.ending is not None:
+                    return b""
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        finally:
+            self._is_read, self._waiter = False, None
+        data = bytes(memoryview(self._held)[:most])
+        del self._held[: len(data)]
+        if self._is_paused and len(self._held) <= READ_LOW_WATER and self._source:
+            self._is_paused = False
+            self._source.resume_reading()
+        return data
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Outlet:
+    """Sends bytes in pieces, and waits while the system takes no more."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self._sink: asyncio.WriteTransport | None = None
+        self._is_written = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_full = False
+
+    def attach(self, sink: asyncio.WriteTransport) -> None:
+        """Send to this transport."""
+        sink.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        self._sink = sink
+
+    def pause(self) -> None:
+        """Note that the transport holds much."""
+        self._is_full = True
+
+    def resume(self) -> None:
+        """Note that it holds little again, or will never send anything more."""
+        self._is_full = False
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def lose(self) -> None:
+        """Note that nothing can be sent any more."""
+        self.is_ended = True
+        self.resume()
+
+    async def write(self, data: bytes | memoryview) -> bool:
+        """Send bytes; False when nothing can be sent any more."""
+        if self._is_written:
+            raise RuntimeError("another task writes to this stream")
+        self._is_written = True
+        try:
+            view = memoryview(data)
+            for start in range(0, len(view), PIECE_BYTES):
+                if not self._give(view[start : start + PIECE_BYTES]):
+                    return False
+                if self._is_full:
+                    self._waiter = asyncio.get_running_loop().create_future()
+                    await self._waiter
+            return not self.is_ended
+        finally:
+            self._is_written, self._waiter = False, None
+
+    def _give(self, piece: memoryview) -> bool:
+        if self.is_ended or self._sink is None or self._sink.is_closing():
+            return False
+        self._sink.write(piece)
+        return True
+
+    def end(self) -> None:
+        """Send the end behind all that was written."""
+        if not self.is_ended and self._sink is not None and not self._sink.is_closing():
+            self._sink.write_eof()
+        self.is_ended = True
+
+
+class SocketProtocol(asyncio.Protocol):
+    """The two directions of a socket.
+
+    Args:
+        on_made: told of the transport as soon as there is one.
+        on_lost: told when the connection is gone for good.
+    """
+
+    def __init__(
+        self,
+        on_made: Callable[[SocketProtocol, asyncio.Transport], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        self.inbox, self.outlet = Inbox(), Outlet()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_made, self._on_lost = on_made, on_lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        if not isinstance(transport, asyncio.Transport):
+            raise AssertionError("a socket's transport has two directions")
+        self.inbox.attach(transport)
+        self.outlet.attach(transport)
+        if self._on_made:
+            self._on_made(self, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        self.inbox.feed(data)
+
+    def eof_received(self) -> bool:
+        """Take the peer's end; this side may go on sending."""
+        self.inbox.end(Ending.CLEAN)
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End both directions."""
+        self.inbox.end(Ending.CUT if error else Ending.HERE)
+        self.outlet.lose()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._on_lost:
+            self._on_lost()
+
+    def pause_writing(self) -> None:
+        """Let writers wait."""
+        self.outlet.pause()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        self.outlet.resume()
+
+    def stream(self, transport: asyncio.Transport, proven: Proven) -> DuplexStream:
+        """Return the stream of this connection."""
+        return DuplexStream(
+            proven,
+            self.inbox,
+            self.outlet,
+            shut=transport.close,
+            cut=transport.abort,
+            lost=(self.lost,),
+        )
+
+
+class InputProtocol(asyncio.Protocol):
+    """The end of a pipe that is read."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        if isinstance(transport, asyncio.ReadTransport):
+            self.inbox.attach(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        self.inbox.feed(data)
+
+    def eof_received(self) -> None:
+        """Take the end."""
+        self.inbox.end(Ending.CLEAN)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End reading."""
+        self.inbox.end(Ending.CUT if error else Ending.HERE)
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class OutputProtocol(asyncio.BaseProtocol):
+    """The end of a pipe that is written."""
+
+    def __init__(self) -> None:
+        self.outlet = Outlet()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        if isinstance(transport, asyncio.WriteTransport):
+            self.outlet.attach(transport)
+
+    def pause_writing(self) -> None:
+        """Let writers wait."""
+        self.outlet.pause()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        self.outlet.resume()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End writing."""
+        self.outlet.lose()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+class DuplexStream:
+    """A `ByteStream` over an inbox and an outlet.
+
+    Args:
+        proven: what the transport proves.
+        inbox: what comes.
+        outlet: what goes.
+        shut: closes the transports behind what was written.
+        cut: closes them at once.
+        lost: done when they are closed.
+    """
+
+    def __init__(
+        self,
+        proven: Proven,
+        inbox: Inbox,
+        outlet: Outlet,
+        *,
+        shut: Callable[[], None],
+        cut: Callable[[], None],
+        lost: tuple[asyncio.Future[None], ...],
+    ) -> None:
+        self._proven = proven
+        self._inbox, self._outlet = inbox, outlet
+        self._shut, self._cut = shut, cut
+        self._lost = lost
+
+    @property
+    def proven(self) -> Proven:
+        """What the transport proves."""
+        return self._proven
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the peer's bytes ended; None while more may come, or are not read yet."""
+        return None if self._inbox.unread else self._inbox.ending
+
+    @property
+    def unread(self) -> int:
+        """How many bytes came and were not read."""
+        return self._inbox.unread
+
+    async def read(self, most: int) -> bytes:
+        """Return 1 to `most` bytes, or none at the end."""
+        return await self._inbox.read(most)
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send bytes, waiting while the peer does not take them."""
+        if not await self._outlet.write(data):
+            raise StreamClosedError(self._proven.transport)
+
+    async def end_writing(self) -> None:
+        """Say that nothing more comes from this side."""
+        self._outlet.end()
+
+    async def close(self, reason: CloseReason = CloseReason.DONE) -> None:
+        """End the stream; see `ByteStream.close`."""
+        try:
+            if reason is CloseReason.DONE and not all(future.done() for future in self._lost):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await self._leave()
+        finally:
+            self._cut()
+            self._inbox.end(Ending.HERE)
+            await asyncio.wait(self._lost)
+
+    async def _leave(self) -> None:
+        """Read on to the peer's end: closing over unread bytes would reset the connection."""
+        self._outlet.end()
+        with suppress(RuntimeError):  # another task reads, and sees the end by itself
+            while await self._inbox.read(READ_HIGH_WATER):
+                pass
+        self._shut()
+        await asyncio.wait(self._lost)

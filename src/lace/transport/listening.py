@@ -1,0 +1,206 @@
+"""One way to listen and one to connect, whatever the address.
+
+listener = await listen(address, handler)
+stream = await connect(address)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+from lace.errors import Place
+from lace.transport.accepting import Acceptor, ConnectionLimits
+from lace.transport.faults import ConnectionOptionError
+from lace.transport.stdio import connect_command, listen_stdio
+from lace.transport.stream import OPEN_SECONDS
+from lace.transport.tcp import connect_tcp, listen_tcp
+from lace.transport.unix import connect_unix, listen_unix
+from lace.transport.upgrade import UpgradeRules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from lace.iltp.address import Address
+    from lace.record.ids import Verifier
+    from lace.transport.accepting import Bound, Handler
+    from lace.transport.stream import ByteStream
+    from lace.transport.tls import ClientTls, ServerTls
+
+__all__ = ["ConnectOptions", "ListenOptions", "Listener", "connect", "listen"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """How to listen; what a kind of address does not have is refused.
+
+    Attributes:
+        verifiers: who the users of a Unix socket are, by uid.
+        tls: certificate and key of `wss`.
+        channel_certificate: for `ws` behind a proxy that ends TLS, that one's certificate, DER.
+        hosts: further names of a WebSocket server, in small letters.
+        origins: web pages that may connect to one.
+        limits: how many connections there may be.
+    """
+
+    verifiers: Mapping[int, Verifier] = field(default_factory=dict)
+    tls: ServerTls | None = None
+    channel_certificate: bytes | None = None
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOptions:
+    """How to connect; what a kind of address does not have is refused.
+
+    Attributes:
+        command: what to start, for `stdio`.
+        verifiers: who the users of a Unix socket are, by uid.
+        tls: whom to trust, for `wss`.
+        seconds: how long it may take.
+    """
+
+    command: tuple[str, ...] = ()
+    verifiers: Mapping[int, Verifier] = field(default_factory=dict)
+    tls: ClientTls | None = None
+    seconds: float = OPEN_SECONDS
+
+
+class Listener:
+    """What is being listened on; as an asynchronous context it is closed at the end.
+
+    Attributes:
+        address: the address, with the true port where any free one was asked for.
+    """
+
+    def __init__(self, bound: Bound, acceptor: Acceptor) -> None:
+        self.address = bound.address
+        self._bound = bound
+        self._acceptor = acceptor
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are now."""
+        return self._acceptor.connections
+
+    @property
+    def refused(self) -> int:
+        """How many connections were turned away because there were too many."""
+        return self._acceptor.refused
+
+    async def stop_listening(self) -> None:
+        """Take no more connections; those that are there go on."""
+        await self._bound.stop()
+
+    async def finish(self) -> None:
+        """Wait until the handlers that run have ended; for `stdio`, until the one has."""
+        await self._acceptor.finish()
+
+    async def close(self) -> None:
+        """Take no more connections, cancel the handlers and wait until they have ended."""
+        await self._bound.stop()
+        await self._acceptor.stop()
+
+    async def __aenter__(self) -> Listener:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def listen(
+    address: Address, handler: Handler, options: ListenOptions | None = None
+) -> Listener:
+    """Listen on an address and run the handler for each connection.
+
+    Args:
+        address: where; parsed `for_serving`.
+        handler: gets the stream of a connection, which is closed when it returns, and
+            aborted when it raises. On `stdio` it runs once.
+        options: how.
+
+    Raises:
+        ListenError: the address cannot be had.
+        TransportError: for `stdio`, no peer is there.
+        ConnectionOptionError: an option that this kind of address does not have, or lacks.
+    """
+    chosen = options or ListenOptions()
+    _refuse_unless(address, "unix", "a map of users", bool(chosen.verifiers))
+    _refuse_unless(address, "ws", "a proxy's certificate", bool(chosen.channel_certificate))
+    _refuse_unless(address, "wss", "TLS", chosen.tls is not None)
+    acceptor = Acceptor(handler, chosen.limits)
+    match address.scheme:
+        case "stdio":
+            bound = await listen_stdio(acceptor)
+        case "unix":
+            bound = await listen_unix(address, acceptor, verifiers=chosen.verifiers)
+        case "tcp":
+            bound = await listen_tcp(address, acceptor)
+        case "ws" | "wss":
+            # Only who needs it loads the library.
+            from lace.transport.websocket import listen_websocket
+
+            if address.scheme == "wss" and chosen.tls is None:
+                raise ConnectionOptionError(
+                    "wss needs a certificate and its key",
+                    place=Place(str(address)),
+                    hint="name them: --tls-cert FILE --tls-key FILE",
+                )
+            bound = await listen_websocket(
+                address,
+                acceptor,
+                rules=UpgradeRules(address=address, hosts=chosen.hosts, origins=chosen.origins),
+                tls=chosen.tls,
+                channel_certificate=chosen.channel_certificate,
+            )
+        case unknown:
+            assert_never(unknown)
+    return Listener(bound, acceptor)
+
+
+async def connect(address: Address, options: ConnectOptions | None = None) -> ByteStream:
+    """Return a stream to the server at an address; on `stdio`, to a command it starts.
+
+    Raises:
+        TransportError: nobody answers, or not as a Lace server does.
+        CommandError: the command cannot be started.
+        ConnectionOptionError: an option that this kind of address does not have.
+    """
+    chosen = options or ConnectOptions()
+    _refuse_unless(address, "stdio", "a command", bool(chosen.command))
+    _refuse_unless(address, "unix", "a map of users", bool(chosen.verifiers))
+    _refuse_unless(address, "wss", "TLS", chosen.tls is not None)
+    match address.scheme:
+        case "stdio":
+            return await connect_command(chosen.command)
+        case "unix":
+            return await connect_unix(address, verifiers=chosen.verifiers, seconds=chosen.seconds)
+        case "tcp":
+            return await connect_tcp(address, seconds=chosen.seconds)
+        case "ws" | "wss":
+            from lace.transport.tls import load_client_tls
+            from lace.transport.websocket import connect_websocket
+
+            tls = chosen.tls
+            if address.scheme == "wss" and tls is None:
+                tls = load_client_tls()
+            return await connect_websocket(address, tls=tls, seconds=chosen.seconds)
+        case unknown:
+            assert_never(unknown)
+
+
+def _refuse_unless(address: Address, scheme: str, what: str, is_given: bool) -> None:
+    if is_given and address.scheme != scheme:
+        raise ConnectionOptionError(
+            f"{what} is for {scheme} addresses only",
+            place=Place(str(address)),
+            hint=f"leave it out, or write an address that begins with {scheme}",
+        )

@@ -1,0 +1,157 @@
+"""TCP sockets for the bindings that use them: names looked up, connected, listened on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+
+from lace.transport.faults import connect_error, listen_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.iltp.address import Address
+
+__all__ = ["connect_socket", "listening_sockets", "peer_host_and_port"]
+
+_BACKLOG: Final = 128
+_PORT_TRIES: Final = 16
+_ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""What a machine says that resolves `localhost` to ::1 and has no IPv6."""
+
+_GONE: Final = ("::", 1)
+
+
+async def connect_socket(address: Address, seconds: float) -> socket.socket:
+    """Return a socket that is connected to a host and port; its addresses are tried in turn.
+
+    Raises:
+        TransportError: none answers.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(seconds):
+            found = await loop.getaddrinfo(
+                address.host, address.effective_port, type=socket.SOCK_STREAM
+            )
+            return await _connect_first(found, seconds)
+    except (OSError, UnicodeError) as error:
+        raise connect_error(address, error, seconds) from error
+
+
+_Info = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]
+
+
+async def _connect_first(found: Sequence[_Info], seconds: float) -> socket.socket:
+    last: OSError = OSError(errno.EADDRNOTAVAIL, "no address")
+    for family, kind, protocol, _, place in found:
+        try:
+            opened = socket.socket(family, kind, protocol)
+        except OSError as error:
+            last = error
+            continue
+        try:
+            opened.setblocking(False)
+            _keep_alive(opened)
+            async with asyncio.timeout(seconds / len(found)):
+                await asyncio.get_running_loop().sock_connect(opened, place)
+        except OSError as error:
+            opened.close()
+            last = error
+        except BaseException:
+            opened.close()
+            raise
+        else:
+            return opened
+    raise last
+
+
+def _keep_alive(opened: socket.socket) -> None:
+    """Let the system notice a peer that is gone: an exchange may wait without a timeout."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+async def listening_sockets(address: Address) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of a host, on one port.
+
+    Port 0 picks a free one. `[::]` takes IPv4 connections as well.
+
+    Raises:
+        ListenError: the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            address.host,
+            address.effective_port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+        places = list(dict.fromkeys((family, place[0]) for family, _, _, _, place in found))
+        port = address.effective_port or 0
+        for tries_left in reversed(range(_PORT_TRIES)):
+            try:
+                return _listen_on_all(places, port)
+            except OSError as error:
+                if port or error.errno != errno.EADDRINUSE or not tries_left:
+                    raise
+    except UnicodeError as error:
+        raise listen_error(address, OSError(errno.EADDRNOTAVAIL, str(error))) from error
+    except OSError as error:
+        raise listen_error(address, error) from error
+    raise AssertionError("a try returns or raises")
+
+
+def _listen_on_all(
+    places: Sequence[tuple[socket.AddressFamily, object]], port: int
+) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    absent: OSError | None = None
+    try:
+        for family, host in places:
+            try:
+                opened.append(_listen_on(family, str(host), port))
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise
+                absent = error
+                continue
+            port = opened[0].getsockname()[1]
+        if not opened:
+            raise absent or OSError(errno.EADDRNOTAVAIL, "no address")
+    except BaseException:
+        for one in opened:
+            one.close()
+        raise
+    return opened
+
+
+def _listen_on(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _keep_alive(opened)  # accepted sockets inherit it
+        if family == socket.AF_INET6:
+            everywhere = ipaddress.IPv6Address(host.partition("%")[0]).is_unspecified
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if everywhere else 1)
+        opened.setblocking(False)
+        opened.bind((host, port))
+        opened.listen(_BACKLOG)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def peer_host_and_port(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    """Return the address of the other end, as an `Address` would have it: without a zone."""
+    name = transport.get_extra_info("peername")
+    if not name:  # it left before it was looked at
+        return _GONE
+    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return str(address), int(name[1])

@@ -1,0 +1,82 @@
+"""TCP: host and port, without any proof of who is there and without encryption (060).
+
+On the side that connects, `Transport` is the address as it was written; on the side that
+accepts it is the host and port of the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lace.iltp.address import Address
+from lace.transport.accepting import Bound
+from lace.transport.duplex import SocketProtocol
+from lace.transport.sockets import connect_socket, listening_sockets, peer_host_and_port
+from lace.transport.stream import Proven
+
+if TYPE_CHECKING:
+    from lace.transport.accepting import Acceptor
+    from lace.transport.stream import ByteStream
+
+__all__ = ["connect_tcp", "listen_tcp"]
+
+
+async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
+    """Return a stream to a server.
+
+    Raises:
+        TransportError: nobody answers in that many seconds.
+    """
+    opened = await connect_socket(address, seconds)
+    # asyncio switches TCP_NODELAY on: an exchange is turns, and turns must not wait.
+    transport, protocol = await asyncio.get_running_loop().create_connection(
+        SocketProtocol, sock=opened
+    )
+    proven = Proven(transport=address.transport_text, place=address.host)
+    return protocol.stream(transport, proven)
+
+
+async def listen_tcp(address: Address, acceptor: Acceptor) -> Bound:
+    """Listen on an address, and give each connection to the acceptor.
+
+    Raises:
+        ListenError: the address cannot be had.
+    """
+    sockets = await listening_sockets(address)
+    bound = replace(address, port=sockets[0].getsockname()[1])
+    loop = asyncio.get_running_loop()
+    servers = [await loop.create_server(_Accepted(acceptor).protocol, sock=one) for one in sockets]
+
+    async def stop() -> None:
+        for server in servers:
+            server.close()
+
+    return Bound(bound, stop)
+
+
+class _Accepted:
+    """Makes the protocols of accepted connections."""
+
+    def __init__(self, acceptor: Acceptor) -> None:
+        self._acceptor = acceptor
+
+    def protocol(self) -> SocketProtocol:
+        admitted: list[str] = []
+
+        def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
+            host, port = peer_host_and_port(transport)
+            if not self._acceptor.admit(host):
+                transport.abort()
+                return
+            admitted.append(host)
+            remote = Address(scheme="tcp", host=host, port=port)
+            proven = Proven(transport=remote.transport_text, place=host)
+            self._acceptor.start(protocol.stream(transport, proven))
+
+        def lost() -> None:
+            for host in admitted:
+                self._acceptor.release(host)
+
+        return SocketProtocol(made, lost)

@@ -1,0 +1,492 @@
+"""WebSockets, with and without TLS: the stream in binary messages, split anywhere (060).
+
+How bytes are split into frames and messages means nothing. Text messages are refused.
+Before the upgrade a server looks at Host, Origin and path, because any web page can make
+a browser connect to it. Nothing is compressed, so that sizes tell nothing about secrets
+and small messages cannot become large ones. Redirects and proxies are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, cast
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    WebSocketException,
+)
+from websockets.protocol import State
+
+from lace.errors import Place
+from lace.transport.accepting import Bound
+from lace.transport.faults import (
+    ConnectionOptionError,
+    StreamClosedError,
+    TransportError,
+    connect_error,
+)
+from lace.transport.sockets import connect_socket, listening_sockets, peer_host_and_port
+from lace.transport.stream import (
+    ABORT_SECONDS,
+    CLOSE_SECONDS,
+    OPEN_SECONDS,
+    PIECE_BYTES,
+    WRITE_HIGH_WATER,
+    CloseReason,
+    Ending,
+    Proven,
+)
+from lace.transport.tls import certificate_fingerprint, channel_digest
+from lace.transport.upgrade import UpgradeRules, with_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from websockets.http11 import Request, Response
+
+    from lace.iltp.address import Address
+    from lace.transport.accepting import Acceptor
+    from lace.transport.stream import ByteStream
+    from lace.transport.tls import ClientTls, ServerTls
+
+__all__ = [
+    "MAX_EMPTY_FRAMES",
+    "MAX_FRAME_BYTES",
+    "MAX_UNREAD_FRAMES",
+    "WebSocketStream",
+    "connect_websocket",
+    "listen_websocket",
+]
+
+MAX_FRAME_BYTES: Final = 1024 * 1024
+"""The largest frame that is taken; messages may have any number of frames."""
+MAX_UNREAD_FRAMES: Final = 4
+"""Unread frames at which a stream stops receiving."""
+MAX_EMPTY_FRAMES: Final = 1000
+"""Frames without a byte that are taken one after another."""
+MAX_UNSENT_BYTES: Final = 1024 * 1024
+"""Unsent bytes at which a connection is cut: a peer that pings and reads no answer."""
+PING_SECONDS: Final = 30.0
+"""How often a ping keeps a waiting connection alive; nobody is held to answer it."""
+TEXT_CODE: Final = 1003
+"""The close code for a text message."""
+
+_CLEAN_CODES: Final = frozenset({1000, 1001, 1005})
+
+# The library reports every refused connection, with bytes of the peer. Nobody is to see them.
+_SILENT: Final = logging.getLogger("lace.transport.websocket")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+class WebSocketStream:
+    """A `ByteStream` over the binary messages of a WebSocket."""
+
+    def __init__(self, connection: ClientConnection | ServerConnection, proven: Proven) -> None:
+        self._connection = connection
+        self._proven = proven
+        self._ending: Ending | None = None
+        self._held = memoryview(b"")
+        self._message: AsyncGenerator[str | bytes, None] | None = None
+        self._receiving: asyncio.Task[bytes] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._is_read = self._is_written = False
+        self._empty_frames = 0
+
+    @property
+    def proven(self) -> Proven:
+        """What the transport proves."""
+        return self._proven
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the peer's bytes ended; None while more may come."""
+        return self._ending
+
+    async def read(self, most: int) -> bytes:
+        """Return 1 to `most` bytes, or none at the end."""
+        if most < 1:
+            raise ValueError("a read asks for at least one byte")
+        if self._is_read:
+            raise RuntimeError("another task reads this stream")
+        self._is_read = True
+        try:
+            if not self._held and self._ending is None:
+                self._held = memoryview(await self._next_frame())
+        finally:
+            self._is_read = False
+        data = bytes(self._held[:most])
+        self._held = self._held[most:]
+        return data
+
+    async def _next_frame(self) -> bytes:
+        """Return the bytes of the next frame that has any, or none at the end.
+
+        The library loses its place when it is cancelled inside a message, so a task
+        receives, and goes on when the reader is cancelled.
+        """
+        if self._receiving is None:
+            self._receiving = asyncio.create_task(self._receive())
+        await asyncio.wait({self._receiving})
+        receiving, self._receiving = self._receiving, None
+        if receiving.cancelled():
+            return b""  # closed meanwhile
+        try:
+            return receiving.result()
+        except ConnectionClosed as closed:
+            self._end(_ending_of(closed))
+            return b""
+        except TransportError:
+            self._end(Ending.HERE)
+            raise
+
+    async def _receive(self) -> bytes:
+        while True:
+            message = self._message
+            if message is None:
+                # The declared type hides that it can be closed.
+                message = cast("AsyncGenerator[str | bytes]", self._connection.recv_streaming())
+                self._message = message
+            try:
+                frame = await anext(message)
+            except StopAsyncIteration:
+                self._message = None
+                continue
+            if isinstance(frame, str):
+                self._begin_close(TEXT_CODE)
+                raise self._refusal("the peer sent a text message", "060-76")
+            if frame:
+                self._empty_frames = 0
+                return frame
+            self._empty_frames += 1
+            if self._empty_frames > MAX_EMPTY_FRAMES:
+                self._begin_close(CloseReason.ABORT.value)
+                raise self._refusal("the peer sends frames without bytes", "060-77")
+
+    def _refusal(self, message: str, rule: str) -> TransportError:
+        return TransportError(message, rule=rule, place=Place(self._proven.transport))
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send bytes, waiting while the peer does not take them."""
+        if self._is_written:
+            raise RuntimeError("another task writes to this stream")
+        self._is_written = True
+        try:
+            view = memoryview(data)
+            for start in range(0, len(view), PIECE_BYTES):
+                # Asked first, because sending would wait for the end of the connection.
+                if self._closing is not None or self._connection.state is not State.OPEN:
+                    raise StreamClosedError(self._proven.transport)
+                await self._connection.send(view[start : start + PIECE_BYTES])
+        except ConnectionClosed as closed:
+            raise StreamClosedError(self._proven.transport) from closed
+        finally:
+            self._is_written = False
+
+    async def end_writing(self) -> None:
+        """Begin the closing handshake; what the peer sent before it sees this is read."""
+        self._begin_close(CloseReason.DONE.value)
+
+    async def close(self, reason: CloseReason = CloseReason.DONE) -> None:
+        """End the stream; see `ByteStream.close`."""
+        self._begin_close(reason.value)
+        is_done = reason is CloseReason.DONE
+        seconds = CLOSE_SECONDS if is_done else ABORT_SECONDS
+        before = self._ending
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._discard()
+                    await self._connection.wait_closed()
+        finally:
+            self._connection.transport.abort()
+            # A peer echoes the code of an abort; that does not make it the peer's.
+            self._ending = before or (is_done and self._ending) or Ending.HERE
+            await self._free()
+
+    async def _discard(self) -> None:
+        """Read past what the peer still sends: its answer to the close comes behind that."""
+        with suppress(RuntimeError, TransportError):  # another task reads; or nobody will
+            self._held = memoryview(b"")
+            while await self.read(MAX_FRAME_BYTES):
+                pass
+
+    async def _free(self) -> None:
+        await self._connection.wait_closed()
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.wait({self._receiving})
+            if not self._receiving.cancelled():
+                self._receiving.exception()  # seen: nobody waits for it any more
+        if self._closing is not None:
+            await asyncio.wait({self._closing})
+        if self._message is not None:
+            with suppress(WebSocketException):
+                await self._message.aclose()
+
+    def _begin_close(self, code: int) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._connection.close(code))
+
+    def _end(self, ending: Ending) -> None:
+        if self._ending is None:
+            self._ending = ending
+
+
+def _ending_of(closed: ConnectionClosed) -> Ending:
+    if closed.rcvd is None:
+        return Ending.CUT
+    if closed.rcvd.code == CloseReason.ABORT.value:
+        return Ending.ABORTED
+    return Ending.CLEAN if closed.rcvd.code in _CLEAN_CODES else Ending.CUT
+
+
+class _Guard:
+    """Cuts a connection whose peer does not behave, so that none is kept for ever."""
+
+    def __init__(self) -> None:
+        self._leaving: asyncio.TimerHandle | None = None
+
+    def watch(self, connection: ClientConnection | ServerConnection) -> None:
+        """Look at a connection after bytes came."""
+        if connection.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            connection.transport.abort()
+        protocol = connection.protocol
+        is_over = protocol.close_rcvd is not None or protocol.parser_exc is not None
+        if is_over and self._leaving is None:
+            abort = connection.transport.abort
+            self._leaving = connection.loop.call_later(CLOSE_SECONDS, abort)
+
+    def forget(self) -> None:
+        """Note that the connection is gone."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+
+
+class _ClientSide(ClientConnection):
+    """A client's connection that is watched."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._guard = _Guard()
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        super().data_received(data)
+        self._guard.watch(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._guard.forget()
+
+
+def _server_side(acceptor: Acceptor) -> type[ServerConnection]:
+    class ServerSide(ServerConnection):
+        """A server's connection that is watched, and counted before it has said anything."""
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            """Begin."""
+            self._guard = _Guard()
+            self._place = peer_host_and_port(transport)[0]
+            self._is_admitted = acceptor.admit(self._place)
+            super().connection_made(transport)
+            if not self._is_admitted:
+                self.transport.abort()
+
+        def data_received(self, data: bytes) -> None:
+            """Take bytes."""
+            super().data_received(data)
+            self._guard.watch(self)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """End."""
+            super().connection_lost(exc)
+            self._guard.forget()
+            if self._is_admitted:
+                acceptor.release(self._place)
+
+    return ServerSide
+
+
+class _DirectConnect(connect):
+    """Opens a connection without following redirects: the address is who was asked for."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Refuse."""
+        return exc
+
+
+async def connect_websocket(
+    address: Address, *, tls: ClientTls | None, seconds: float
+) -> ByteStream:
+    """Return a stream to a server.
+
+    Raises:
+        TransportError: nobody answers, or not as a Lace server does.
+    """
+    opened = await connect_socket(address, seconds)
+    try:
+        connection = await _DirectConnect(
+            f"{address.scheme}://{with_port(address)}{address.path}",
+            compression=None,
+            user_agent_header=None,
+            proxy=None,
+            open_timeout=seconds,
+            ping_interval=PING_SECONDS,
+            ping_timeout=None,
+            close_timeout=None,  # a stream has its own
+            max_size=(None, MAX_FRAME_BYTES),
+            max_queue=MAX_UNREAD_FRAMES,
+            write_limit=WRITE_HIGH_WATER,
+            logger=_SILENT,
+            create_connection=_ClientSide,
+            sock=opened,
+            ssl=tls.context if tls else None,
+        )
+    except BaseException as error:
+        opened.close()
+        if isinstance(error, InvalidHandshake):
+            raise _handshake_error(address, error, seconds) from error
+        if isinstance(error, OSError):
+            raise connect_error(address, error, seconds) from error
+        raise
+    return WebSocketStream(connection, _prove_server(address, connection, tls))
+
+
+def _prove_server(address: Address, connection: ClientConnection, tls: ClientTls | None) -> Proven:
+    channel, encrypted = None, False
+    secured = connection.transport.get_extra_info("ssl_object")
+    if tls and isinstance(secured, ssl.SSLObject):
+        certificate = secured.getpeercert(binary_form=True)
+        is_verified = tls.context.verify_mode is ssl.CERT_REQUIRED and tls.context.check_hostname
+        if certificate:
+            channel, encrypted = channel_digest(certificate), is_verified
+    return Proven(
+        transport=address.transport_text, encrypted=encrypted, channel=channel, place=address.host
+    )
+
+
+def _handshake_error(address: Address, error: InvalidHandshake, seconds: float) -> TransportError:
+    place = Place(str(address))
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        hints = {
+            403: "connect by the host name that the server listens on",
+            404: "check host and port: no Lace server answers there",
+            503: "try again later",
+        }
+        if 300 <= status < 400:
+            hints[status] = "the server sends clients elsewhere; connect to that address itself"
+        return TransportError(
+            f"the server refused the connection (HTTP {status})",
+            place=place,
+            hint=hints.get(status, "check that a Lace server listens there"),
+        )
+    if isinstance(error, InvalidMessage):
+        cause = error.__cause__
+        if isinstance(cause, OSError) and not isinstance(cause, EOFError):
+            return connect_error(address, cause, seconds)
+        return TransportError(
+            "the server does not answer as a WebSocket server does",
+            place=place,
+            hint="check the port; too many connections or a missing client certificate "
+            "end one like this too",
+        )
+    return TransportError(
+        "the server does not answer as a WebSocket server does",
+        place=place,
+        hint="check host and port",
+    )
+
+
+async def listen_websocket(
+    address: Address,
+    acceptor: Acceptor,
+    *,
+    rules: UpgradeRules,
+    tls: ServerTls | None,
+    channel_certificate: bytes | None = None,
+) -> Bound:
+    """Listen on an address, and give each connection to the acceptor.
+
+    Args:
+        address: where.
+        acceptor: who takes the connections.
+        rules: which requests are taken.
+        tls: certificate and key, for `wss`.
+        channel_certificate: the certificate of a proxy that ends TLS before this server.
+
+    Raises:
+        ListenError: the address cannot be had.
+    """
+    if tls and channel_certificate:
+        raise ConnectionOptionError(
+            "a server that ends TLS itself has no proxy's certificate",
+            hint="leave --channel-cert out",
+        )
+    sockets = await listening_sockets(address)
+    bound = rules.bound(address, sockets[0].getsockname()[1])
+    certificate = tls.certificate if tls else channel_certificate
+    channel = channel_digest(certificate) if certificate else None
+
+    def check(connection: ServerConnection, request: Request) -> Response | None:
+        refusal = rules.refusal(request.path, request.headers.get_all)
+        return connection.respond(refusal.status, refusal.text) if refusal else None
+
+    async def handle(connection: ServerConnection) -> None:
+        proven = _prove_client(bound, connection, tls, channel)
+        await asyncio.wait({acceptor.start(WebSocketStream(connection, proven))})
+
+    servers = [
+        await serve(
+            handle,
+            sock=one,
+            compression=None,
+            process_request=check,
+            server_header=None,
+            open_timeout=OPEN_SECONDS,
+            ping_interval=PING_SECONDS,
+            ping_timeout=None,
+            close_timeout=None,  # a stream has its own
+            max_size=(None, MAX_FRAME_BYTES),
+            max_queue=MAX_UNREAD_FRAMES,
+            write_limit=WRITE_HIGH_WATER,
+            logger=_SILENT,
+            create_connection=_server_side(acceptor),
+            ssl=tls.context if tls else None,
+        )
+        for one in sockets
+    ]
+
+    async def stop() -> None:
+        for server in servers:
+            server.close(close_connections=False)
+
+    return Bound(bound, stop)
+
+
+def _prove_client(
+    bound: Address, connection: ServerConnection, tls: ServerTls | None, channel: str | None
+) -> Proven:
+    certificate = None
+    secured = connection.transport.get_extra_info("ssl_object")
+    if tls and isinstance(secured, ssl.SSLObject):
+        certificate = secured.getpeercert(binary_form=True)
+    clients = tls.clients if tls else {}
+    return Proven(
+        transport=bound.transport_text,
+        encrypted=isinstance(secured, ssl.SSLObject),
+        peer=clients.get(certificate_fingerprint(certificate)) if certificate else None,
+        channel=channel,
+        place=peer_host_and_port(connection.transport)[0],
+    )
