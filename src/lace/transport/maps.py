@@ -6,7 +6,6 @@ what follows `#` is a comment. A map says who a peer is, so nothing in it is gue
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lace.errors import Finding, Place, UsageError
 from lace.record.ids import IdError, Verifier
 from lace.rules.findings import show
+from lace.transport.files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,23 +155,11 @@ def _words(raw: bytes) -> list[str]:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror}", "check the path") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _refused(path, "is not a file", "check the path")
-        if status.st_mode & stat.S_IWOTH:
-            raise _refused(path, "can be written by everyone", f"run `chmod o-w {path}`")
-        data = file.read(MAX_MAP_BYTES + 1)
-    if len(data) > MAX_MAP_BYTES:
-        raise _refused(path, f"has more than {MAX_MAP_BYTES} bytes", "check that it is a map")
+    def refusal(what: str, hint: str) -> MapError:
+        place, message = Place(str(path)), f"the map file {what}"
+        return MapError((Finding(severity="error", place=place, message=message, hint=hint),))
+
+    data, mode = read_small_file(path, MAX_MAP_BYTES, refusal)
+    if mode & stat.S_IWOTH:
+        raise refusal("can be written by everyone", f"run `chmod o-w {path}`")
     return data
-
-
-def _refused(path: Path, what: str, hint: str) -> MapError:
-    place = Place(str(path))
-    message = f"the map file {what}"
-    return MapError((Finding(severity="error", place=place, message=message, hint=hint),))

@@ -8,17 +8,18 @@ handshake then proves that the client has its key, and the map says who that is.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import ssl
 import stat
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.errors import Place, UsageError
+from lace.transport.files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,8 @@ def load_certificate(path: Path) -> bytes:
     Raises:
         TlsError: it cannot be read, or holds none.
     """
-    found = _CERTIFICATE.search(_read(path, "certificate"))
+    data, _ = read_small_file(path, _MAX_FILE_BYTES, partial(_refused, path))
+    found = _CERTIFICATE.search(data)
     if found:
         try:
             return ssl.PEM_cert_to_DER_cert(found[0].decode("ascii"))
@@ -192,7 +194,10 @@ def _no_password() -> str:
 
 
 def _check_key(path: Path) -> None:
-    found = _KEY.search(data := _read(path, "key", private=True))
+    data, mode = read_small_file(path, _MAX_FILE_BYTES, partial(_refused, path))
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise _refused(path, "can be read by others", f"run `chmod 600 {path}`")
+    found = _KEY.search(data)
     if not found:
         raise _refused(
             path, "has no private key in PEM form", "choose a file with BEGIN PRIVATE KEY"
@@ -214,25 +219,6 @@ def _load_authorities(context: ssl.SSLContext, path: Path | None, purpose: ssl.P
         context.load_verify_locations(path)
     except (ssl.SSLError, OSError):
         raise _refused(path, "has a damaged certificate", "get it anew") from None
-
-
-def _read(path: Path, what: str, *, private: bool = False) -> bytes:
-    try:
-        # Without waiting: a pipe of that name would keep its reader for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise TlsError(
-            f"the {what} cannot be read: {error.strerror}",
-            place=Place(str(path)),
-            hint="check the path and its permissions",
-        ) from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _refused(path, "is not a file", "check the path")
-        if private and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _refused(path, "can be read by others", f"run `chmod 600 {path}`")
-        return file.read(_MAX_FILE_BYTES)
 
 
 def _refused(path: Path, what: str, hint: str) -> TlsError:
