@@ -130,7 +130,8 @@ def _listen_on_all(
 
 
 def _listen_on(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio switches TCP_NODELAY on only where the protocol is named.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _keep_alive(opened)  # accepted sockets inherit it

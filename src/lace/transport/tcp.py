@@ -30,7 +30,6 @@ async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
         TransportError: nobody answers in that many seconds.
     """
     opened = await connect_socket(address, seconds)
-    # asyncio switches TCP_NODELAY on: an exchange is turns, and turns must not wait.
     transport, protocol = await asyncio.get_running_loop().create_connection(
         SocketProtocol, sock=opened
     )
