@@ -83,8 +83,7 @@ _CLEAN_CODES: Final = frozenset({1000, 1001, 1005})
 
 # The library reports every refused connection, with bytes of the peer. Nobody is to see them.
 _SILENT: Final = logging.getLogger("lace.transport.websocket")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+_SILENT.setLevel(logging.CRITICAL + 1)
 
 
 class WebSocketStream:
@@ -98,7 +97,7 @@ class WebSocketStream:
         self._message: AsyncGenerator[str | bytes, None] | None = None
         self._receiving: asyncio.Task[bytes] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._is_read = self._is_written = False
+        self._is_read = self._is_written = self._is_closed = False
         self._empty_frames = 0
 
     @property
@@ -197,8 +196,14 @@ class WebSocketStream:
 
     async def close(self, reason: CloseReason = CloseReason.DONE) -> None:
         """End the stream; see `ByteStream.close`."""
-        self._begin_close(reason.value)
         is_done = reason is CloseReason.DONE
+        if self._is_closed:
+            if not is_done:
+                self._connection.transport.abort()
+            await self._connection.wait_closed()
+            return
+        self._is_closed = True
+        self._begin_close(reason.value)
         seconds = CLOSE_SECONDS if is_done else ABORT_SECONDS
         before = self._ending
         try:
@@ -214,10 +219,21 @@ class WebSocketStream:
 
     async def _discard(self) -> None:
         """Read past what the peer still sends: its answer to the close comes behind that."""
-        with suppress(RuntimeError, TransportError):  # another task reads; or nobody will
-            self._held = memoryview(b"")
-            while await self.read(MAX_FRAME_BYTES):
-                pass
+        if self._is_read:
+            return
+        self._held = memoryview(b"")
+        try:
+            if self._receiving is not None:
+                await self._next_frame()
+            # Once all is read, the library takes another try for a second reader.
+            while self._ending in (None, Ending.HERE):
+                message, self._message = self._message, None
+                async for _ in message or self._connection.recv_streaming():
+                    pass
+        except ConnectionClosed as closed:
+            self._end(_ending_of(closed))
+        except TransportError:
+            pass  # it is refused, and over
 
     async def _free(self) -> None:
         await self._connection.wait_closed()
