@@ -57,7 +57,6 @@ _UNREACHABLE: Final = frozenset(
 )
 _TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FILES_HINT: Final = "close other programs, or allow more open files with `ulimit -n`"
-_ENDED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
 _HOST_MISMATCH: Final = frozenset({62, 64})
 _EXPIRED: Final = frozenset({9, 10})
 _UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
@@ -87,6 +86,11 @@ def _why_not_connected(address: Address, error: Exception, seconds: float) -> tu
             return "no host can have this name", "check the spelling"
         case OSError() if address.scheme == "unix":
             return _why_no_unix_socket(error)
+        case ConnectionResetError() if address.scheme == "wss":
+            return (
+                "the server closed the connection instead of speaking TLS",
+                f"check the port, or that the server is not one of ws:{address.host}",
+            )
         case OSError():
             return _why_no_socket(error)
     return f"the connection failed: {type(error).__name__}", "try again"
@@ -109,7 +113,7 @@ def _why_no_socket(error: OSError) -> tuple[str, str]:
         )
     if error.errno in _UNREACHABLE:
         return "the host cannot be reached from here", "check the address and the network"
-    if error.errno in _ENDED:
+    if isinstance(error, ConnectionError):
         return (
             "the other side closed the connection while it was being opened",
             "check that a Lace server of this kind listens there, and not too many are connected",

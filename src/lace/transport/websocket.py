@@ -12,6 +12,7 @@ import asyncio
 import logging
 import ssl
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -48,7 +49,7 @@ from lace.transport.tls import certificate_fingerprint, channel_digest
 from lace.transport.upgrade import UpgradeRules, with_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from websockets.http11 import Request, Response
 
@@ -79,6 +80,13 @@ PING_SECONDS: Final = 30.0
 TEXT_CODE: Final = 1003
 """The close code for a text message."""
 
+_STATUS_HINTS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        403: "connect by the host name that the server listens on",
+        404: "check host and port: no Lace server answers there",
+        503: "try again later",
+    }
+)
 _CLEAN_CODES: Final = frozenset({1000, 1001, 1005})
 
 # The library reports every refused connection, with bytes of the peer. Nobody is to see them.
@@ -287,23 +295,28 @@ class _Guard:
             self._leaving.cancel()
 
 
-class _ClientSide(ClientConnection):
-    """A client's connection that is watched."""
+def _client_side(lost: list[Exception]) -> type[ClientConnection]:
+    class ClientSide(ClientConnection):
+        """A client's connection that is watched, and notes what broke it."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._guard = _Guard()
-        super().connection_made(transport)
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            """Begin."""
+            self._guard = _Guard()
+            super().connection_made(transport)
 
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-        super().data_received(data)
-        self._guard.watch(self)
+        def data_received(self, data: bytes) -> None:
+            """Take bytes."""
+            super().data_received(data)
+            self._guard.watch(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        super().connection_lost(exc)
-        self._guard.forget()
+        def connection_lost(self, exc: Exception | None) -> None:
+            """End."""
+            super().connection_lost(exc)
+            self._guard.forget()
+            if exc is not None:
+                lost.append(exc)
+
+    return ClientSide
 
 
 def _server_side(acceptor: Acceptor) -> type[ServerConnection]:
@@ -351,6 +364,7 @@ async def connect_websocket(
         TransportError: nobody answers, or not as a Lace server does.
     """
     opened = await connect_socket(address, seconds)
+    lost: list[Exception] = []
     try:
         connection = await _DirectConnect(
             f"{address.scheme}://{with_port(address)}{address.path}",
@@ -365,14 +379,16 @@ async def connect_websocket(
             max_queue=MAX_UNREAD_FRAMES,
             write_limit=WRITE_HIGH_WATER,
             logger=_SILENT,
-            create_connection=_ClientSide,
+            create_connection=_client_side(lost),
             sock=opened,
             ssl=tls.context if tls else None,
         )
     except BaseException as error:
         opened.close()
+        if isinstance(error, InvalidMessage) and lost:
+            raise connect_error(address, lost[0], seconds) from error
         if isinstance(error, InvalidHandshake):
-            raise _handshake_error(address, error, seconds) from error
+            raise _handshake_error(address, error) from error
         if isinstance(error, OSError):
             raise connect_error(address, error, seconds) from error
         raise
@@ -392,36 +408,23 @@ def _prove_server(address: Address, connection: ClientConnection, tls: ClientTls
     )
 
 
-def _handshake_error(address: Address, error: InvalidHandshake, seconds: float) -> TransportError:
+def _handshake_error(address: Address, error: InvalidHandshake) -> TransportError:
     place = Place(str(address))
-    if isinstance(error, InvalidStatus):
-        status = error.response.status_code
-        hints = {
-            403: "connect by the host name that the server listens on",
-            404: "check host and port: no Lace server answers there",
-            503: "try again later",
-        }
-        if 300 <= status < 400:
-            hints[status] = "the server sends clients elsewhere; connect to that address itself"
-        return TransportError(
-            f"the server refused the connection (HTTP {status})",
-            place=place,
-            hint=hints.get(status, "check that a Lace server listens there"),
-        )
-    if isinstance(error, InvalidMessage):
-        cause = error.__cause__
-        if isinstance(cause, OSError) and not isinstance(cause, EOFError):
-            return connect_error(address, cause, seconds)
+    if not isinstance(error, InvalidStatus):
+        also = "has too many connections"
+        if address.scheme == "wss":  # it cannot say so: the connection ends without an alert
+            also += " or does not take this client's certificate"
         return TransportError(
             "the server does not answer as a WebSocket server does",
             place=place,
-            hint="check the port; too many connections or a missing client certificate "
-            "end one like this too",
+            hint=f"check host and port; a server that {also} ends one like this too",
         )
+    status = error.response.status_code
+    hint = _STATUS_HINTS.get(status, "check that a Lace server listens there")
+    if 300 <= status < 400:
+        hint = "the server sends clients elsewhere; connect to that address itself"
     return TransportError(
-        "the server does not answer as a WebSocket server does",
-        place=place,
-        hint="check host and port",
+        f"the server refused the connection (HTTP {status})", place=place, hint=hint
     )
 
 
