@@ -56,10 +56,17 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What is listened on: the address with its true port, and how to stop listening."""
+    """What is listened on.
+
+    Attributes:
+        address: where, with the true port.
+        stop: stops listening; connections that are there go on.
+        finish: ends what is left, once the handlers have ended.
+    """
 
     address: Address
-    stop: Callable[[], Awaitable[None]]
+    stop: Callable[[], None]
+    finish: Callable[[], Awaitable[None]]
 
 
 def counted_place(place: str) -> str:

@@ -77,7 +77,8 @@ class Inbox:
                 await self._waiter
         finally:
             self._is_read, self._waiter = False, None
-        data = bytes(memoryview(self._held)[:most])
+        with memoryview(self._held) as view:
+            data = bytes(view[:most])
         del self._held[: len(data)]
         if self._is_paused and len(self._held) <= READ_LOW_WATER and self._source:
             self._is_paused = False

@@ -91,9 +91,9 @@ class Listener:
         """How many connections were turned away because there were too many."""
         return self._acceptor.refused
 
-    async def stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """Take no more connections; those that are there go on."""
-        await self._bound.stop()
+        self._bound.stop()
 
     async def finish(self) -> None:
         """Wait until the handlers that run have ended; for `stdio`, until the one has."""
@@ -101,8 +101,9 @@ class Listener:
 
     async def close(self) -> None:
         """Take no more connections, cancel the handlers and wait until they have ended."""
-        await self._bound.stop()
+        self._bound.stop()
         await self._acceptor.stop()
+        await self._bound.finish()
 
     async def __aenter__(self) -> Listener:
         return self

@@ -87,8 +87,11 @@ async def open_own_stdio() -> ByteStream:
             printed.flush()
     readable = os.fdopen(os.dup(_INPUT), "rb", buffering=0)
     writable = os.fdopen(os.dup(_OUTPUT), "wb", buffering=0)
-    os.dup2(_ERRORS, _OUTPUT)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(_ERRORS, _OUTPUT)
+    except OSError:  # standard error is closed
+        os.dup2(nothing, _OUTPUT)
     os.dup2(nothing, _INPUT)
     os.close(nothing)
     return await open_pipes(readable, writable)
@@ -120,10 +123,10 @@ async def listen_stdio(acceptor: Acceptor) -> Bound:
         raise AssertionError("standard input and output are the only connection")
     acceptor.start(stream).add_done_callback(lambda _: acceptor.release("stdio"))
 
-    async def stop() -> None:
+    async def finish() -> None:
         pass
 
-    return Bound(_ADDRESS, stop)
+    return Bound(_ADDRESS, lambda: None, finish)
 
 
 async def connect_command(command: Sequence[str]) -> ChildStream:

@@ -48,11 +48,15 @@ async def listen_tcp(address: Address, acceptor: Acceptor) -> Bound:
     loop = asyncio.get_running_loop()
     servers = [await loop.create_server(_Accepted(acceptor).protocol, sock=one) for one in sockets]
 
-    async def stop() -> None:
+    def stop() -> None:
         for server in servers:
             server.close()
 
-    return Bound(bound, stop)
+    async def finish() -> None:
+        for server in servers:
+            await server.wait_closed()
+
+    return Bound(bound, stop, finish)
 
 
 class _Accepted:

@@ -110,10 +110,9 @@ async def listen_unix(
             hint="choose a shorter one, such as unix:/tmp/lace.sock",
         )
     try:
-        opened = await _listen_in_turn(address, path)
+        opened, mine = await _listen_in_turn(address, path)
     except OSError as error:
         raise listen_error(address, error) from error
-    mine = path.lstat()
 
     def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
         proven = _prove(address, transport.get_extra_info("socket"), verifiers)
@@ -127,16 +126,16 @@ async def listen_unix(
         lambda: SocketProtocol(made), sock=opened
     )
 
-    async def stop() -> None:
+    def stop() -> None:
         with suppress(OSError):
             if os.path.samestat(path.lstat(), mine):
                 path.unlink()
         server.close()
 
-    return Bound(address, stop)
+    return Bound(address, stop, server.wait_closed)
 
 
-async def _listen_in_turn(address: Address, path: Path) -> socket.socket:
+async def _listen_in_turn(address: Address, path: Path) -> tuple[socket.socket, os.stat_result]:
     """Listen while no other server of this folder is at it."""
     for tries_left in reversed(range(_LOCK_TRIES)):
         try:
@@ -163,7 +162,8 @@ def _folder_locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _listen_on(address: Address, path: Path) -> socket.socket:
+def _listen_on(address: Address, path: Path) -> tuple[socket.socket, os.stat_result]:
+    """Return the socket, and its file as it was made."""
     _remove_stale(address, path)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -175,10 +175,10 @@ def _listen_on(address: Address, path: Path) -> socket.socket:
         finally:
             os.umask(before)
         opened.listen(_BACKLOG)  # still locked: until now it looks like a dead server's
+        return opened, path.lstat()
     except BaseException:
         opened.close()
         raise
-    return opened
 
 
 def _remove_stale(address: Address, path: Path) -> None:

@@ -319,7 +319,7 @@ def _client_side(lost: list[Exception]) -> type[ClientConnection]:
     return ClientSide
 
 
-def _server_side(acceptor: Acceptor) -> type[ServerConnection]:
+def _server_side(acceptor: Acceptor, present: set[asyncio.Transport]) -> type[ServerConnection]:
     class ServerSide(ServerConnection):
         """A server's connection that is watched, and counted before it has said anything."""
 
@@ -329,6 +329,7 @@ def _server_side(acceptor: Acceptor) -> type[ServerConnection]:
             self._place = peer_host_and_port(transport)[0]
             self._is_admitted = acceptor.admit(self._place)
             super().connection_made(transport)
+            present.add(self.transport)
             if not self._is_admitted:
                 self.transport.abort()
 
@@ -340,6 +341,7 @@ def _server_side(acceptor: Acceptor) -> type[ServerConnection]:
         def connection_lost(self, exc: Exception | None) -> None:
             """End."""
             super().connection_lost(exc)
+            present.discard(self.transport)
             self._guard.forget()
             if self._is_admitted:
                 acceptor.release(self._place)
@@ -466,6 +468,7 @@ async def listen_websocket(
         proven = _prove_client(bound, connection, tls, channel)
         await asyncio.wait({acceptor.start(WebSocketStream(connection, proven))})
 
+    present: set[asyncio.Transport] = set()
     servers = [
         await serve(
             handle,
@@ -481,17 +484,25 @@ async def listen_websocket(
             max_queue=MAX_UNREAD_FRAMES,
             write_limit=WRITE_HIGH_WATER,
             logger=_SILENT,
-            create_connection=_server_side(acceptor),
+            create_connection=_server_side(acceptor, present),
             ssl=tls.context if tls else None,
         )
         for one in sockets
     ]
 
-    async def stop() -> None:
+    def stop() -> None:
         for server in servers:
             server.close(close_connections=False)
 
-    return Bound(bound, stop)
+    async def finish() -> None:
+        for transport in tuple(present):  # those that never asked for anything
+            transport.abort()
+        with suppress(TimeoutError):  # a TLS handshake may be left, and ends by itself
+            async with asyncio.timeout(ABORT_SECONDS):
+                for server in servers:
+                    await server.wait_closed()
+
+    return Bound(bound, stop, finish)
 
 
 def _prove_client(

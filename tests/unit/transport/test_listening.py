@@ -69,7 +69,7 @@ def test_who_stops_listening_keeps_its_connections(binding: str, tmp_path: Path)
         async with await place.listen(binding, handle) as listener:
             stream = await place.connect(binding, listener.address)
             await eventually(lambda: listener.connections == 1)
-            await listener.stop_listening()
+            listener.stop_listening()
             await stream.write(b"question")
             assert await stream.read(10) == b"answer"
             await asyncio.gather(stream.close(), listener.finish())
@@ -128,6 +128,24 @@ def test_silent_connections_count(binding: str, tmp_path: Path) -> None:
             stream = await connect(listener.address)
             await eventually(lambda: listener.connections == 1)
             await stream.close()
+
+    run(serve())
+
+
+@pytest.mark.parametrize("binding", LISTENERS)
+def test_closing_a_listener_ends_silent_connections(binding: str, tmp_path: Path) -> None:
+    async def serve() -> None:
+        place = Place(tmp_path)
+        listener = await place.listen(binding, wait_for_end)
+        family = socket.AF_UNIX if binding == "unix" else socket.AF_INET
+        with socket.socket(family) as silent:
+            where = ("127.0.0.1", listener.address.port or 0)
+            silent.connect(listener.address.path if binding == "unix" else where)
+            await eventually(lambda: listener.connections == 1)
+            async with asyncio.timeout(3):
+                await listener.close()
+            await eventually(lambda: listener.connections == 0)
+            assert silent.recv(1) == b""
 
     run(serve())
 
