@@ -92,7 +92,7 @@ class Acceptor:
         self._handler = handler
         self._limits = limits
         self._counts: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: dict[asyncio.Task[None], ByteStream] = {}
         self._is_stopping = False
 
     @property
@@ -123,7 +123,7 @@ class Acceptor:
     def start(self, stream: ByteStream) -> asyncio.Task[None]:
         """Run the handler for a stream in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._run(stream))
-        self._tasks.add(task)
+        self._streams[task] = stream
         task.add_done_callback(self._finish)
         return task
 
@@ -139,7 +139,7 @@ class Acceptor:
         await stream.close()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._streams[task]
         if not task.cancelled() and (error := task.exception()):
             task.get_loop().call_exception_handler(
                 {"message": "the handler of a connection failed", "exception": error, "task": task}
@@ -147,12 +147,15 @@ class Acceptor:
 
     async def finish(self) -> None:
         """Wait until all handlers have ended by themselves."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        while self._streams:
+            await asyncio.wait(set(self._streams))
 
     async def stop(self) -> None:
         """Admit nobody any more, cancel all handlers and wait until they have ended."""
         self._is_stopping = True
-        for task in self._tasks:
+        streams = dict(self._streams)
+        for task in streams:
             task.cancel()
         await self.finish()
+        for stream in streams.values():  # a task that had not begun closed nothing
+            await stream.close(CloseReason.LEAVING)

@@ -16,7 +16,7 @@ from lace.transport.faults import ConnectionOptionError
 from lace.transport.listening import ConnectOptions, ListenOptions, connect, listen
 from lace.transport.stream import CloseReason, Ending
 from lace.transport.tls import load_client_tls
-from tests.unit.transport.bindings import Place, eventually, run
+from tests.unit.transport.bindings import Place, eventually, pipes, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,6 +146,19 @@ def test_closing_a_listener_ends_silent_connections(binding: str, tmp_path: Path
                 await listener.close()
             await eventually(lambda: listener.connections == 0)
             assert silent.recv(1) == b""
+
+    run(serve())
+
+
+def test_a_handler_that_has_not_begun_is_ended_too() -> None:
+    async def serve() -> None:
+        here, there = await pipes()
+        acceptor = Acceptor(wait_for_end, ConnectionLimits())
+        acceptor.start(there)
+        await acceptor.stop()
+        assert await here.read(1) == b""
+        await here.close()
+        assert there.ending is Ending.HERE
 
     run(serve())
 
