@@ -93,7 +93,7 @@ class Acceptor:
         self._limits = limits
         self._counts: Counter[str] = Counter()
         self._streams: dict[asyncio.Task[None], ByteStream] = {}
-        self._is_stopping = False
+        self._is_refusing = False
 
     @property
     def connections(self) -> int:
@@ -104,7 +104,7 @@ class Acceptor:
         """Count a connection from there; False when there are too many."""
         key = counted_place(place)
         if (
-            self._is_stopping
+            self._is_refusing
             or self.connections >= self._limits.in_all
             or self._counts[key] >= self._limits.of_address
         ):
@@ -150,9 +150,13 @@ class Acceptor:
         while self._streams:
             await asyncio.wait(set(self._streams))
 
+    def refuse(self) -> None:
+        """Admit nobody any more."""
+        self._is_refusing = True
+
     async def stop(self) -> None:
         """Admit nobody any more, cancel all handlers and wait until they have ended."""
-        self._is_stopping = True
+        self.refuse()
         streams = dict(self._streams)
         for task in streams:
             task.cancel()

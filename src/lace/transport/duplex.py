@@ -155,17 +155,15 @@ class SocketProtocol(asyncio.Protocol):
 
     Args:
         on_made: told of the transport as soon as there is one.
-        on_lost: told when the connection is gone for good.
     """
 
     def __init__(
         self,
         on_made: Callable[[SocketProtocol, asyncio.Transport], None] | None = None,
-        on_lost: Callable[[], None] | None = None,
     ) -> None:
         self.inbox, self.outlet = Inbox(), Outlet()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_made, self._on_lost = on_made, on_lost
+        self._on_made = on_made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -191,8 +189,6 @@ class SocketProtocol(asyncio.Protocol):
         self.outlet.lose()
         if not self.lost.done():
             self.lost.set_result(None)
-        if self._on_lost:
-            self._on_lost()
 
     def pause_writing(self) -> None:
         """Let writers wait."""

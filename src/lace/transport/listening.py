@@ -6,6 +6,7 @@ stream = await connect(address)
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
@@ -91,8 +92,12 @@ class Listener:
         """How many connections were turned away because there were too many."""
         return self._acceptor.refused
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Take no more connections; those that are there go on."""
+        self._acceptor.refuse()
+        # asyncio loses a connection that was accepted just before its server is closed.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         self._bound.stop()
 
     async def finish(self) -> None:
@@ -101,7 +106,7 @@ class Listener:
 
     async def close(self) -> None:
         """Take no more connections, cancel the handlers and wait until they have ended."""
-        self._bound.stop()
+        await self.stop_listening()
         await self._acceptor.stop()
         await self._bound.finish()
 

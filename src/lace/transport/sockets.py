@@ -8,12 +8,14 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING, Final
 
+from lace.transport.counted import CountingSocket
 from lace.transport.faults import connect_error, listen_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.iltp.address import Address
+    from lace.transport.accepting import Acceptor
 
 __all__ = ["connect_socket", "listening_sockets", "peer_host_and_port"]
 
@@ -74,10 +76,11 @@ def _keep_alive(opened: socket.socket) -> None:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-async def listening_sockets(address: Address) -> list[socket.socket]:
+async def listening_sockets(address: Address, acceptor: Acceptor) -> list[CountingSocket]:
     """Return sockets that listen on all addresses of a host, on one port.
 
-    Port 0 picks a free one. `[::]` takes IPv4 connections as well.
+    Port 0 picks a free one. `[::]` takes IPv4 connections as well. The acceptor counts
+    their connections by host.
 
     Raises:
         ListenError: the address cannot be had.
@@ -94,10 +97,14 @@ async def listening_sockets(address: Address) -> list[socket.socket]:
         port = address.effective_port or 0
         for tries_left in reversed(range(_PORT_TRIES)):
             try:
-                return _listen_on_all(places, port)
+                opened = _listen_on_all(places, port)
             except OSError as error:
                 if port or error.errno != errno.EADDRINUSE or not tries_left:
                     raise
+            else:
+                for one in opened:
+                    one.count_with(acceptor, lambda peer: _plain_host(peer.getpeername()[0]))
+                return opened
     except UnicodeError as error:
         raise listen_error(address, OSError(errno.EADDRNOTAVAIL, str(error))) from error
     except OSError as error:
@@ -107,8 +114,8 @@ async def listening_sockets(address: Address) -> list[socket.socket]:
 
 def _listen_on_all(
     places: Sequence[tuple[socket.AddressFamily, object]], port: int
-) -> list[socket.socket]:
-    opened: list[socket.socket] = []
+) -> list[CountingSocket]:
+    opened: list[CountingSocket] = []
     absent: OSError | None = None
     try:
         for family, host in places:
@@ -129,9 +136,9 @@ def _listen_on_all(
     return opened
 
 
-def _listen_on(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _listen_on(family: socket.AddressFamily, host: str, port: int) -> CountingSocket:
     # asyncio switches TCP_NODELAY on only where the protocol is named.
-    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    opened = CountingSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _keep_alive(opened)  # accepted sockets inherit it
@@ -152,7 +159,11 @@ def peer_host_and_port(transport: asyncio.BaseTransport) -> tuple[str, int]:
     name = transport.get_extra_info("peername")
     if not name:  # it left before it was looked at
         return _GONE
-    address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    return _plain_host(str(name[0])), int(name[1])
+
+
+def _plain_host(text: str) -> str:
+    address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    return str(address), int(name[1])
+    return str(address)

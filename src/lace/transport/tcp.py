@@ -43,10 +43,17 @@ async def listen_tcp(address: Address, acceptor: Acceptor) -> Bound:
     Raises:
         ListenError: the address cannot be had.
     """
-    sockets = await listening_sockets(address)
+    sockets = await listening_sockets(address, acceptor)
     bound = replace(address, port=sockets[0].getsockname()[1])
+
+    def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
+        host, port = peer_host_and_port(transport)
+        remote = Address(scheme="tcp", host=host, port=port)
+        proven = Proven(transport=remote.transport_text, place=host)
+        acceptor.start(protocol.stream(transport, proven))
+
     loop = asyncio.get_running_loop()
-    servers = [await loop.create_server(_Accepted(acceptor).protocol, sock=one) for one in sockets]
+    servers = [await loop.create_server(lambda: SocketProtocol(made), sock=one) for one in sockets]
 
     def stop() -> None:
         for server in servers:
@@ -57,29 +64,3 @@ async def listen_tcp(address: Address, acceptor: Acceptor) -> Bound:
             await server.wait_closed()
 
     return Bound(bound, stop, finish)
-
-
-class _Accepted:
-    """Makes the protocols of accepted connections."""
-
-    def __init__(self, acceptor: Acceptor) -> None:
-        self._acceptor = acceptor
-
-    def protocol(self) -> SocketProtocol:
-        admitted: list[str] = []
-
-        def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
-            host, port = peer_host_and_port(transport)
-            if not self._acceptor.admit(host):
-                transport.abort()
-                return
-            admitted.append(host)
-            remote = Address(scheme="tcp", host=host, port=port)
-            proven = Proven(transport=remote.transport_text, place=host)
-            self._acceptor.start(protocol.stream(transport, proven))
-
-        def lost() -> None:
-            for host in admitted:
-                self._acceptor.release(host)
-
-        return SocketProtocol(made, lost)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from lace.errors import Place
 from lace.iltp.address import MAX_UNIX_PATH_BYTES
 from lace.transport.accepting import Bound
+from lace.transport.counted import CountingSocket
 from lace.transport.duplex import SocketProtocol
 from lace.transport.faults import ListenError, connect_error, listen_error
 from lace.transport.stream import Proven
@@ -64,8 +65,12 @@ def _prove(address: Address, opened: socket.socket, verifiers: Mapping[int, Veri
         transport=address.transport_text,
         peer=None if uid is None else verifiers.get(uid),
         peer_uid=uid,
-        place="" if uid is None else f"uid {uid}",
+        place=_place_of(opened),
     )
+
+
+def _place_of(opened: socket.socket) -> str:
+    return f"uid {peer_uid(opened)}"
 
 
 async def connect_unix(
@@ -116,12 +121,9 @@ async def listen_unix(
 
     def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
         proven = _prove(address, transport.get_extra_info("socket"), verifiers)
-        if acceptor.admit(proven.place):
-            protocol.lost.add_done_callback(lambda _: acceptor.release(proven.place))
-            acceptor.start(protocol.stream(transport, proven))
-        else:
-            transport.abort()
+        acceptor.start(protocol.stream(transport, proven))
 
+    opened.count_with(acceptor, _place_of)
     server = await asyncio.get_running_loop().create_unix_server(
         lambda: SocketProtocol(made), sock=opened
     )
@@ -135,7 +137,7 @@ async def listen_unix(
     return Bound(address, stop, server.wait_closed)
 
 
-async def _listen_in_turn(address: Address, path: Path) -> tuple[socket.socket, os.stat_result]:
+async def _listen_in_turn(address: Address, path: Path) -> tuple[CountingSocket, os.stat_result]:
     """Listen while no other server of this folder is at it."""
     for tries_left in reversed(range(_LOCK_TRIES)):
         try:
@@ -162,10 +164,10 @@ def _folder_locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _listen_on(address: Address, path: Path) -> tuple[socket.socket, os.stat_result]:
+def _listen_on(address: Address, path: Path) -> tuple[CountingSocket, os.stat_result]:
     """Return the socket, and its file as it was made."""
     _remove_stale(address, path)
-    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    opened = CountingSocket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         opened.setblocking(False)
         # Changing the mode afterwards would leave a moment in which others could connect.

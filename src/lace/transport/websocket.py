@@ -319,19 +319,15 @@ def _client_side(lost: list[Exception]) -> type[ClientConnection]:
     return ClientSide
 
 
-def _server_side(acceptor: Acceptor, present: set[asyncio.Transport]) -> type[ServerConnection]:
+def _server_side(present: set[asyncio.Transport]) -> type[ServerConnection]:
     class ServerSide(ServerConnection):
-        """A server's connection that is watched, and counted before it has said anything."""
+        """A server's connection that is watched, and known while it is there."""
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             """Begin."""
             self._guard = _Guard()
-            self._place = peer_host_and_port(transport)[0]
-            self._is_admitted = acceptor.admit(self._place)
             super().connection_made(transport)
             present.add(self.transport)
-            if not self._is_admitted:
-                self.transport.abort()
 
         def data_received(self, data: bytes) -> None:
             """Take bytes."""
@@ -341,10 +337,8 @@ def _server_side(acceptor: Acceptor, present: set[asyncio.Transport]) -> type[Se
         def connection_lost(self, exc: Exception | None) -> None:
             """End."""
             super().connection_lost(exc)
-            present.discard(self.transport)
             self._guard.forget()
-            if self._is_admitted:
-                acceptor.release(self._place)
+            present.discard(self.transport)
 
     return ServerSide
 
@@ -455,7 +449,7 @@ async def listen_websocket(
             "a server that ends TLS itself has no proxy's certificate",
             hint="leave --channel-cert out",
         )
-    sockets = await listening_sockets(address)
+    sockets = await listening_sockets(address, acceptor)
     bound = rules.bound(address, sockets[0].getsockname()[1])
     certificate = tls.certificate if tls else channel_certificate
     channel = channel_digest(certificate) if certificate else None
@@ -484,7 +478,7 @@ async def listen_websocket(
             max_queue=MAX_UNREAD_FRAMES,
             write_limit=WRITE_HIGH_WATER,
             logger=_SILENT,
-            create_connection=_server_side(acceptor, present),
+            create_connection=_server_side(present),
             ssl=tls.context if tls else None,
         )
         for one in sockets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,9 +35,10 @@ async def wait_for_end(stream: ByteStream) -> None:
 @pytest.mark.parametrize("binding", LISTENERS)
 def test_closing_a_listener_ends_its_connections(binding: str, tmp_path: Path) -> None:
     async def serve() -> None:
-        ended = []
+        begun, ended = [], []
 
         async def handle(stream: ByteStream) -> None:
+            begun.append(stream)
             try:
                 await stream.read(1)
             except asyncio.CancelledError:
@@ -46,10 +48,11 @@ def test_closing_a_listener_ends_its_connections(binding: str, tmp_path: Path) -
         place = Place(tmp_path)
         listener = await place.listen(binding, handle)
         streams = [await place.connect(binding, listener.address) for _ in range(3)]
-        await eventually(lambda: listener.connections == 3)
+        await eventually(lambda: len(begun) == 3)
+        assert listener.connections == 3
         async with asyncio.timeout(4):
             await listener.close()
-        assert len(ended) == 3
+        assert ended == begun
         for stream in streams:
             assert await stream.read(1) == b""
             await stream.close()
@@ -69,7 +72,7 @@ def test_who_stops_listening_keeps_its_connections(binding: str, tmp_path: Path)
         async with await place.listen(binding, handle) as listener:
             stream = await place.connect(binding, listener.address)
             await eventually(lambda: listener.connections == 1)
-            listener.stop_listening()
+            await listener.stop_listening()
             await stream.write(b"question")
             assert await stream.read(10) == b"answer"
             await asyncio.gather(stream.close(), listener.finish())
@@ -106,13 +109,17 @@ def test_a_handler_that_fails_aborts_its_stream_only(binding: str, tmp_path: Pat
     run(serve())
 
 
-@pytest.mark.parametrize("binding", ["tcp", "ws"])
-def test_silent_connections_count(binding: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("binding", ["tcp", "ws", "wss"])
+def test_silent_connections_count(
+    binding: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """One that has said nothing holds a place; too many are turned away without a word."""
+    made = request.getfixturevalue("certificates") if binding == "wss" else None
 
     async def serve() -> None:
-        place = Place(tmp_path)
-        options = ListenOptions(limits=ConnectionLimits(in_all=3, of_address=2))
+        place = Place(tmp_path, made)
+        limits = ConnectionLimits(in_all=3, of_address=2)
+        options = replace(place.listen_options(binding), limits=limits)
         async with await listen(place.address(binding), wait_for_end, options) as listener:
             where = ("127.0.0.1", listener.address.port or 0)
             silent = [socket.create_connection(where) for _ in range(3)]
@@ -125,7 +132,7 @@ def test_silent_connections_count(binding: str, tmp_path: Path) -> None:
             for opened in (*silent, other, last):
                 opened.close()
             await eventually(lambda: listener.connections == 0)
-            stream = await connect(listener.address)
+            stream = await place.connect(binding, listener.address)
             await eventually(lambda: listener.connections == 1)
             await stream.close()
 
