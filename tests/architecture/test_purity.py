@@ -37,7 +37,7 @@ CONFINED = {
     "sqlite3": (),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "websockets": ("transport/websocket.py",),
+    "websockets": ("transport/websocket/",),
     "asyncio": ("transport/", "driver/", "api.py", "cli/", "web/"),
     "unicodedata": (),
     "unicodedata2": ("base/text.py",),

@@ -152,7 +152,7 @@ async def listen(
             bound = await listen_tcp(address, acceptor)
         case "ws" | "wss":
             # Only who needs it loads the library.
-            from lace.transport.websocket import listen_websocket
+            from lace.transport.websocket.serving import listen_websocket
 
             if address.scheme == "wss" and chosen.tls is None:
                 raise ConnectionOptionError(
@@ -193,7 +193,7 @@ async def connect(address: Address, options: ConnectOptions | None = None) -> By
             return await connect_tcp(address, seconds=chosen.seconds)
         case "ws" | "wss":
             from lace.transport.tls import load_client_tls
-            from lace.transport.websocket import connect_websocket
+            from lace.transport.websocket.connecting import connect_websocket
 
             tls = chosen.tls
             if address.scheme == "wss" and tls is None:

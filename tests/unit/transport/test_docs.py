@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from lace.transport import stream, websocket
+from lace.transport import stream
 from lace.transport.accepting import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
 from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
 from lace.transport.stream import CloseReason
+from lace.transport.websocket import guard
+from lace.transport.websocket.stream import MAX_EMPTY_FRAMES, TEXT_CODE
 from tests.unit.transport.bindings import run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "transports.md").read_text("utf-8")
@@ -40,18 +42,18 @@ def test_the_map_is_one() -> None:
         f"{stream.MAX_UNREAD_BYTES >> 10} KiB",
         f"a writer waits | {stream.WRITE_HIGH_WATER >> 10} KiB, and a piece of "
         f"{stream.PIECE_BYTES >> 10} KiB more",
-        f"frame that is taken | {websocket.MAX_FRAME_BYTES >> 20} MiB;",
-        f"frames at which a stream stops receiving | {websocket.MAX_UNREAD_FRAMES} |",
+        f"frame that is taken | {guard.MAX_FRAME_BYTES >> 20} MiB;",
+        f"frames at which a stream stops receiving | {guard.MAX_UNREAD_FRAMES} |",
         f"frame that is sent | {stream.PIECE_BYTES >> 10} KiB |",
-        f"without reading them | {websocket.MAX_UNSENT_BYTES >> 20} MiB",
+        f"without reading them | {guard.MAX_UNSENT_BYTES >> 20} MiB",
         f"opening a connection | {stream.OPEN_SECONDS:g} s |",
         f"closing one | {stream.CLOSE_SECONDS:g} s |",
         f"connections of a server | {MAX_CONNECTIONS} |",
         f"one address or user | {MAX_CONNECTIONS_OF_ADDRESS};",
         f"more than {MAX_MAP_BYTES >> 20} MiB, is refused",
-        f"a ping every {websocket.PING_SECONDS:g} s",
-        f"more than {websocket.MAX_EMPTY_FRAMES:,} frames without a byte",
-        f"| {websocket.TEXT_CODE} | a text message |",
+        f"a ping every {guard.PING_SECONDS:g} s",
+        f"more than {MAX_EMPTY_FRAMES:,} frames without a byte",
+        f"| {TEXT_CODE} | a text message |",
         f"| {CloseReason.DONE.value} | the stream is done |",
         f"| {CloseReason.LEAVING.value} | the server stops |",
         f"| {CloseReason.ABORT.value} | an abort (",
