@@ -8,6 +8,7 @@ before anything is set up for it.
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,10 +24,17 @@ class CountingSocket(socket.socket):
 
     _acceptor: Acceptor | None = None
     _place: Callable[[socket.socket], str]
+    _open: set[_CountedSocket]
 
     def count_with(self, acceptor: Acceptor, place: Callable[[socket.socket], str]) -> None:
         """Count connections with an acceptor, by where they come from."""
-        self._acceptor, self._place = acceptor, place
+        self._acceptor, self._place, self._open = acceptor, place, set()
+
+    def end_connections(self) -> None:
+        """End all connections that are left, whatever stage they have reached."""
+        for opened in self._open:
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Return a connection and where it comes from.
@@ -48,7 +56,13 @@ class CountingSocket(socket.socket):
             opened.close()
             raise ConnectionAbortedError
         counted = _CountedSocket(opened.family, opened.type, opened.proto, opened.detach())
-        counted.on_close = lambda: acceptor.release(place)
+        self._open.add(counted)
+
+        def release() -> None:
+            self._open.discard(counted)
+            acceptor.release(place)
+
+        counted.on_close = release
         return counted, name
 
 

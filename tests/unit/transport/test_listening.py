@@ -139,10 +139,14 @@ def test_silent_connections_count(
     run(serve())
 
 
-@pytest.mark.parametrize("binding", LISTENERS)
-def test_closing_a_listener_ends_silent_connections(binding: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("binding", [*LISTENERS, "wss"])
+def test_closing_a_listener_ends_silent_connections(
+    binding: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    made = request.getfixturevalue("certificates") if binding == "wss" else None
+
     async def serve() -> None:
-        place = Place(tmp_path)
+        place = Place(tmp_path, made)
         listener = await place.listen(binding, wait_for_end)
         family = socket.AF_UNIX if binding == "unix" else socket.AF_INET
         with socket.socket(family) as silent:

@@ -34,28 +34,23 @@ if TYPE_CHECKING:
 __all__ = ["listen_websocket"]
 
 
-def _server_side(present: set[asyncio.Transport]) -> type[ServerConnection]:
-    class ServerSide(ServerConnection):
-        """A server's connection that is watched, and known while it is there."""
+class _ServerSide(ServerConnection):
+    """A server's connection that is watched."""
 
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            """Begin."""
-            self._guard = Guard()
-            super().connection_made(transport)
-            present.add(self.transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._guard = Guard()
+        super().connection_made(transport)
 
-        def data_received(self, data: bytes) -> None:
-            """Take bytes."""
-            super().data_received(data)
-            self._guard.watch(self)
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        super().data_received(data)
+        self._guard.watch(self)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            """End."""
-            super().connection_lost(exc)
-            self._guard.forget()
-            present.discard(self.transport)
-
-    return ServerSide
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._guard.forget()
 
 
 async def listen_websocket(
@@ -96,7 +91,6 @@ async def listen_websocket(
         proven = _prove_client(bound, connection, tls, channel)
         await asyncio.wait({acceptor.start(WebSocketStream(connection, proven))})
 
-    present: set[asyncio.Transport] = set()
     servers = [
         await serve(
             handle,
@@ -112,7 +106,7 @@ async def listen_websocket(
             max_queue=MAX_UNREAD_FRAMES,
             write_limit=WRITE_HIGH_WATER,
             logger=SILENT,
-            create_connection=_server_side(present),
+            create_connection=_ServerSide,
             ssl=tls.context if tls else None,
         )
         for one in sockets
@@ -123,9 +117,9 @@ async def listen_websocket(
             server.close(close_connections=False)
 
     async def finish() -> None:
-        for transport in tuple(present):  # those that never asked for anything
-            transport.abort()
-        with suppress(TimeoutError):  # a TLS handshake may be left, and ends by itself
+        for one in sockets:  # those that never came to a handler
+            one.end_connections()
+        with suppress(TimeoutError):
             async with asyncio.timeout(ABORT_SECONDS):
                 for server in servers:
                     await server.wait_closed()
