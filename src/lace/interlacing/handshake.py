@@ -153,7 +153,8 @@ class Handshake:
                 viewer=terms.peer.viewer,
             )
         except (PolicyError, RuleError) as error:
-            raise _failed(Failure.PLAN_FAILED, error) from None
+            # The plan stands, both sides have it: what fails is this side's policy made of it.
+            raise _failed(Failure.MALFORMED_POLICY, error) from None
         return executable, terms
 
     @property

@@ -12,6 +12,7 @@ from lace.base.tai import Tai
 from lace.errors import EngineError, PolicyError
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing import handshake
 from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits, Schema
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine
@@ -130,12 +131,54 @@ def test_a_module_that_is_at_hand_need_not_travel() -> None:
 
 
 @pytest.mark.requirement("050-217")
+def test_a_plan_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of both sides: no hello is sent."""
+
+    def refuse(*_values: object, **_names: object) -> None:
+        raise PolicyError("not these two")
+
+    monkeypatch.setattr(handshake, "make_plan", refuse)
+    world = bent_world(honest)
+    world.run()
+    outcome = world.sides[0].outcome
+    assert outcome is not None
+    assert failed(outcome) is Failure.PLAN_FAILED
+    assert len(world.sides[0].transcript) == 1, "its setup, and nothing more"
+
+
+@pytest.mark.requirement("050-218")
 def test_a_policy_that_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This side's own policy for the plan: nothing is evaluated, and it is this side's fault."""
+
     def refuse(*_values: object, **_names: object) -> None:
         raise PolicyError("not for this viewer")
 
     monkeypatch.setattr(Compiler, "compile", refuse)
-    assert failed(outcome_of(honest)) is Failure.PLAN_FAILED
+    world = bent_world(honest)
+    world.run()
+    side = world.sides[0]
+    assert side.outcome is not None
+    assert failed(side.outcome) is Failure.MALFORMED_POLICY
+    assert side.outcome.failure is not None
+    assert side.outcome.failure.exit_code == 1
+    assert not any(isinstance(each, wanted.Evaluate) for _, _, made in side.trace for each in made)
+
+
+@pytest.mark.requirement("050-218")
+def test_a_policy_of_other_operands_than_the_plan_s() -> None:
+    """One operand taken for the other would see all: that is checked once more."""
+    world = bent_world(honest, selector="group")
+    side = world.sides[0]
+    while side.machine.state is not State.HELLO:
+        assert world.step()
+    held = side.machine._handshake._operands
+    assert held is not None
+    side.machine._handshake._operands = held[::-1]
+    world.run()
+    assert side.outcome is not None
+    assert failed(side.outcome) is Failure.MALFORMED_POLICY
+    assert side.outcome.failure is not None
+    assert side.outcome.failure.rule == "040-53"
 
 
 @pytest.mark.requirement(
