@@ -18,6 +18,7 @@ from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement
 from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.machine import Machine
 from lace.interlacing.transitions import State
 from lace.store.sqlite.store import SqliteStore
 from tests.conformance.test_050_interlace import blocks, world_of
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.facts.lines import Fact
+    from lace.interlacing.effects import Effect, Evaluate
     from lace.record.validate import ValidRecord
     from lace.store.interface import Admission
     from tests.simulator.side import Item, Side
-    from tests.simulator.world import World
 
 requirement = pytest.mark.requirement
 EVERYTHING = SELECTORS[0].rules
@@ -146,7 +147,7 @@ class Foreign:
     bytes: bytes = b"whatever"
 
 
-def with_foreign(world: World, side: Side, *records: str) -> None:
+def with_foreign(side: Side, *records: str) -> None:
     """Let a side have, and advertise, records of another format."""
     for record in records:
         side.store[record] = cast("ValidRecord", Foreign(record))
@@ -163,7 +164,7 @@ def test_records_of_other_formats_in_every_mode(mode: int, offered: frozenset[st
     ours = Capabilities(mode=mode)
     world = world_of([], list(pool()[:9]), means=ours)
     world.plan.capabilities = ours, means
-    with_foreign(world, world.sides[1], *theirs)
+    with_foreign(world.sides[1], *theirs)
     world.connect()
     for side in world.sides:
         side.is_strict = False
@@ -175,6 +176,61 @@ def test_records_of_other_formats_in_every_mode(mode: int, offered: frozenset[st
     assert theirs < set(a.machine._loops.states.theirs)
     assert set(a.store) == {record.hash_text for record in pool()[:9]}
     assert not theirs & set(a.asked)
+
+
+@requirement("050-06", "050-18", "050-121")
+def test_the_machine_itself_requests_no_other_format() -> None:
+    """Even where an evaluator would let it."""
+    foreign = f"P.{many_payloads(1)[0]}.H9"
+    world = world_of([], list(pool()[:3]), means=Capabilities(mode=0))
+    a, b = world.sides
+    with_foreign(b, foreign)
+    for side in world.sides:
+        side.is_strict = False
+    evaluate = a._evaluate
+
+    def lavish(effect: Evaluate) -> happened.Evaluated:
+        found = evaluate(effect)
+        if not effect.most_requests:
+            return found
+        return replace(found, requestable=(*found.requestable, foreign))
+
+    a._evaluate = lavish  # type: ignore[method-assign]
+    world.run()
+    assert foreign not in a.asked
+    assert set(a.store) == {record.hash_text for record in pool()[:3]}
+    assert a.outcome is not None
+    assert a.outcome.at_fixed_point
+
+
+@requirement("020-03", "050-121")
+def test_records_of_other_formats_with_real_stores(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count as advertised for rules, and nothing is left to be requested for their sake."""
+    left, right = sides
+    records = right.add_all([plex(f"n/{n}") for n in range(3)])
+    receive = Machine.receive
+    seen: list[str] = []
+
+    def bending(self: Machine, event: happened.Event, now: lace.Tai) -> list[Effect]:
+        is_listing = isinstance(event, happened.BlockReceived) and any(
+            fact[0] == "Advertised" for fact in event.facts
+        )
+        if is_listing and self.config.operand.index == 0:
+            assert isinstance(event, happened.BlockReceived)
+            source = event.facts[0][2]
+            event = replace(event, facts=(*event.facts, ("Advertised", "P.x.H9", source)))
+            seen.append(source)
+        return receive(self, event, now)
+
+    monkeypatch.setattr(Machine, "receive", bending)
+    done = lace.interlace(left, right, policy(), policy())
+    assert seen
+    assert done
+    assert set(done.left.received) == set(records)
+    assert done.left.counters.requested == 3
+    assert done.left.counters.pending_here == 0
 
 
 def many_payloads(count: int) -> list[str]:
