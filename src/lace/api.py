@@ -139,7 +139,7 @@ def interlace(left: Lace, right: Lace, left_policy: Policy, right_policy: Policy
     from lace.exchanging import Side, run_exchange
 
     sides = [
-        Side(each.store, each.settings, policy, each.signing_key())
+        Side(each.store, each.settings, policy, each.signing_key(), each.workers)
         for each, policy in ((left, left_policy), (right, right_policy))
     ]
     return run_exchange(sides[0], sides[1], now)

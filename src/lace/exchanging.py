@@ -36,6 +36,7 @@ class Side:
     settings: Settings
     policy: Policy
     key: SigningKey | None
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,12 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
     """
     parties = [_party(side, index, clock) for index, side in enumerate((left, right))]
     link = Pairing(*parties)
-    link.start()
-    link.run()
+    try:
+        link.start()
+        link.run()
+    finally:
+        for party in parties:
+            party.close()
     outcomes = [party.machine.outcome for party in parties]
     if outcomes[0] is None or outcomes[1] is None:
         raise AssertionError("an exchange that nobody disturbs ends")
@@ -90,4 +95,5 @@ def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
         transport=IN_PROCESS,
         clock=clock,
         random_bytes=os.urandom,
+        workers=side.workers,
     )

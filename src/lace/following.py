@@ -7,6 +7,7 @@ reads are made of records that come.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from lace.algebra.body import scans_of
@@ -15,10 +16,10 @@ from lace.engines.embedded.records import RecordBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.stored_part import NAME_AT, PARTITIONED
 from lace.facts.extract import facts_of_records
-from lace.rules.syntax import Constant
+from lace.rules.syntax import Constant, PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lace.algebra.nodes import RelationalProgram
     from lace.engines.embedded.factbase import Changes, FactBase
@@ -33,6 +34,9 @@ __all__ = ["StoreFollower", "record_base"]
 
 _MAX_CHANGE: Final = 50_000
 """Records that may have come or gone for a session to follow; beyond, it starts anew."""
+_MANY: Final = 512
+"""Records beyond which their stored facts are read, not they themselves."""
+_HAVE: Final = PredicateKey("Have", 1)
 
 
 class Follows(Protocol):
@@ -121,16 +125,29 @@ class StoreFollower(Generic[Session]):
             self._records.check_files()
             if behind == (counters.high_water, sequence):
                 return self._session
-            if max(counters.high_water - behind[0], sequence - behind[1]) <= _MAX_CHANGE:
-                try:
+            come, gone = counters.high_water - behind[0], sequence - behind[1]
+            is_long = come > _MANY and not gone
+            if not is_long and max(come, gone) <= _MAX_CHANGE:
+                with self._whole_or_forgotten():
                     followed = self._follow(self._records, self._session, snapshot, counters)
-                except BaseException:
-                    self._forget()  # what is half done is not built upon
-                    raise
                 if followed:
                     self._high_water, self._removal_sequence = counters.high_water, sequence
                     return self._session
+        if is_long:
+            with self._whole_or_forgotten():
+                followed = self._follow_columns(self._records, self._session)
+            if followed:
+                return self._session
         return self._open()
+
+    @contextmanager
+    def _whole_or_forgotten(self) -> Iterator[None]:
+        """See that nothing is built upon what is half done."""
+        try:
+            yield
+        except BaseException:
+            self._forget()
+            raise
 
     def _open(self) -> Session:
         self._forget()
@@ -168,6 +185,35 @@ class StoreFollower(Generic[Session]):
         self._is_partial = self._is_partial or bool(come)
         session.update(records.change(facts, gone))
         records.count += len(come) - len(gone)
+        return True
+
+    def _follow_columns(self, records: RecordBase, session: Session) -> bool:
+        """Bring the session up to date from the stored facts of records that came.
+
+        That takes a fraction of the time that reading the records does.
+        """
+        with self._store.fact_snapshot() as (_snapshot, state):
+            if state.segments is None or len(state.removed):
+                return False
+            if state.removal_sequence != self._removal_sequence:
+                return False
+            tail = [each.hash_text for each in state.tail]
+            known = records.has(tail)
+            later = [each for each, here in zip(state.tail, known, strict=True) if not here]
+            facts = facts_of_records(
+                later, max_value_bytes=self._max_value_bytes, reads=self._reads
+            )
+            changes = records.extend(state.segments, self._reads, facts)
+        if changes is None:
+            return False
+        self._is_partial = True
+        come = changes.added.get(_HAVE)
+        if records.count + (come.rows if come is not None else 0) != state.records:
+            self._forget()
+            return False
+        records.count = state.records
+        session.update(changes)
+        self._high_water = state.high_water
         return True
 
 

@@ -18,6 +18,7 @@ from lace.api import open_lace
 from lace.base.limits import Settings
 from lace.store import validation
 from lace.store.sqlite.store import SqliteStore
+from lace.store.validation_process import ValidationProcess
 from tests.store.samples import blob, valid
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def read_as_stranger(folder: str) -> None:
         say(type(error).__name__, error.exit_code)
 
 
-class _Known(validation._Worker):
+class _Known(ValidationProcess):
     """A validation process that says its number."""
 
     def __init__(self) -> None:
@@ -135,7 +136,7 @@ class _Known(validation._Worker):
 
 def run_import(folder: str, file: str, workers: str, batch: str) -> None:
     """Import a file in small batches."""
-    validation._Worker = _Known  # type: ignore[misc]  # the tests need their numbers
+    setattr(validation, "ValidationProcess", _Known)  # noqa: B010 - the tests need their numbers
     settings = {"import_batch_records": batch, "import_workers": workers, "wait_seconds": 60}
     with open_lace(folder, settings=settings) as store:
         say("importing")
@@ -145,7 +146,7 @@ def run_import(folder: str, file: str, workers: str, batch: str) -> None:
 
 def run_endless_import(folder: str, workers: str) -> None:
     """Import from a pipe that never ends."""
-    validation._Worker = _Known  # type: ignore[misc]  # the tests need their numbers
+    setattr(validation, "ValidationProcess", _Known)  # noqa: B010 - the tests need their numbers
     with open_lace(
         folder, settings={"import_batch_records": 1, "import_workers": workers}
     ) as store:

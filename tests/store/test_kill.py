@@ -16,6 +16,7 @@ from lace.record.ids import RecordId
 from lace.store import validation
 from lace.store.intake import Intake, import_stream
 from lace.store.memory import MemoryStore
+from lace.store.validation_process import ValidationProcess
 from tests.store.actors import finish, is_running, line, start
 from tests.store.samples import blob, contents, flip, mixed, numbers
 
@@ -124,12 +125,12 @@ def test_an_import_completes_without_its_validation_processes(
     settings = Settings(import_batch_records=50)
     processes: list[int] = []
 
-    class Known(validation._Worker):
+    class Known(ValidationProcess):
         def __init__(self) -> None:
             super().__init__()
             processes.append(self._process.pid)
 
-    monkeypatch.setattr(validation, "_Worker", Known)
+    monkeypatch.setattr(validation, "ValidationProcess", Known)
 
     def run(count: int, *, kill: bool) -> tuple[Intake, dict[str, bytes], list[str]]:
         store, errors, batches = MemoryStore(), list[str](), 0

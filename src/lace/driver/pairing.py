@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.interlacing import events as happened
+from lace.record.validate import frame_records
 
 if TYPE_CHECKING:
     from lace.driver.party import Party
@@ -38,6 +39,9 @@ class Pairing:
             moved = False
             for at in (0, 1):
                 moved = self._move(at) or moved
+                moved = self._sides[at].work() or moved
+            if not moved:
+                moved = any(side.work(wait=True) for side in self._sides)
 
     def _move(self, at: int) -> bool:
         """Hand over what one side has sent, as far as the other takes it now."""
@@ -52,7 +56,7 @@ class Pairing:
                 if found is None:
                     return moved
                 message = found
-            if not receiver.machine.takes_input and not receiver.machine.is_closed:
+            if not receiver.can_take:
                 mail.appendleft(message)
                 return moved
             receiver.take(_event(message))
@@ -64,7 +68,7 @@ def _event(message: Message) -> Event:
         case Block(effect):
             return happened.BlockReceived(effect.facts, dict(effect.modules))
         case Records(records):
-            return happened.RecordsReceived(records)
+            return happened.RecordsReceived(frame_records(records))
         case NotAvailable(record):
             return happened.Unavailable(record)
         case BatchEnd():

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.driver.evaluator import StoreEvaluator
+from lace.driver.intake import Intake
 from lace.errors import LaceError
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
-from lace.record.validate import ValidRecord, frame_record, validate_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lace.interlacing.events import Event
     from lace.interlacing.machine import Machine
     from lace.interlacing.result import Outcome
-    from lace.record.reader import RawRecord
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["BatchEnd", "Block", "End", "Message", "NotAvailable", "Party", "Records"]
@@ -45,9 +44,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of a batch, in their order."""
+    """The bytes of records of a batch, in their order."""
 
-    records: tuple[RawRecord, ...]
+    records: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,7 @@ class Party:
         transport: the address of the connection.
         clock: gives the time.
         random_bytes: randomness for checking signatures together.
+        workers: processes that validate records; without any, this one does.
         encrypted: whether the transport is proven to be confidential.
     """
 
@@ -92,6 +92,7 @@ class Party:
         transport: str,
         clock: Callable[[], Tai],
         random_bytes: Callable[[int], bytes],
+        workers: int = 0,
         encrypted: bool = False,
     ) -> None:
         self.machine = machine
@@ -99,8 +100,8 @@ class Party:
         self._settings = settings
         self._transport, self._encrypted = transport, encrypted
         self._clock = clock
-        self._random_bytes = random_bytes
         self._evaluator: StoreEvaluator | None = None
+        self._intake = Intake(store, settings, random_bytes, workers)
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
         self.alarm: Tai | None = None
@@ -121,6 +122,31 @@ class Party:
                 if answer is not None:
                     events.append(answer)
 
+    def work(self, *, wait: bool = False) -> bool:
+        """Go on with records that are being validated or stored; tells whether anything was done.
+
+        Args:
+            wait: wait for a validation, if nothing else is left to do.
+        """
+        try:
+            done = self._intake.work(wait=wait)
+        except LaceError as error:
+            for last in self.machine.fail(error):
+                self._do(last)
+            return True
+        for event in done:
+            self.take(event)
+        return bool(done)
+
+    @property
+    def can_take(self) -> bool:
+        """Whether something of the peer would be taken now; else it is to be kept back."""
+        return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)
+
+    def close(self) -> None:
+        """Give up what was under way."""
+        self._intake.close()
+
     def _do(self, effect: Effect) -> Event | None:
         match effect:
             case wanted.SendBlock():
@@ -140,10 +166,9 @@ class Party:
             case wanted.Describe():
                 return self._evaluating().describe(effect)
             case wanted.Validate(records):
-                return happened.Validated(tuple(_outcomes(records, self._random_bytes)))
+                self._intake.validate(records)
             case wanted.Admit(records):
-                admission = self._store.admit(records)
-                return happened.Admitted(len(admission.stored) + admission.known)
+                self._intake.admit(records)
             case wanted.SendBatch():
                 self._batch = self._sending(effect)
             case wanted.Wake(at):
@@ -151,6 +176,7 @@ class Party:
             case wanted.Report(outcome):
                 self.reports.append(outcome)
             case wanted.Close():
+                self._intake.close()
                 self._waiting.append(End())
             case wanted.SaveCursor():
                 pass
@@ -180,15 +206,15 @@ class Party:
         sent: list[str] = []
         missing = list(effect.unavailable)
         size = piece_bytes = 0
-        piece: list[RawRecord] = []
+        piece: list[bytes] = []
         with self._store.snapshot() as snapshot:
             for record, raw in snapshot.bytes_of(effect.records):
-                piece.append(frame_record(raw, len(raw)))
+                piece.append(raw)
                 sent.append(record)
                 size += len(raw)
                 piece_bytes += len(raw)
                 if len(piece) == RECORDS_AT_ONCE or piece_bytes >= BYTES_AT_ONCE:
-                    yield Records(tuple(piece))
+                    yield Records(piece)
                     piece, piece_bytes = [], 0
                     if self._clock() >= until:
                         break
@@ -197,19 +223,7 @@ class Party:
             else:
                 missing += sorted(set(effect.records).difference(sent))
         if piece:
-            yield Records(tuple(piece))
+            yield Records(piece)
         yield from map(NotAvailable, missing)
         yield BatchEnd()
         self.take(happened.BatchSent(tuple(sent), tuple(missing), size))
-
-
-def _outcomes(
-    records: Sequence[RawRecord], random_bytes: Callable[[int], bytes]
-) -> Iterator[ValidRecord | str]:
-    for raw, outcome in zip(records, validate_many(records, random_bytes), strict=True):
-        if not isinstance(outcome, ValidRecord):
-            yield outcome.message
-        elif outcome.hash_text != raw.claimed:
-            yield "the record is not the one that its markline names"
-        else:
-            yield outcome

@@ -221,8 +221,8 @@ class Loops:
                 depth=limits.max_narrowing_depth,
                 block_bytes=limits.max_fact_block_size,
             ),
-            states=[] if states.relabelled is None else [states.relabelled],
-            cursor=states.theirs if states.is_known else None,
+            states=states.at_hand,
+            cursor=states.cursor,
             remembered=states.remembered,
             advertisement_bytes=_BARE_BYTES + _FIELD_BYTES * fields,
         )
@@ -328,7 +328,7 @@ class Loops:
         states = self.states
         found, listed = self._at().result, self._at().listed
         added, removed = found.difference(states.theirs)
-        states.theirs, states.is_known = found, True
+        states.learn(found)
         self.ledger.see(found)
         self.step = State.COMPARING
         room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2

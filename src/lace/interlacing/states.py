@@ -30,7 +30,8 @@ class States:
 
     `own` is frozen for the loop, `next_own` is as evaluated last; `theirs` is what the peer
     advertised last, if `is_known`; `relabelled` is `next_own` under the peer's label, once
-    it was of use; `remembered` are own earlier sets by root.
+    it was of use; `expected` is `theirs` with what was sent since; `remembered` are own earlier
+    sets by root.
     """
 
     def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
@@ -40,6 +41,7 @@ class States:
         self.next_own = self.own
         self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
         self.is_known = cursor is not None
+        self.expected: AdvertisementSet | None = None
         self.relabelled: AdvertisementSet | None = None
         self.remembered: dict[bytes, AdvertisementSet] = {}
         if cursor is not None:
@@ -70,6 +72,38 @@ class States:
         if self.own is not self.next_own and len(self.own):
             self._remember(self.own)
         self.own = self.next_own
+
+    def expect(self, sent: Sequence[str]) -> None:
+        """Take note of what the peer was sent: it is likely to claim that from now on."""
+        if not self.is_known or not sent:
+            return
+        before = self.theirs if self.expected is None else self.expected
+        if self.is_bare:
+            digests = digests_of_bare(sent, self._peer_source)
+            self.expected = before.changed(sent, digests, ())
+        elif self.relabelled is not None:
+            pairs = zip(sent, self.relabelled.digests_of(sent), strict=True)
+            known = {record: digest for record, digest in pairs if digest is not None}
+            self.expected = before.changed(list(known), known.values(), ())
+
+    def learn(self, theirs: AdvertisementSet) -> None:
+        """Take what the peer claims now."""
+        self.theirs, self.is_known, self.expected = theirs, True, None
+
+    @property
+    def at_hand(self) -> list[AdvertisementSet]:
+        """The states that the peer's claims may be equal to, the likeliest first."""
+        made = [] if self.expected is None else [self.expected, self.theirs]
+        return made if self.relabelled is None else [*made, self.relabelled]
+
+    @property
+    def cursor(self) -> AdvertisementSet | None:
+        """The state of the peer to ask for the changes of; None to compare summaries.
+
+        What was sent to the peer is told again as a change. So when something was, what the
+        peer has now is rather guessed, which costs nothing if it is right.
+        """
+        return self.theirs if self.is_known and self.expected is None else None
 
     def _remember(self, own: AdvertisementSet) -> None:
         self.remembered[own.root("")] = own

@@ -129,6 +129,7 @@ class Transfer:
         self._sent_something = bool(event.sent) or bool(fresh)
         self.pending_there = len(self._asked) - len(event.sent) - len(event.unavailable)
         self.is_sent = True
+        self._states.expect(event.sent)
         self._check_bytes(self._round_sent, "were sent")
 
     # -- receiving -----------------------------------------------------------------------------

@@ -28,6 +28,7 @@ __all__ = [
     "ValidRecord",
     "embedded_records",
     "frame_record",
+    "frame_records",
     "parse_record",
     "restore_valid",
     "trust_stored",
@@ -106,6 +107,24 @@ def frame_record(raw: bytes, max_data_bytes: int = DEFAULT_SETTINGS.max_data_byt
         extra = len(raw) - len(outcome.data)
         raise fault("010-trailing", f"{extra} bytes follow the record", len(outcome.data))
     return outcome
+
+
+def frame_records(records: Sequence[bytes]) -> tuple[RawRecord, ...]:
+    """Return the frames of records that were stored, and so are whole.
+
+    Raises:
+        RecordError: something among them is not just one record.
+    """
+    joined = b"".join(records)
+    reader = RecordReader(max_data_bytes=len(joined), size=len(joined))
+    made: list[RawRecord] = []
+    for outcome in (*reader.feed(joined), *reader.finish()):
+        if isinstance(outcome, Fault):
+            raise outcome.error
+        made.append(outcome)
+    if [len(each.data) for each in made] != [len(each) for each in records]:
+        raise fault("010-trailing", "the bytes of a record are not just one record", 0)
+    return tuple(made)
 
 
 def parse_record(raw: bytes, *, max_data_bytes: int = DEFAULT_SETTINGS.max_data_bytes) -> Record:

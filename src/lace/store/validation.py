@@ -8,25 +8,16 @@ worker costs nothing but its speed.
 
 from __future__ import annotations
 
-import fcntl
-import gc
-import json
-import marshal
-import os
-import queue
-import struct
-import subprocess
-import sys
-import threading
 from collections import deque
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import count, cycle, islice
-from typing import IO, TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from lace.errors import Place, RecordError
 from lace.record.reader import Fault, RawRecord
 from lace.record.validate import ValidRecord, restore_valid, validate_many
+from lace.store.validation_process import ValidationProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,10 +29,10 @@ __all__ = [
     "SIGNATURE_BATCH",
     "SIGNATURE_BATCH_BYTES",
     "Batch",
+    "ValidationPool",
     "Verdicts",
     "helpful_workers",
     "make_batches",
-    "serve",
     "validate_batches",
 ]
 
@@ -57,24 +48,8 @@ _AHEAD_BYTES: Final = 32 * 1024 * 1024
 """Record bytes that all processes together have so; a batch of one large record may pass it."""
 _MOST_WORKERS: Final = 3
 """One process stores, and three can validate as fast as it stores."""
-_COLLECT_AFTER: Final = 64
-"""Batches between two collections of garbage in a validation process."""
 _HEAVY_BYTES: Final = 64 * 1024
 """Records of more bytes than this, on average, take longer to hand over than to validate."""
-_PIPE_BYTES: Final = 1 << 20
-_LENGTH: Final = struct.Struct("<Q")
-_WORKER: Final = """
-import json, sys, types
-sys.path[:] = json.loads(sys.argv[1])
-# The package without its front door, which a validation process does not need.
-package = sys.modules["lace"] = types.ModuleType("lace")
-package.__path__ = json.loads(sys.argv[2])
-from lace.store.validation import serve
-serve()
-"""
-
-_Result = list[tuple[object, ...] | list[object]]
-"""For each record its verdict as a tuple, or its error as a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,32 +152,78 @@ def _chain(ahead: deque[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
 def _judge_beside(
     batches: Iterator[Batch], random_bytes: RandomBytes, number: int
 ) -> Iterator[Verdicts]:
-    workers: list[_Worker] = []
-    turns = cycle(range(number))
-    waiting: deque[tuple[Batch, _Worker | None]] = deque()
-    ahead = 0
-    try:
+    with closing(ValidationPool(random_bytes, number)) as pool:
         for batch in batches:
-            worker = None
-            if batch.size <= _HEAVY_BYTES * len(batch.records):
-                turn = next(turns)
-                if turn == len(workers):
-                    workers.append(_Worker())
-                worker = workers[turn]
-                worker.send(batch)
-            waiting.append((batch, worker))
-            ahead += batch.size
-            while len(waiting) >= number * _AHEAD or ahead > _AHEAD_BYTES:
-                ahead -= waiting[0][0].size
-                yield _collect(*waiting.popleft(), random_bytes)
-        while waiting:
-            yield _collect(*waiting.popleft(), random_bytes)
-    finally:
-        for worker in workers:
+            pool.submit(batch)
+            while pool.is_full:
+                yield pool.collect()
+        while pool.waiting:
+            yield pool.collect()
+
+
+class ValidationPool:
+    """Batches that are validated in processes beside this one; their verdicts in order.
+
+    Args:
+        random_bytes: randomness for signature checks in this process.
+        number: how many processes; without any, this one validates.
+        alone: batches to validate here before processes start.
+    """
+
+    def __init__(self, random_bytes: RandomBytes, number: int, alone: int = 0) -> None:
+        self._random_bytes = random_bytes
+        self._number = number
+        self._alone = alone
+        self._workers: list[ValidationProcess] = []
+        self._turn = 0
+        self._ahead = 0
+        self.waiting: deque[tuple[Batch, ValidationProcess | None]] = deque()
+        """What was submitted and not collected."""
+
+    def submit(self, batch: Batch) -> None:
+        """Take a batch."""
+        worker = None
+        if self._alone > 0:
+            self._alone -= 1
+        elif self._number and batch.size <= _HEAVY_BYTES * len(batch.records):
+            if self._turn == len(self._workers):
+                self._workers.append(ValidationProcess())
+            worker = self._workers[self._turn]
+            self._turn = (self._turn + 1) % self._number
+            worker.send(batch.records)
+        self.waiting.append((batch, worker))
+        self._ahead += batch.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether verdicts should be collected before more is submitted."""
+        return bool(self.waiting) and (
+            len(self.waiting) >= max(1, self._number) * _AHEAD or self._ahead > _AHEAD_BYTES
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next verdicts can be collected without waiting for a process."""
+        if not self.waiting:
+            return False
+        worker = self.waiting[0][1]
+        return worker is None or worker.has_answer
+
+    def collect(self) -> Verdicts:
+        """Return the verdicts of the batch that was submitted first."""
+        batch, worker = self.waiting.popleft()
+        self._ahead -= batch.size
+        return _collect(batch, worker, self._random_bytes)
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
             worker.close()
+        self._workers.clear()
+        self.waiting.clear()
 
 
-def _collect(batch: Batch, worker: _Worker | None, random_bytes: RandomBytes) -> Verdicts:
+def _collect(batch: Batch, worker: ValidationProcess | None, random_bytes: RandomBytes) -> Verdicts:
     result = worker.receive() if worker else None
     if result is None:
         return _judge_here(batch, random_bytes)
@@ -224,110 +245,3 @@ def _restore_error(parts: list[Any], source: str | None) -> RecordError:
 
 def _judge_here(batch: Batch, random_bytes: RandomBytes) -> Verdicts:
     return Verdicts(batch, validate_many(batch.records, random_bytes, batch.source))
-
-
-class _Worker:
-    """A validation process and the pipes to it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module in our own Python
-            # Isolated: nothing in the current folder or the environment is run in there.
-            [sys.executable, "-I", "-c", _WORKER, *_import_paths()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            process_group=0,  # an interrupt at the terminal is for the parent to handle
-        )
-        for pipe in (self._process.stdin, self._process.stdout):
-            # A batch in few large pieces: each piece costs a change of threads over there.
-            with suppress(OSError, AttributeError):  # a system without such pipes, or at its limit
-                if pipe is not None:
-                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-    def send(self, batch: Batch) -> None:
-        """Hand over a batch; a process that has died is noticed when it does not answer."""
-        records = batch.records
-        message = marshal.dumps(
-            (
-                [raw.offset for raw in records],
-                [raw.data for raw in records],
-                [raw.plex_at for raw in records],
-                [raw.blob_at for raw in records],
-                [raw.data_at for raw in records],
-            )
-        )
-        if self._process.stdin is not None:
-            with suppress(BrokenPipeError):
-                _write_message(self._process.stdin, message)
-
-    def receive(self) -> _Result | None:
-        """Return the next result; None when the process has died."""
-        if self._process.stdout is None:
-            return None
-        message = _read_message(self._process.stdout)
-        return None if message is None else marshal.loads(message)  # noqa: S302 - our own process
-
-    def close(self) -> None:
-        """End the process."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        self._process.kill()
-        self._process.wait()
-
-
-def _import_paths() -> tuple[str, str]:
-    return json.dumps(sys.path), json.dumps(list(sys.modules["lace"].__path__))
-
-
-def _write_message(pipe: IO[bytes], message: bytes) -> None:
-    pipe.write(_LENGTH.pack(len(message)))
-    pipe.write(message)
-    pipe.flush()
-
-
-def _read_message(pipe: IO[bytes]) -> bytes | None:
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    message = pipe.read(length)
-    return message if len(message) == length else None
-
-
-def serve() -> None:
-    """Be a validation process: batches on standard input, results on standard output."""
-    pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
-    # Batches are made of thousands of small values without cycles: looking for some takes
-    # a tenth of the time and finds nothing.
-    gc.disable()
-    inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def receive() -> None:
-        # Always reading, so that the parent never waits to send while this process does too.
-        message: bytes | None = b""
-        while message is not None:
-            message = _read_message(pipe_in)
-            inbox.put(message)
-
-    threading.Thread(target=receive, daemon=True).start()
-    batches = count(1)
-    with suppress(BrokenPipeError):
-        while (message := inbox.get()) is not None:
-            _write_message(pipe_out, marshal.dumps(_serve_batch(message)))
-            if next(batches) % _COLLECT_AFTER == 0:
-                gc.collect()
-
-
-def _serve_batch(message: bytes) -> _Result:
-    columns = marshal.loads(message)  # noqa: S302 - from the process that started this one
-    records = list(map(RawRecord._make, zip(*columns, strict=True)))
-    result: _Result = []
-    for outcome in validate_many(records, os.urandom):
-        if isinstance(outcome, ValidRecord):
-            result.append(outcome.verdict())
-        else:
-            offset = outcome.place.offset if outcome.place else None
-            result.append([outcome.message, outcome.rule, offset, outcome.hint])
-    return result

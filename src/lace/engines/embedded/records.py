@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lace.engines.embedded.column_follower import RECORD_KEYS, ColumnFollower
 from lace.engines.embedded.factbase import Changes, FactBase
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.keys import distinct_sorted
 from lace.engines.embedded.relation import EVERYTHING, ColumnPart, Relation
 from lace.engines.embedded.stored_part import StoredPart
-from lace.facts.catalogue import RECORD_PREDICATES
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.relation import Part
     from lace.engines.embedded.stored_part import StoredColumns
+    from lace.facts.extract import Reads
     from lace.facts.lines import Fact
 
 __all__ = ["RecordBase"]
 
 _HAVE = PredicateKey("Have", 1)
-_KEYS = tuple(PredicateKey(found.name, found.arity) for found in RECORD_PREDICATES.values())
+_KEYS = RECORD_KEYS
 
 
 class RecordBase:
@@ -54,6 +55,7 @@ class RecordBase:
         self.base = FactBase(stored, max_value_bytes=max_value_bytes)
         self._removed = removed
         self._columns = columns
+        self._follower = ColumnFollower(self.base, columns)
         come = self.base.intern(later)
         self.base.make_room()
         for key in _KEYS:
@@ -94,6 +96,33 @@ class RecordBase:
         added = {key: Relation.of(columns, rows) for key, (columns, rows) in fresh.items() if rows}
         changes = Changes(added, removed)
         self.base.apply(Changes(added))
+        return changes
+
+    def extend(self, columns: StoredColumns, reads: Reads, later: Iterable[Fact]) -> Changes | None:
+        """Add the facts of records that longer columns have, and of later ones.
+
+        Facts that nobody reads are left out. What is known already is not added again, but of
+        `later` there is nothing known. None when the columns do not continue the ones before.
+        """
+        if len(self._removed) or not self._follower.continues(columns):
+            return None
+        come = self._follower.take(columns, reads)
+        further = self.base.intern(later)
+        self.base.make_room()
+        (have,) = come[_HAVE]
+        known = np.zeros(len(have), np.bool_)
+        for selection in self.base.relations[_HAVE].select(EVERYTHING):
+            known |= selection.members(0, self.base.size).mask(have)
+        fresh = Members(have[~known], self.base.size)
+        added: dict[PredicateKey, Relation] = {}
+        for key, found in come.items():
+            mask = fresh.mask(found[0])
+            if mask.any():
+                added[key] = Relation.of([column[mask] for column in found], int(mask.sum()))
+        for key, (each, rows) in further.items():
+            added[key] = (added.get(key) or Relation(key.arity)).with_rows(each, rows)
+        changes = Changes(added)
+        self.base.apply(changes)
         return changes
 
     def _remove(self, ids: Ids) -> dict[PredicateKey, Relation]:

@@ -101,6 +101,24 @@ class Segments:
             file.forget_pages()
         return self._known(copied)
 
+    @property
+    def generation(self) -> str:
+        """What the states have in common of which each continues the one before."""
+        return self.files[LOCATE].path.parent.name
+
+    def rows_from(self, predicate: str, start: int) -> list[Ids]:
+        """Return the columns of the rows from one on, in the order in which they were written.
+
+        Raises:
+            SegmentDamagedError: they are not what was written.
+        """
+        made: list[Ids] = []
+        for name in COLUMNS[predicate]:
+            file = self.files[name]
+            file.check_length()
+            made.append(self._known(file.array(ID, start, file.length // ID.itemsize)))
+        return made
+
     def _known(self, ids: Ids) -> Ids:
         """Refuse ids that no text has."""
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= len(self.dictionary)):

@@ -7,6 +7,7 @@ bytes, signatures apart from all other texts: whoever reads every Name reads no 
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "StoredDictionary",
     "decode_hashes",
     "encode_hashes",
+    "keys_of_hashes",
     "pack_locations",
 ]
 
@@ -96,6 +98,21 @@ def decode_hashes(rows: Bytes) -> list[str]:
     made[:, [1, 45, 46, 47]] = np.frombuffer(b"..H3", np.uint8)
     text = made.tobytes().decode("latin-1")
     return [text[at : at + _TEXT_BYTES] for at in range(0, len(text), _TEXT_BYTES)]
+
+
+def keys_of_hashes(texts: Sequence[str]) -> list[bytes | None]:
+    """Return for each text its letter and digest in 33 bytes; None if it is no record hash."""
+    usual = [len(text) == _TEXT_BYTES and text.isascii() for text in texts]
+    joined = "".join(compress(texts, usual)).encode("ascii")
+    keys = encode_hashes(np.frombuffer(joined, np.uint8).reshape(-1, _TEXT_BYTES))
+    raw = keys.tobytes()
+    same = iter(enumerate(decode_hashes(keys)))
+    made: list[bytes | None] = []
+    for text, is_usual in zip(texts, usual, strict=True):
+        at, back = next(same) if is_usual else (0, None)
+        # A text that does not come back has other letters, or bits behind the digest.
+        made.append(raw[at * HASH_BYTES : (at + 1) * HASH_BYTES] if text == back else None)
+    return made
 
 
 class StoredDictionary:

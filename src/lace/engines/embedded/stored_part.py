@@ -28,8 +28,17 @@ class StoredColumns(Protocol):
         """The texts that the columns' numbers stand for."""
         ...
 
+    @property
+    def generation(self) -> str:
+        """What is common to columns of which the longer ones continue the shorter."""
+        ...
+
     def check_files(self) -> None:
         """Refuse files that have become shorter."""
+        ...
+
+    def rows_from(self, predicate: str, start: int) -> list[Ids]:
+        """Return the columns of the rows from one on."""
         ...
 
     def rows(self, predicate: str, name: int | None = None) -> int:

@@ -44,7 +44,8 @@ class FactState:
     """What the facts of one snapshot are: those of `segments` without `removed`, and `tail`'s.
 
     `removed` holds ids of the segments' dictionary, sorted: covered records that are no
-    longer stored. `tail` holds records that are stored and not covered.
+    longer stored. `tail` holds records that are stored and not covered. `records` is how many
+    are stored in all.
     """
 
     segments: Segments | None
@@ -52,6 +53,7 @@ class FactState:
     tail: list[ValidRecord]
     high_water: int
     removal_sequence: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,14 @@ def fact_state(segments: Segments, snapshot: SqliteSnapshot) -> FactState | None
     behind = snapshot.numbered_records(after=segments.entry.high_water)
     tail = [record for _number, record in found.not_returned(behind)]
     covered = found.covered
-    return FactState(segments, found.removed, tail, covered.high_water, covered.removal_sequence)
+    return FactState(
+        segments,
+        found.removed,
+        tail,
+        covered.high_water,
+        covered.removal_sequence,
+        covered.records,
+    )
 
 
 def all_as_tail(snapshot: SqliteSnapshot) -> FactState:
@@ -145,6 +154,7 @@ def all_as_tail(snapshot: SqliteSnapshot) -> FactState:
         list(snapshot.records()),
         counters.high_water,
         counters.removal_sequence or 0,
+        counters.records,
     )
 
 

@@ -117,8 +117,11 @@ class SqliteSnapshot:
         They come by hundreds, each of these in the order of the hashes; only the outermost
         hash of each record is checked.
         """
+        from lace.engines.embedded.stored_dictionary import keys_of_hashes
+
         for start in range(0, len(identifiers), _AT_ONCE):
-            names = {key_of_id(each): each for each in identifiers[start : start + _AT_ONCE]}
+            chunk = identifiers[start : start + _AT_ONCE]
+            names = dict(zip(keys_of_hashes(chunk), chunk, strict=True))
             names.pop(None, None)
             marks = ",".join("?" * len(names))
             sql = f"SELECT store_record_id, id, bytes FROM record WHERE id IN ({marks}) ORDER BY id"

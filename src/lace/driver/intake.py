@@ -1,0 +1,115 @@
+"""Records that arrive in an exchange: validated beside, stored together, each step answered.
+
+Validation runs in other processes while records go on arriving. What is valid is gathered
+and stored in few large transactions, which touch each page of an index once; nothing is
+said to be stored before its transaction is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lace.interlacing.events import Admitted, Validated
+from lace.record.validate import ValidRecord
+from lace.store.validation import ALONE_BATCHES, Batch, ValidationPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lace.base.limits import Settings
+    from lace.interlacing.events import Event
+    from lace.record.reader import RawRecord
+    from lace.store.sqlite.store import SqliteStore
+    from lace.store.validation import Verdicts
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """What becomes of the records that a peer sends.
+
+    Args:
+        store: where valid ones go.
+        settings: how much is stored at once.
+        random_bytes: randomness for checking signatures together.
+        workers: processes that validate; without any, this one does.
+    """
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        settings: Settings,
+        random_bytes: Callable[[int], bytes],
+        workers: int = 0,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        alone = 0 if settings.import_workers else ALONE_BATCHES
+        self._pool = ValidationPool(random_bytes, workers, alone)
+        self._admitting: deque[Sequence[ValidRecord]] = deque()
+        self._records = self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be taken before some work is done."""
+        return self._pool.is_full or self._is_due
+
+    @property
+    def _is_due(self) -> bool:
+        settings = self._settings
+        return (
+            self._records >= settings.import_batch_records
+            or self._bytes >= settings.import_batch_bytes
+        )
+
+    def validate(self, records: Sequence[RawRecord]) -> None:
+        """Have records validated."""
+        self._pool.submit(Batch(list(records), [], 0))
+
+    def admit(self, records: Sequence[ValidRecord]) -> None:
+        """Have records stored."""
+        self._admitting.append(records)
+        self._records += len(records)
+        self._bytes += sum(len(record.bytes) for record in records)
+
+    def work(self, *, wait: bool = False) -> list[Event]:
+        """Do what can be done now; returns the answers.
+
+        Args:
+            wait: with nothing else to do, wait for a validation.
+        """
+        if self._is_due or (self._admitting and not self._pool.waiting):
+            return self._store_all()
+        if self._pool.waiting and (wait or self._pool.is_full or self._pool.is_ready):
+            return [_validated(self._pool.collect())]
+        return []
+
+    def _store_all(self) -> list[Event]:
+        """Store what was gathered in one transaction."""
+        groups = list(self._admitting)
+        self._admitting.clear()
+        self._records = self._bytes = 0
+        records = [record for group in groups for record in group]
+        admission = self._store.admit(records)
+        done = len(admission.stored) + admission.known
+        if done != len(records):
+            raise AssertionError(f"{len(records):,} records were to be stored, and {done:,} are")
+        return [Admitted(len(group)) for group in groups]
+
+    def close(self) -> None:
+        """End the processes; what was not stored is not."""
+        self._pool.close()
+        self._admitting.clear()
+
+
+def _validated(verdicts: Verdicts) -> Validated:
+    made: list[ValidRecord | str] = []
+    for raw, outcome in zip(verdicts.batch.records, verdicts.outcomes, strict=True):
+        if not isinstance(outcome, ValidRecord):
+            made.append(outcome.message)
+        elif outcome.hash_text != raw.claimed:
+            made.append("the record is not the one that its markline names")
+        else:
+            made.append(outcome)
+    return Validated(tuple(made))
