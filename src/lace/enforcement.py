@@ -187,7 +187,7 @@ class Enforcement:
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        come, gone = sorted(added), sorted(removed)
+        come, gone = list(added), list(removed)
         for shape in {(fact[0], len(fact) - 1) for fact in come}:
             if PredicateKey(*shape) not in _PUBLIC:
                 raise EngineError(

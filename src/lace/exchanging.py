@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lace.driver.kept import KeptLinks
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
 from lace.interlacing.capabilities import capabilities_of
@@ -79,6 +80,7 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
 
 
 def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
+    kept = KeptLinks(side.store)
     config = MachineConfig(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
@@ -87,6 +89,7 @@ def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
         random_bytes=os.urandom,
         key=side.key,
         peer_limits=peer_limits_of(side.settings),
+        cursors=kept,
     )
     return Party(
         Machine(config),
@@ -96,4 +99,5 @@ def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
         clock=clock,
         random_bytes=os.urandom,
         workers=side.workers,
+        kept=kept,
     )

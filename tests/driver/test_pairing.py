@@ -62,6 +62,14 @@ def test_two_laces_converge_on_what_both_select(sides: tuple[lace.Lace, lace.Lac
     assert set(done.right.received) == mine
     assert done.left.counters.requested == done.left.counters.stored == 20
     assert (done.left.rejected, done.left.not_available) == ((), ())
+    assert [name for name, _ in done.left.seconds] == [
+        "setup",
+        "hello",
+        "advertise",
+        "request",
+        "transfer",
+    ]
+    assert all(0 <= seconds < 60 for _, seconds in done.left.seconds)
 
 
 def test_again_nothing_moves_and_later_only_what_is_new(

@@ -18,7 +18,6 @@ from lace.facts.extract import record_facts
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement, advertised_fields_of
-from lace.interlacing.config import Cursor
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.interlacing.negotiation import runtime_facts
 from lace.interlacing.transitions import State
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
+    from lace.interlacing.config import Cursor
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.policy.compile import Executable
@@ -195,7 +195,7 @@ class Side:
                     self.store[record.hash_text] = record
                 return happened.Admitted(len(effect.records))
             case wanted.SaveCursor():
-                self.kept.cursors[effect.link_id] = Cursor(effect.theirs, effect.ours)
+                self.kept.cursors[effect.link_id] = effect.cursor
                 self.kept.claims[effect.link_id] = dict(self._claims)
             case wanted.Wake():
                 self.alarm = effect.at

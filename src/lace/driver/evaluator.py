@@ -7,12 +7,14 @@ answer is for the state of that moment, and costs what changed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lace.enforcement import Enforcement
 from lace.engines.embedded.exchange_facts import (
     RecordChanges,
     claims_about,
+    differing_records,
     fields_of,
     first_of,
     numbers_of,
@@ -20,6 +22,7 @@ from lace.engines.embedded.exchange_facts import (
     that_are,
     that_are_not,
 )
+from lace.errors import StoreError
 from lace.following import StoreFollower
 from lace.interlacing.advertisement import Advertisement, is_bare, ordered_fields
 from lace.interlacing.events import Described, Evaluated
@@ -34,15 +37,30 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Field
     from lace.interlacing.effects import Describe, Evaluate
     from lace.interlacing.negotiation import Terms
+    from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.compile import Executable
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["StoreEvaluator"]
+__all__ = ["KeptStateError", "Known", "StoreEvaluator"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _ADVERTISED: Final = PredicateKey("Advertised", 2)
+_ADVERTISED_FIELD: Final = "AdvertisedField"
+
+
+class KeptStateError(StoreError):
+    """What was kept of a link does not fit the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a peer is taken to claim: these records, and what it says otherwise of some."""
+
+    claimed: AdvertisementSet
+    differing: tuple[Advertisement, ...] = ()
 
 
 class StoreEvaluator:
@@ -56,6 +74,7 @@ class StoreEvaluator:
         encrypted: whether the transport is proven to be confidential.
         max_value_bytes: how long a value may be.
         max_line_bytes: the longest line that the binding carries.
+        known: what the peer is taken to claim at first.
     """
 
     def __init__(
@@ -68,7 +87,9 @@ class StoreEvaluator:
         encrypted: bool,
         max_value_bytes: int,
         max_line_bytes: int | None,
+        known: Known | None = None,
     ) -> None:
+        self._known = known
         self._executable = executable
         self._terms = terms
         self._transport, self._encrypted = transport, encrypted
@@ -106,6 +127,9 @@ class StoreEvaluator:
         if effect.relabelled:  # as they were at the last evaluation, before the store is read
             relabelled = self._advertised(effect.relabelled, self._terms.peer_source)
         enforcement = self._ask()
+        if self._known is not None:
+            known, self._known = self._known, None
+            self._take_claims(enforcement, self._claims_of(known), ())
         self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
         self._take_tick(enforcement, effect.tick)
         permissions = enforcement.evaluate()
@@ -123,6 +147,37 @@ class StoreEvaluator:
             tuple(gone),
             tuple(sorted(asked)),
             len(wanted),
+        )
+
+    def _claims_of(self, known: Known) -> list[Advertisement]:
+        """Return what the peer is taken to claim, from what was kept and from the records."""
+        claims = {claim.record: claim for claim in known.differing}
+        others = [record for record in known.claimed if record not in claims]
+        if self._bare:
+            made = [Advertisement(record) for record in others]
+        else:
+            made = self._advertised(others, self._terms.peer_source)
+        if len(made) != len(others):
+            raise KeptStateError(
+                "what was kept of this link does not fit the records that are stored",
+                hint="remove the folder links of this lace, and run it again",
+            )
+        return [*claims.values(), *made]
+
+    def differing_claims(self) -> tuple[Advertisement, ...]:
+        """Return the peer's claims that the stored records do not say: what is to be kept."""
+        if self._bare or self._enforcement is None:
+            return ()
+        base = self._enforcement.base
+        texts = base.dictionary.texts(differing_records(base, self._names))
+        fields: dict[str, list[Field]] = {record: [] for record in texts}
+        for fact in claims_about(base, texts):
+            if fact[0] == _ADVERTISED_FIELD:
+                fields[fact[1]].append((fact[3], fact[4], fact[5]))
+        source = self._terms.peer_source
+        return tuple(
+            Advertisement(record, ordered_fields(record, source, found))
+            for record, found in sorted(fields.items())
         )
 
     def _take_tick(self, enforcement: Enforcement, tick: Tai) -> None:

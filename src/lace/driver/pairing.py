@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from lace.driver.collecting import collecting_rarely
 from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.interlacing import events as happened
 from lace.record.validate import frame_records
@@ -34,14 +35,17 @@ class Pairing:
 
     def run(self) -> None:
         """Go on until neither side has anything to say or to take."""
-        moved = True
-        while moved:
-            moved = False
-            for at in (0, 1):
-                moved = self._move(at) or moved
-                moved = self._sides[at].work() or moved
-            if not moved:
-                moved = any(side.work(wait=True) for side in self._sides)
+        with collecting_rarely():
+            while self._step() or any(side.work(wait=True) for side in self._sides):
+                pass
+
+    def _step(self) -> bool:
+        """Let each side say and do what it can now; tells whether anything was done."""
+        moved = False
+        for at in (0, 1):
+            moved = self._move(at) or moved
+            moved = self._sides[at].work() or moved
+        return moved
 
     def _move(self, at: int) -> bool:
         """Hand over what one side has sent, as far as the other takes it now."""

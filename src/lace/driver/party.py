@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.driver.evaluator import StoreEvaluator
+from lace.driver.evaluator import Known, StoreEvaluator
 from lace.driver.intake import Intake
 from lace.errors import LaceError
 from lace.interlacing import effects as wanted
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
+    from lace.driver.kept import KeptLinks
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
     from lace.interlacing.machine import Machine
@@ -81,6 +82,7 @@ class Party:
         random_bytes: randomness for checking signatures together.
         workers: processes that validate records; without any, this one does.
         encrypted: whether the transport is proven to be confidential.
+        kept: what is kept of earlier exchanges; the machine has the same.
     """
 
     def __init__(
@@ -94,12 +96,14 @@ class Party:
         random_bytes: Callable[[int], bytes],
         workers: int = 0,
         encrypted: bool = False,
+        kept: KeptLinks | None = None,
     ) -> None:
         self.machine = machine
         self._store = store
         self._settings = settings
         self._transport, self._encrypted = transport, encrypted
         self._clock = clock
+        self._kept = kept
         self._evaluator: StoreEvaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
         self._batch: Iterator[Message] | None = None
@@ -151,16 +155,8 @@ class Party:
         match effect:
             case wanted.SendBlock():
                 self._waiting.append(Block(effect))
-            case wanted.Agree(executable, terms, _):
-                self._evaluator = StoreEvaluator(
-                    self._store,
-                    executable,
-                    terms,
-                    transport=self._transport,
-                    encrypted=self._encrypted,
-                    max_value_bytes=self._settings.max_value_bytes,
-                    max_line_bytes=self.machine.config.max_line_bytes,
-                )
+            case wanted.Agree():
+                self._evaluator = self._agree(effect)
             case wanted.Evaluate():
                 return self._evaluating().evaluate(effect)
             case wanted.Describe():
@@ -178,9 +174,29 @@ class Party:
             case wanted.Close():
                 self._intake.close()
                 self._waiting.append(End())
-            case wanted.SaveCursor():
-                pass
+            case wanted.SaveCursor(link_id, cursor):
+                if self._kept is not None:
+                    self._kept.save(link_id, cursor, self._evaluating().differing_claims())
         return None
+
+    def _agree(self, effect: wanted.Agree) -> StoreEvaluator:
+        known: Known | None = None
+        if effect.known is not None:
+            link_id, before = effect.terms.link_id, self._evaluator
+            if link_id is not None and self._kept is not None:
+                known = Known(effect.known, self._kept.claims(link_id))
+            elif before is not None:
+                known = Known(effect.known, before.differing_claims())
+        return StoreEvaluator(
+            self._store,
+            effect.executable,
+            effect.terms,
+            transport=self._transport,
+            encrypted=self._encrypted,
+            max_value_bytes=self._settings.max_value_bytes,
+            max_line_bytes=self.machine.config.max_line_bytes,
+            known=known,
+        )
 
     def _evaluating(self) -> StoreEvaluator:
         if self._evaluator is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.base.digest import digest
+from lace.base.digest import digest, digest_each
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def digests_of_bare(records: Iterable[str], source: str) -> list[bytes]:
     """Return the digests of advertisement records without fields."""
     head = DIGEST_LABEL + b"Advertised('"
     tail = f"',{quote(source)})\n".encode()
-    return [digest(head + record.encode("ascii") + tail) for record in records]
+    return digest_each(head + record.encode("ascii") + tail for record in records)
 
 
 def is_bare(schema: Schema) -> bool:

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lace.base.limits import MAX_LINE_BYTES
-from lace.interlacing.capabilities import Capabilities
+from lace.interlacing.capabilities import Capabilities, Schema
 from lace.rules.limits import PEER_LIMITS, RuleLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
     from lace.record.seal import SigningKey
 
-__all__ = ["Cursor", "MachineConfig"]
+__all__ = ["Cursor", "Cursors", "MachineConfig"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """What was kept of an earlier exchange over the same link.
 
-    `theirs` is what the peer advertised, `ours` what it was told of this side.
+    `theirs` is what the peer advertised, `ours` what it was told of this side; both under
+    `schema`, and of no use under another.
     """
 
     theirs: AdvertisementSet
     ours: AdvertisementSet
+    schema: Schema
+
+
+class Cursors(Protocol):
+    """What was kept of earlier exchanges; a mapping by Link-Id is one."""
+
+    def get(self, link_id: str, /) -> Cursor | None:
+        """Return what is kept of a link."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +75,6 @@ class MachineConfig:
     transport_peer: str | None = None
     channel: str | None = None
     peer_limits: RuleLimits = PEER_LIMITS
-    cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    cursors: Cursors = field(default_factory=dict[str, Cursor])
     store_differing: bool = False
     max_line_bytes: int | None = MAX_LINE_BYTES

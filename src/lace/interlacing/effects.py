@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.config import Cursor
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.partitions import AdvertisementSet
     from lace.interlacing.result import Outcome
@@ -120,8 +121,7 @@ class SaveCursor:
     """Keep the peer's advertisements, and one's own that it knows, for the next exchange."""
 
     link_id: str
-    theirs: AdvertisementSet
-    ours: AdvertisementSet
+    cursor: Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,14 @@ class End(Enum):
     LIMIT = "loop limit"
 
 
+class _Purpose(Enum):
+    """What own records are described for."""
+
+    BLOCK = "the next block"
+    RELABELLED = "one's own set under the peer's label"
+    EXPECTED = "what the peer was sent"
+
+
 class Loops:
     """The loops of one epoch.
 
@@ -97,7 +105,7 @@ class Loops:
         self._previous: tuple[AdvertisementSet, AdvertisementSet] | None = None
         self._reconciliation: Reconciliation | None = None
         self._described: dict[str, Advertisement] = {}
-        self._is_relabelling = False
+        self._purpose = _Purpose.BLOCK
         self._held: tuple[Fact, ...] | None = None
         self._is_begun = self._is_tentative = False
         self._has_asked = False
@@ -204,6 +212,9 @@ class Loops:
 
     def _open_loop(self, now: Tai) -> list[Effect]:
         terms, limits, states = self.terms, self.terms.limits, self.states
+        sent = states.undescribed()
+        if sent:
+            return self._ask_for(_Purpose.EXPECTED, sent, terms.peer_source)
         if self._is_begun:
             self._begin_round()
         self.ended = None
@@ -239,12 +250,14 @@ class Loops:
         if self.states.is_bare:
             self._described = {record: Advertisement(record) for record in wanted}
         elif wanted:
-            self._is_relabelling, self.step = False, State.DESCRIBING
-            return [Describe(tuple(wanted), self.terms.source)]
+            return self._ask_for(_Purpose.BLOCK, wanted, self.terms.source)
         return self._send_turn(now)
 
     def _take_described(self, event: happened.Described, now: Tai) -> list[Effect]:
-        if self._is_relabelling:
+        if self._purpose is _Purpose.EXPECTED:
+            self.states.expect_claims(event.advertisements)
+            return self._open_loop(now)
+        if self._purpose is _Purpose.RELABELLED:
             return self._next_turn(self.states.relabel(event.advertisements), now)
         self._described = {each.record: each for each in event.advertisements}
         return self._send_turn(now)
@@ -314,8 +327,12 @@ class Loops:
         """Compute one's own set under the peer's label: what the peer has as well shows then."""
         if self.states.is_bare:
             return self._next_turn(self.states.relabel_bare(), now)
-        self._is_relabelling, self.step = True, State.DESCRIBING
-        return [Describe(tuple(self.states.own.records()), self.terms.peer_source)]
+        records = self.states.own.records()
+        return self._ask_for(_Purpose.RELABELLED, records, self.terms.peer_source)
+
+    def _ask_for(self, purpose: _Purpose, records: Sequence[str], source: str) -> list[Effect]:
+        self._purpose, self.step = purpose, State.DESCRIBING
+        return [Describe(tuple(records), source)]
 
     def _next_turn(self, relabelled: AdvertisementSet | None, now: Tai) -> list[Effect]:
         self._at().begin(relabelled)

@@ -18,7 +18,7 @@ from lace.interlacing.handshake import Handshake
 from lace.interlacing.ledger import Ledger
 from lace.interlacing.loops import End, Loops
 from lace.interlacing.result import Counters, Outcome
-from lace.interlacing.timing import Timing
+from lace.interlacing.timing import PhaseTimes, Timing
 from lace.interlacing.transitions import State, check_legal, takes_input
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ class Machine:
         self._loops: Loops | None = None
         self._totals = Counters()
         self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
-        self._cursors = dict(config.cursors)
+        self._cursors: dict[str, Cursor] = {}
         self._epoch: tuple[Terms, Cursor | None] | None = None
         self._renewal: happened.Renewed | None = None
         self._has_changed = self._has_ended = self._is_saved = False
         self._handshakes = 0
+        self._times = PhaseTimes()
         self.outcome: Outcome | None = None
 
     @property
@@ -84,6 +85,7 @@ class Machine:
         """Take an event; returns what is to be done, in order."""
         if self.is_closed:
             return []
+        self._times.note(self.state, now)
         try:
             check_legal(event, self.state)
             effects = self._take(event, now)
@@ -91,6 +93,7 @@ class Machine:
                 effects += self._ended()
         except InterlaceFailure as failure:
             return self._fail(failure)
+        self._times.note(self.state, now)
         return [*effects, *self._set_alarm(now)]
 
     def fail(self, error: LaceError) -> list[Effect]:
@@ -187,12 +190,13 @@ class Machine:
 
     def _cursor_for(self, terms: Terms) -> Cursor | None:
         """Return what is known of the peer's advertisements under these terms."""
+        cursor: Cursor | None = None
         if terms.link_id is not None:
-            return self._cursors.get(terms.link_id)
-        if self._epoch is None:
-            return None
-        before, cursor = self._epoch
-        return cursor if before.plan_id == terms.plan_id and before.link_id is None else None
+            cursor = self._cursors.get(terms.link_id) or self.config.cursors.get(terms.link_id)
+        elif self._epoch is not None:
+            before, known = self._epoch
+            cursor = known if before.plan_id == terms.plan_id and before.link_id is None else None
+        return cursor if cursor is not None and cursor.schema == terms.schema else None
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -210,14 +214,14 @@ class Machine:
         return [*effects, Report(self._outcome(_WHY[end].value)), *self._look()]
 
     def _keep_cursor(self, loops: Loops) -> list[Effect]:
-        cursor = Cursor(loops.states.theirs, loops.states.own)
+        cursor = Cursor(loops.states.theirs, loops.states.own, loops.terms.schema)
         self._epoch = loops.terms, cursor
         link = loops.terms.link_id
         if link is None:
             return []
         self._is_saved = True
         self._cursors[link] = cursor
-        return [SaveCursor(link, cursor.theirs, cursor.ours)]
+        return [SaveCursor(link, cursor)]
 
     def _look(self) -> list[Effect]:
         """While waiting, see whether there is a reason to begin a loop or a new setup."""
@@ -340,4 +344,5 @@ class Machine:
             reason=reason,
             failure=failure,
             counters=self._counters(),
+            seconds=self._times.seconds,
         )

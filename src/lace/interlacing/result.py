@@ -46,6 +46,8 @@ class Outcome:
     reason: str = ""
     failure: InterlaceFailure | None = None
     counters: Counters = Counters()
+    seconds: tuple[tuple[str, float], ...] = ()
+    """How long each phase took."""
 
     @property
     def is_clean(self) -> bool:
@@ -73,4 +75,5 @@ class Outcome:
             "stored": self.counters.stored,
             "pending-here": self.counters.pending_here,
             "pending-there": self.counters.pending_there,
+            "seconds": dict(self.seconds),
         }

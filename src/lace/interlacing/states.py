@@ -13,7 +13,7 @@ from lace.interlacing.advertisement import digests_of_bare, is_bare
 from lace.interlacing.partitions import AdvertisementSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from lace.interlacing.advertisement import Advertisement
     from lace.interlacing.config import Cursor
@@ -42,6 +42,7 @@ class States:
         self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
         self.is_known = cursor is not None
         self.expected: AdvertisementSet | None = None
+        self._undescribed: list[str] = []
         self.relabelled: AdvertisementSet | None = None
         self.remembered: dict[bytes, AdvertisementSet] = {}
         if cursor is not None:
@@ -77,14 +78,28 @@ class States:
         """Take note of what the peer was sent: it is likely to claim that from now on."""
         if not self.is_known or not sent:
             return
-        before = self.theirs if self.expected is None else self.expected
         if self.is_bare:
-            digests = digests_of_bare(sent, self._peer_source)
-            self.expected = before.changed(sent, digests, ())
+            self._expect(sent, digests_of_bare(sent, self._peer_source))
         elif self.relabelled is not None:
             pairs = zip(sent, self.relabelled.digests_of(sent), strict=True)
             known = {record: digest for record, digest in pairs if digest is not None}
-            self.expected = before.changed(list(known), known.values(), ())
+            self._expect(list(known), known.values())
+        else:
+            self._undescribed += sent
+
+    def _expect(self, records: Sequence[str], digests: Iterable[bytes]) -> None:
+        before = self.theirs if self.expected is None else self.expected
+        self.expected = before.changed(records, digests, ())
+
+    def undescribed(self) -> list[str]:
+        """Return records that the peer was sent and whose claims are to be computed; once."""
+        sent, self._undescribed = self._undescribed, []
+        here = self.next_own.has(sent).tolist()
+        return [record for record, is_here in zip(sent, here, strict=True) if is_here]
+
+    def expect_claims(self, claims: Sequence[Advertisement]) -> None:
+        """Take what the peer will claim of records that it was sent."""
+        self._expect([each.record for each in claims], self._digests(claims, self._peer_source))
 
     def learn(self, theirs: AdvertisementSet) -> None:
         """Take what the peer claims now."""

@@ -1,4 +1,4 @@
-"""How long a peer may take for a turn, and when to be woken (G47b).
+"""How long phases take, how long a peer may take for a turn, and when to be woken (G47b).
 
 The timeout holds for a turn and starts anew with every mebibyte that arrives. What this
 side needs to validate and store what has arrived does not count.
@@ -6,16 +6,55 @@ side needs to validate and store what has arrived does not count.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.effects import Effect, Wake
+from lace.interlacing.transitions import State
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lace.base.tai import Tai
 
-__all__ = ["Timing"]
+__all__ = ["PhaseTimes", "Timing"]
 
 _SECOND: Final = 1_000_000_000
+_PHASES: Final[Mapping[State, str]] = MappingProxyType(
+    {
+        State.SETUP: "setup",
+        State.HELLO: "hello",
+        State.EVALUATING: "advertise",
+        State.DESCRIBING: "advertise",
+        State.ADVERTISING: "advertise",
+        State.COMPARING: "request",
+        State.REQUESTING: "request",
+        State.CHECKING: "transfer",
+        State.TRANSFERRING: "transfer",
+        State.WAITING: "waiting",
+    }
+)
+
+
+class PhaseTimes:
+    """How long each phase took, this side's work and the peer's together."""
+
+    def __init__(self) -> None:
+        self._phase: str | None = None
+        self._since: Tai | None = None
+        self._passed: dict[str, int] = {}
+
+    def note(self, state: State, now: Tai) -> None:
+        """Say what the machine is at from now on."""
+        if self._phase is not None and self._since is not None:
+            passed = max(0, now.nanoseconds - self._since.nanoseconds)
+            self._passed[self._phase] = self._passed.get(self._phase, 0) + passed
+        self._phase, self._since = _PHASES.get(state), now
+
+    @property
+    def seconds(self) -> tuple[tuple[str, float], ...]:
+        """The seconds of each phase that there was, in their order."""
+        return tuple((phase, passed / _SECOND) for phase, passed in self._passed.items())
 
 
 class Timing:

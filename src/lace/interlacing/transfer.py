@@ -136,10 +136,11 @@ class Transfer:
 
     def records(self, event: RecordsReceived) -> list[Effect]:
         """Take records that arrived."""
-        for raw in event.records:
-            self._receive(raw.claimed, len(raw.data))
+        claimed = tuple(raw.claimed for raw in event.records)
+        for record, raw in zip(claimed, event.records, strict=True):
+            self._receive(record, len(raw.data))
         self._check_bytes(self._round_received, "came")
-        self._validating.append(tuple(raw.claimed for raw in event.records))
+        self._validating.append(claimed)
         return [Validate(event.records)]
 
     def lost(self, event: RecordLost) -> None:

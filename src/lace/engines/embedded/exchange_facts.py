@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lace.engines.embedded.index import Members
+from lace.engines.embedded.keys import RowSet, distinct_sorted
 from lace.engines.embedded.relation import EVERYTHING, Pattern, Relation
 from lace.rules.syntax import PredicateKey
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RecordChanges",
     "claims_about",
+    "differing_records",
     "fields_of",
     "first_of",
     "numbers_of",
@@ -33,6 +35,7 @@ __all__ = [
     "that_are_not",
 ]
 
+_HAVE: Final = PredicateKey("Have", 1)
 _FIELD: Final = PredicateKey("Field", 4)
 _ADVERTISED: Final = PredicateKey("Advertised", 2)
 _ADVERTISED_FIELD: Final = PredicateKey("AdvertisedField", 5)
@@ -98,16 +101,11 @@ def claims_about(base: FactBase, records: Iterable[str]) -> list[Fact]:
 def fields_of(base: FactBase, records: Ids, names: frozenset[str] | None) -> dict[str, list[Field]]:
     """Return name, index and value of the fields of some records; of all names, or of some."""
     relation = base.relations.get(_FIELD) or Relation(_FIELD.arity)
-    if names is None:
-        patterns = [EVERYTHING]
-    else:
-        numbers = base.dictionary.find_all(sorted(names))
-        patterns = [Pattern(((1, int(number)),)) for number in numbers if number >= 0]
     made: dict[str, list[Field]] = {}
     if not len(records):
         return made
     wanted = Members(records, base.size)
-    for pattern in patterns:
+    for pattern in _patterns(base, names):
         for selection in relation.select(pattern):
             chosen = np.flatnonzero(wanted.mask(selection.column(0)))
             if not len(chosen):
@@ -116,6 +114,46 @@ def fields_of(base: FactBase, records: Ids, names: frozenset[str] | None) -> dic
             for record, name, index, value in zip(*columns, strict=True):
                 made.setdefault(record, []).append((name, index, value))
     return made
+
+
+def differing_records(base: FactBase, names: frozenset[str] | None) -> Ids:
+    """Return the claimed records of which the facts here do not say just what is claimed.
+
+    They are not here, or have other fields of these names, or some that are not claimed.
+    """
+    claimed = _columns(base, _ADVERTISED, EVERYTHING)[0]
+    odd = [that_are_not(base, _HAVE, claimed)]
+    said = _columns(base, _ADVERTISED_FIELD, EVERYTHING)
+    said = [said[at] for at in (0, 2, 3, 4)]
+    found = [_columns(base, _FIELD, pattern) for pattern in _patterns(base, names)]
+    here = [np.concatenate(columns) for columns in zip(*found, strict=True)] if found else None
+    if here is None:
+        here = [np.empty(0, np.int32)] * _FIELD.arity
+    of_claimed = Members(claimed, base.size).mask(here[0])
+    here = [column[of_claimed] for column in here]
+    for some, other in ((said, here), (here, said)):
+        rows = RowSet.of(other, len(other[0]), base.size)
+        odd.append(some[0][~rows.contains(some, len(some[0]))])
+    return distinct_sorted(np.concatenate(odd))
+
+
+def _columns(base: FactBase, key: PredicateKey, pattern: Pattern) -> list[Ids]:
+    """Return the columns of the rows that fit a pattern."""
+    relation = base.relations.get(key) or Relation(key.arity)
+    pieces = [
+        [selection.column(at) for at in range(key.arity)] for selection in relation.select(pattern)
+    ]
+    if not pieces:
+        return [np.empty(0, np.int32)] * key.arity
+    return [np.concatenate(columns) for columns in zip(*pieces, strict=True)]
+
+
+def _patterns(base: FactBase, names: frozenset[str] | None) -> list[Pattern]:
+    """Return what the fields of some names fit, or of all."""
+    if names is None:
+        return [EVERYTHING]
+    numbers = base.dictionary.find_all(sorted(names))
+    return [Pattern(((1, int(number)),)) for number in numbers if number >= 0]
 
 
 class RecordChanges:

@@ -1,0 +1,195 @@
+"""What is kept of exchanges from one to the next: one file for each link, beside the records.
+
+A link is two proven verifiers and a plan (its Link-Id). Its file says what each side
+advertised when they last agreed, so that the next exchange tells changes only. All of it is
+a cache: a file that is missing, damaged or of other records costs bytes, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base import b64a
+from lace.base.digest import DIGEST_BYTES, digest
+from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.capabilities import Schema
+from lace.interlacing.config import Cursor
+from lace.interlacing.partitions import AdvertisementSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["LINKS_NAME", "MOST_BYTES", "MOST_LINKS", "KeptLink", "LinkFiles"]
+
+LINKS_NAME: Final = "links"
+MOST_LINKS: Final = 64
+"""Links that are kept; the one used longest ago goes first."""
+MOST_BYTES: Final = 1 << 30
+"""The bytes of all their files together."""
+_FORMAT: Final = b"lace-link/1\n"
+_SUFFIX: Final = ".link"
+_FRESH: Final = ".new"
+_COUNT_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLink:
+    """What a file says of a link.
+
+    `cursor` is what each side advertised; `claims` are those of the peer that differ from the
+    records here, or are about records that are not. The rest of what it claims is what the
+    records of this store say, as it was at `high_water` and `removal_sequence`.
+    """
+
+    cursor: Cursor
+    claims: tuple[Advertisement, ...]
+    high_water: int
+    removal_sequence: int
+
+
+class LinkFiles:
+    """The files of links in one lace.
+
+    Args:
+        folder: the lace's folder.
+        may_write: whether anything is written at all.
+    """
+
+    def __init__(self, folder: Path, *, may_write: bool = True) -> None:
+        self.folder = folder / LINKS_NAME
+        self._may_write = may_write
+
+    def load(self, link_id: str) -> KeptLink | None:
+        """Return what is kept of a link; None for nothing that is whole."""
+        path = self._path(link_id)
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                return None
+            found = _parse(path.read_bytes(), link_id)
+            with suppress(OSError):
+                os.utime(path)
+        except OSError:
+            return None
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+            self.forget(link_id)
+            return None
+        return found
+
+    def save(self, link_id: str, kept: KeptLink) -> None:
+        """Keep what is known of a link; a disk that does not take it is no failure."""
+        if not self._may_write:
+            return
+        path = self._path(link_id)
+        fresh = path.with_suffix(_FRESH)
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                with open(fresh, "wb", opener=_private) as file:
+                    for piece in _pieces(kept, link_id):
+                        file.write(piece)
+                    file.flush()
+                    os.fsync(file.fileno())
+                fresh.replace(path)
+            finally:
+                with suppress(OSError):
+                    fresh.unlink()
+            self._prune()
+
+    def forget(self, link_id: str) -> None:
+        """Keep nothing of a link any more."""
+        if self._may_write:
+            with suppress(OSError):
+                self._path(link_id).unlink()
+
+    def _path(self, link_id: str) -> Path:
+        return self.folder / f"{b64a.encode(digest(link_id.encode()))}{_SUFFIX}"
+
+    def _prune(self) -> None:
+        """Remove the files that were used longest ago, where there are too many."""
+        found = sorted(
+            ((path.stat().st_mtime, path) for path in self.folder.glob(f"*{_SUFFIX}")),
+            reverse=True,
+        )
+        total = 0
+        for number, (_time, path) in enumerate(found):
+            total += path.stat().st_size
+            if number >= MOST_LINKS or (number and total > MOST_BYTES):
+                path.unlink()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+# -- the file: a line of format, a line of JSON, two tables, and the digest of all of it --------
+
+
+def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes]:
+    cursor = kept.cursor
+    tables = [_table(each) for each in (cursor.theirs, cursor.ours)]
+    head = {
+        "link": link_id,
+        "names": None if cursor.schema.all else sorted(cursor.schema.names),
+        "claims": [[each.record, each.fields] for each in kept.claims],
+        "high-water": kept.high_water,
+        "removal-sequence": kept.removal_sequence,
+        "tables": [len(each) for each in tables],
+    }
+    body = [_FORMAT, json.dumps(head).encode("ascii"), b"\n", *tables]
+    yield from body
+    yield digest(b"".join(body))
+
+
+def _parse(raw: bytes, link_id: str) -> KeptLink:
+    """Return what a file says.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not whole, or not about this link.
+    """
+    body, check = raw[:-DIGEST_BYTES], raw[-DIGEST_BYTES:]
+    if not body.startswith(_FORMAT) or digest(body) != check:
+        raise ValueError("the file is not what was written")
+    end = body.index(b"\n", len(_FORMAT))
+    head: dict[str, Any] = json.loads(body[len(_FORMAT) : end])
+    if head["link"] != link_id:
+        raise ValueError("the file is of another link")
+    first, second = head["tables"]
+    tables = memoryview(body)[end + 1 :]
+    if len(tables) != first + second:
+        raise ValueError("the file is cut")
+    names = head["names"]
+    return KeptLink(
+        cursor=Cursor(
+            _set_of(bytes(tables[:first])),
+            _set_of(bytes(tables[first:])),
+            Schema(all=True) if names is None else Schema(names=frozenset(names)),
+        ),
+        claims=tuple(
+            Advertisement(record, tuple((name, index, value) for name, index, value in fields))
+            for record, fields in head["claims"]
+        ),
+        high_water=int(head["high-water"]),
+        removal_sequence=int(head["removal-sequence"]),
+    )
+
+
+def _table(advertised: AdvertisementSet) -> bytes:
+    """Return a set as bytes: how many, their digests, then a line for each record."""
+    records, digests = advertised.items()
+    count = len(records).to_bytes(_COUNT_BYTES, "little")
+    return b"".join([count, *digests, "\n".join(records).encode("ascii")])
+
+
+def _set_of(table: bytes) -> AdvertisementSet:
+    count = int.from_bytes(table[:_COUNT_BYTES], "little")
+    split = _COUNT_BYTES + count * DIGEST_BYTES
+    records = table[split:].decode("ascii").split("\n") if count else []
+    if len(records) != count:
+        raise ValueError("the file contradicts itself")
+    digests = [table[at : at + DIGEST_BYTES] for at in range(_COUNT_BYTES, split, DIGEST_BYTES)]
+    return AdvertisementSet.of(records, digests)
