@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lace.driver.kept import KeptLinks
+from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
+from lace.errors import StoreError
 from lace.interlacing.capabilities import capabilities_of
+from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Interlaced", "Side", "run_exchange"]
+__all__ = ["Interlaced", "Side", "open_exchange", "run_exchange"]
 
 IN_PROCESS = "stdio"
 """The address of a link that has none."""
@@ -59,8 +62,9 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
     """Run one bounded exchange between two sides; the left one is operand 0.
 
     Raises:
-        InterlaceFailure: the sides do not agree, or a limit was reached; whatever was
-            validated before stays stored.
+        InterlaceFailure: the sides do not agree, or a limit was reached; its `result` says
+            what had come of it by then. Whatever was validated before stays stored.
+        StoreError: a store could not be read or written.
     """
     parties = [_party(side, index, clock) for index, side in enumerate((left, right))]
     link = Pairing(*parties)
@@ -70,16 +74,43 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
     finally:
         for party in parties:
             party.close()
+    return _result(parties)
+
+
+def _result(parties: Sequence[Party]) -> Interlaced:
+    """Return what came of an exchange, or raise why it failed."""
     outcomes = [party.machine.outcome for party in parties]
     if outcomes[0] is None or outcomes[1] is None:
         raise AssertionError("an exchange that nobody disturbs ends")
-    for outcome in outcomes:
-        if outcome is not None and outcome.failure is not None:
-            raise outcome.failure
-    return Interlaced(outcomes[0], outcomes[1])
+    result = Interlaced(outcomes[0], outcomes[1])
+    failures = [outcome.failure for outcome in outcomes if outcome and outcome.failure]
+    # The side that only saw the other close says nothing of the cause.
+    failures.sort(key=lambda failure: failure.failure is Failure.PEER_CLOSED)
+    for party in parties:
+        if isinstance(party.error, StoreError):
+            raise party.error
+    if failures:
+        failures[0].result = result
+        raise failures[0]
+    return result
 
 
-def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
+def open_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> OpenPairing:
+    """Start an open exchange between two sides, in a thread of its own.
+
+    It goes on after a fixed point: whatever is stored on either side reaches the other.
+    The sides' stores are used by that thread alone.
+    """
+    parties = (
+        _party(left, 0, clock, is_open=True),
+        _party(right, 1, clock, is_open=True),
+    )
+    made = OpenPairing(Pairing(*parties), parties, (left.store, right.store), clock)
+    made.start()
+    return made
+
+
+def _party(side: Side, index: int, clock: Callable[[], Tai], *, is_open: bool = False) -> Party:
     kept = KeptLinks(side.store)
     config = MachineConfig(
         operand=side.policy.operand(index),
@@ -90,6 +121,7 @@ def _party(side: Side, index: int, clock: Callable[[], Tai]) -> Party:
         key=side.key,
         peer_limits=peer_limits_of(side.settings),
         cursors=kept,
+        is_open=is_open,
     )
     return Party(
         Machine(config),

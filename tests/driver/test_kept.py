@@ -44,14 +44,14 @@ def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[Fact]:
     """All facts that both sides send."""
     facts: list[Fact] = []
-    event = pairing._event
+    events = pairing._events
 
-    def noting(message: Message) -> object:
+    def noting(message: Message, max_data_bytes: int) -> object:
         if isinstance(message, Block):
             facts.extend(message.effect.facts)
-        return event(message)
+        return events(message, max_data_bytes)
 
-    monkeypatch.setattr(pairing, "_event", noting)
+    monkeypatch.setattr(pairing, "_events", noting)
     return facts
 
 

@@ -16,6 +16,7 @@ from lace.record.validate import frame_records
 if TYPE_CHECKING:
     from lace.driver.party import Party
     from lace.interlacing.events import Event
+    from lace.record.reader import RawRecord
 
 __all__ = ["Pairing"]
 
@@ -63,19 +64,31 @@ class Pairing:
             if not receiver.can_take:
                 mail.appendleft(message)
                 return moved
-            receiver.take(_event(message))
+            for event in _events(message, receiver.max_data_bytes):
+                receiver.take(event)
             moved = True
 
 
-def _event(message: Message) -> Event:
+def _events(message: Message, max_data_bytes: int) -> list[Event]:
+    """Return what a message is to its receiver."""
     match message:
         case Block(effect):
-            return happened.BlockReceived(effect.facts, dict(effect.modules))
+            return [happened.BlockReceived(effect.facts, dict(effect.modules))]
         case Records(records):
-            return happened.RecordsReceived(frame_records(records))
+            return _arrivals(frame_records(records), max_data_bytes)
         case NotAvailable(record):
-            return happened.Unavailable(record)
+            return [happened.Unavailable(record)]
         case BatchEnd():
-            return happened.BatchEnded()
+            return [happened.BatchEnded()]
         case End():
-            return happened.Ended()
+            return [happened.Ended()]
+
+
+def _arrivals(records: tuple[RawRecord, ...], max_data_bytes: int) -> list[Event]:
+    """Return records that arrive; those above the limit are passed over, as a reader does."""
+    large = [raw for raw in records if len(raw.data) - raw.data_at > max_data_bytes]
+    made: list[Event] = [happened.RecordLost(raw.claimed, len(raw.data)) for raw in large]
+    taken = records
+    if large:
+        taken = tuple(raw for raw in records if len(raw.data) - raw.data_at <= max_data_bytes)
+    return [*made, happened.RecordsReceived(taken)] if taken else made

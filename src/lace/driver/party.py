@@ -110,6 +110,8 @@ class Party:
         self._waiting: deque[Message] = deque()
         self.alarm: Tai | None = None
         self.reports: list[Outcome] = []
+        self.error: LaceError | None = None
+        """What could not be done here."""
 
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
@@ -120,8 +122,7 @@ class Party:
                 try:
                     answer = self._do(effect)
                 except LaceError as error:
-                    for last in self.machine.fail(error):
-                        self._do(last)
+                    self._fail(error)
                     return
                 if answer is not None:
                     events.append(answer)
@@ -135,12 +136,22 @@ class Party:
         try:
             done = self._intake.work(wait=wait)
         except LaceError as error:
-            for last in self.machine.fail(error):
-                self._do(last)
+            self._fail(error)
             return True
         for event in done:
             self.take(event)
         return bool(done)
+
+    def _fail(self, error: LaceError) -> None:
+        """End because something could not be done here."""
+        self.error = error
+        for last in self.machine.fail(error):
+            self._do(last)
+
+    @property
+    def max_data_bytes(self) -> int:
+        """The most data that a record may have to be taken."""
+        return self._settings.max_data_bytes
 
     @property
     def can_take(self) -> bool:

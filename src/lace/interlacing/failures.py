@@ -154,6 +154,8 @@ class InterlaceFailure(ProtocolError):
         self.failure = failure
         self.detail = detail
         self.exit_code = failure.exit_code
+        self.result: object | None = None
+        """What had come of the exchange by then, where whoever ran it says so."""
 
 
 def limit_failure(

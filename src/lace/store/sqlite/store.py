@@ -32,6 +32,7 @@ from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, m
 from lace.store.sqlite.recent import RecentRecords, key_of_record
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
+from lace.store.watching import announce_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -223,6 +224,8 @@ class SqliteStore:
                 self._recent.remember(new)
                 numbered = list(zip(stored, new, strict=True))
                 is_rebuild_due = self.segments.after_admission(numbered, before, now, self.snapshot)
+        if stored:
+            announce_change(self.folder)
         if is_rebuild_due:
             self._rebuild_segments()
         return Admission(tuple(stored), len(records) - len(stored))
@@ -258,6 +261,8 @@ class SqliteStore:
                     key_xor=(before.key_xor or 0) ^ xor_of_keys(gone),
                 )
                 _write_counters(connection, now)
+        if gone:
+            announce_change(self.folder)
         return len(gone)
 
     def _counters(self, connection: apsw.Connection) -> Counters:

@@ -1,0 +1,148 @@
+"""An open exchange of two parties in one process: it waits for something new, and goes on.
+
+It runs in a thread of its own. Waiting costs nothing but a look at the databases now and
+then, for what other processes store.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from lace.interlacing import events as happened
+from lace.store.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lace.base.tai import Tai
+    from lace.driver.pairing import Pairing
+    from lace.driver.party import Party
+    from lace.interlacing.result import Outcome
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = ["OpenPairing"]
+
+LOOK_SECONDS: Final = 1.0
+"""How often the databases are looked at."""
+_SECOND: Final = 1_000_000_000
+
+
+class OpenPairing:
+    """Two parties, and the thread that runs them until both have ended.
+
+    Args:
+        link: the link between them.
+        parties: the parties.
+        stores: their stores, for this thread alone.
+        clock: gives the time.
+    """
+
+    def __init__(
+        self,
+        link: Pairing,
+        parties: tuple[Party, Party],
+        stores: tuple[SqliteStore, SqliteStore],
+        clock: Callable[[], Tai],
+    ) -> None:
+        self._link, self._parties, self._stores, self._clock = link, parties, stores, clock
+        self._news = threading.Condition()
+        self._changed = [False, False]
+        self._is_stopping = False
+        self._states: list[object] = [None, None]
+        self.turns = 0
+        """How often there was something to do."""
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="lace-open-exchange", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, seconds: float | None = None) -> None:
+        """End it once what is under way is done, and wait for that."""
+        with self._news:
+            self._is_stopping = True
+            self._news.notify_all()
+        self._thread.join(seconds)
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Wait until something holds that rounds bring about; tells whether it does."""
+        with self._news:
+            return self._news.wait_for(lambda: self._is_over or holds(), seconds) and holds()
+
+    @property
+    def outcomes(self) -> tuple[Outcome | None, Outcome | None]:
+        """What came of it, once it has ended."""
+        left, right = self._parties
+        return left.machine.outcome, right.machine.outcome
+
+    @property
+    def _is_over(self) -> bool:
+        return all(party.machine.is_closed for party in self._parties) or self.error is not None
+
+    def _run(self) -> None:
+        own = threading.get_ident()
+        try:
+            with ExitStack() as stack:
+                for at in (0, 1):
+                    stack.callback(self._parties[at].close)
+                    tell = self._teller(at, own)
+                    stack.enter_context(watching(self._stores[at].folder, tell))
+                self._link.start()
+                while True:
+                    self._link.run()
+                    self.turns += 1
+                    with self._news:
+                        self._news.notify_all()
+                    if self._is_over:
+                        return
+                    self._wait()
+        except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
+            self.error = error
+        finally:
+            with self._news:
+                self._news.notify_all()
+
+    def _teller(self, at: int, own: int) -> Callable[[], None]:
+        def tell() -> None:
+            if threading.get_ident() == own:
+                return  # what this exchange stores is no news to it
+            with self._news:
+                self._changed[at] = True
+                self._news.notify_all()
+
+        return tell
+
+    def _wait(self) -> None:
+        """Wait for news, an alarm or the end, and tell the machines."""
+        with self._news:
+            if not any(self._changed) and not self._is_stopping:
+                self._news.wait(self._seconds_to_wait())
+            changed, self._changed = self._changed, [False, False]
+            is_stopping = self._is_stopping
+        now = self._clock()
+        for at, party in enumerate(self._parties):
+            if is_stopping:
+                party.take(happened.Stopped())
+            elif self._has_changed(at) or changed[at]:
+                party.take(happened.Changed())
+            if party.alarm is not None and now >= party.alarm:
+                party.alarm = None
+                party.take(happened.Woken())
+
+    def _has_changed(self, at: int) -> bool:
+        """Tell whether the store has changed since it was looked at last."""
+        with self._stores[at].snapshot() as snapshot:
+            counters = snapshot.counters()
+        state = counters.high_water, counters.removal_sequence
+        before, self._states[at] = self._states[at], state
+        return before is not None and before != state
+
+    def _seconds_to_wait(self) -> float:
+        alarms = [party.alarm for party in self._parties if party.alarm is not None]
+        if not alarms:
+            return LOOK_SECONDS
+        left = (min(alarms).nanoseconds - self._clock().nanoseconds) / _SECOND
+        return max(0.0, min(left, LOOK_SECONDS))

@@ -1,0 +1,103 @@
+"""Open exchanges in one process: what is stored on one side reaches the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lace
+from lace.api import now
+from lace.exchanging import Side, open_exchange
+from lace.store import watching
+from tests.driver.test_pairing import hashes, plex, policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lace.driver.open_pairing import OpenPairing
+
+SOON = 20.0
+ADD = """
+import sys, lace
+with lace.open(sys.argv[1]) as store:
+    store.add(lace.Plex(group="u", app="ding", name="by another", data=b"x"))
+"""
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
+        for each in (left, right):
+            key = lace.SigningKey.generate()
+            each.keys.add(key)
+            each.keys.set_default(key.verifier)
+        yield left, right
+
+
+@pytest.fixture
+def exchange(sides: tuple[lace.Lace, lace.Lace]) -> Iterator[OpenPairing]:
+    left, right = sides
+    with lace.open(left.store.folder) as here, lace.open(right.store.folder) as there:
+        made = open_exchange(
+            Side(here.store, here.settings, policy(right), here.signing_key()),
+            Side(there.store, there.settings, policy(left), there.signing_key()),
+            now,
+        )
+        try:
+            yield made
+        finally:
+            made.stop(SOON)
+        assert made.error is None
+    assert not watching._watchers
+
+
+def test_what_comes_on_one_side_reaches_the_other(
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+) -> None:
+    left, right = sides
+    wanted = set()
+    for number in range(3):
+        wanted.add(left.add(plex(f"left/{number}")))
+        assert exchange.wait_until(lambda: hashes(right) == wanted, SOON)
+        wanted.add(right.add(plex(f"right/{number}")))
+        assert exchange.wait_until(lambda: hashes(left) == wanted, SOON)
+
+
+def test_what_another_process_stores_reaches_the_other_side(
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+) -> None:
+    left, right = sides
+    assert exchange.wait_until(lambda: not hashes(right), SOON)
+    subprocess.run([sys.executable, "-c", ADD, str(left.store.folder)], check=True)
+    assert exchange.wait_until(lambda: len(hashes(right)) == 1, SOON)
+
+
+def test_waiting_costs_no_time_of_the_processor(
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+) -> None:
+    left, right = sides
+    left.add(plex("a"))
+    assert exchange.wait_until(lambda: len(hashes(right)) == 1, SOON)
+    turns = exchange.turns
+    before = time.thread_time()
+    time.sleep(1.5)
+    assert exchange.turns == turns
+    assert time.thread_time() - before < 1
+
+
+def test_a_stopped_exchange_says_what_came_of_it(
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+) -> None:
+    left, right = sides
+    left.add(plex("a"))
+    assert exchange.wait_until(lambda: len(hashes(right)) == 1, SOON)
+    exchange.stop(SOON)
+    outcomes = exchange.outcomes
+    assert all(outcome is not None and outcome.failure is None for outcome in outcomes)
+    assert outcomes[1] is not None
+    assert outcomes[1].received == tuple(hashes(left))
