@@ -74,6 +74,11 @@ class StoreFollower(Generic[Session]):
         self._high_water = 0
         self._removal_sequence = 0
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """The last StoreRecordId and removal that was taken in."""
+        return self._high_water, self._removal_sequence
+
     def read(self, predicate: str, names: frozenset[str] | None = None) -> None:
         """See that facts of a predicate are made of records that come, or of some names only."""
         if self._widen({predicate: names}):

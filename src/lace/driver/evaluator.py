@@ -112,6 +112,11 @@ class StoreEvaluator:
             self._enforcement.take_base(base)
         return self._enforcement
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Up to which record and removal of the store the last answer goes."""
+        return self._follower.position
+
     def _ask(self) -> Enforcement:
         return self._follower.ask(
             self._executable.view, self._executable.ours, question=lambda found: found

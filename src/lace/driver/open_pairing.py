@@ -48,9 +48,7 @@ class OpenPairing:
     ) -> None:
         self._link, self._parties, self._stores, self._clock = link, parties, stores, clock
         self._news = threading.Condition()
-        self._changed = [False, False]
-        self._is_stopping = False
-        self._states: list[object] = [None, None]
+        self._is_told = self._is_stopping = False
         self.turns = 0
         """How often there was something to do."""
         self.error: BaseException | None = None
@@ -88,12 +86,10 @@ class OpenPairing:
             with ExitStack() as stack:
                 for at in (0, 1):
                     stack.callback(self._parties[at].close)
-                    tell = self._teller(at, own)
-                    stack.enter_context(watching(self._stores[at].folder, tell))
+                    stack.enter_context(watching(self._stores[at].folder, self._teller(own)))
                 self._link.start()
                 while True:
-                    self._link.run()
-                    self.turns += 1
+                    self.turns += self._link.run()
                     with self._news:
                         self._news.notify_all()
                     if self._is_over:
@@ -105,12 +101,12 @@ class OpenPairing:
             with self._news:
                 self._news.notify_all()
 
-    def _teller(self, at: int, own: int) -> Callable[[], None]:
+    def _teller(self, own: int) -> Callable[[], None]:
         def tell() -> None:
             if threading.get_ident() == own:
                 return  # what this exchange stores is no news to it
             with self._news:
-                self._changed[at] = True
+                self._is_told = True
                 self._news.notify_all()
 
         return tell
@@ -118,27 +114,19 @@ class OpenPairing:
     def _wait(self) -> None:
         """Wait for news, an alarm or the end, and tell the machines."""
         with self._news:
-            if not any(self._changed) and not self._is_stopping:
+            if not self._is_told and not self._is_stopping:
                 self._news.wait(self._seconds_to_wait())
-            changed, self._changed = self._changed, [False, False]
+            self._is_told = False
             is_stopping = self._is_stopping
         now = self._clock()
-        for at, party in enumerate(self._parties):
+        for party in self._parties:
             if is_stopping:
                 party.take(happened.Stopped())
-            elif self._has_changed(at) or changed[at]:
+            elif party.has_news():
                 party.take(happened.Changed())
             if party.alarm is not None and now >= party.alarm:
                 party.alarm = None
                 party.take(happened.Woken())
-
-    def _has_changed(self, at: int) -> bool:
-        """Tell whether the store has changed since it was looked at last."""
-        with self._stores[at].snapshot() as snapshot:
-            counters = snapshot.counters()
-        state = counters.high_water, counters.removal_sequence
-        before, self._states[at] = self._states[at], state
-        return before is not None and before != state
 
     def _seconds_to_wait(self) -> float:
         alarms = [party.alarm for party in self._parties if party.alarm is not None]

@@ -34,11 +34,13 @@ class Pairing:
         for side in self._sides:
             side.take(happened.Started())
 
-    def run(self) -> None:
-        """Go on until neither side has anything to say or to take."""
+    def run(self) -> bool:
+        """Go on until neither side has anything to say or to take; tells whether one had."""
+        has_moved = False
         with collecting_rarely():
             while self._step() or any(side.work(wait=True) for side in self._sides):
-                pass
+                has_moved = True
+        return has_moved
 
     def _step(self) -> bool:
         """Let each side say and do what it can now; tells whether anything was done."""

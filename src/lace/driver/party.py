@@ -148,6 +148,14 @@ class Party:
         for last in self.machine.fail(error):
             self._do(last)
 
+    def has_news(self) -> bool:
+        """Tell whether the store has changed since it was evaluated last."""
+        if self._evaluator is None:
+            return False
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        return self._evaluator.position != (counters.high_water, counters.removal_sequence or 0)
+
     @property
     def max_data_bytes(self) -> int:
         """The most data that a record may have to be taken."""

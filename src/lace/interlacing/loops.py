@@ -129,6 +129,14 @@ class Loops:
         """Whether the loop is over."""
         return self.step is State.TRANSFERRING and self.transfer.is_over
 
+    @property
+    def has_news(self) -> bool:
+        """Whether an evaluation found, too late for the loop that ended, what the peer lacks.
+
+        After the loop limit there is none: policies that never settle would go on for ever.
+        """
+        return self.ended is End.FIXED_POINT and self.states.has_news
+
     # -- the beginning -------------------------------------------------------------------------
 
     def begin_epoch(self) -> list[Effect]:

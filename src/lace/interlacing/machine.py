@@ -231,7 +231,7 @@ class Machine:
         if self._renewal is not None:
             return self._send_setup()
         rises = loops.depends_on_tick and loops.ticks.both_ready
-        if not self._has_changed and not rises:
+        if not self._has_changed and not rises and not loops.has_news:
             return []
         self._has_changed = False
         return loops.begin_anew(tentative=not rises)
