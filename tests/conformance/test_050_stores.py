@@ -258,8 +258,9 @@ def test_snapshots_of_stores_keep_reads_coherent_and_bound_no_exchange(
     before = right.add_all([plex(f"r/{n}") for n in range(3)])
     late = plex("late")
     adding(monkeypatch, left, right, late)
-    with right.snapshot() as held:
-        done = lace.interlace(left, right, policy(), policy())
+    slowly = {"service_budget_bytes": 1}  # a record in each loop
+    with right.snapshot() as held, lace.open(right.store.folder, settings=slowly) as sending:
+        done = lace.interlace(left, sending, policy(), policy())
         assert done
         assert not held.has(str(late.id)), "this snapshot is of the time before"
         assert {each.hash_text for each in held.records()} == set(before)

@@ -34,6 +34,8 @@ RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
 BYTES_AT_ONCE: Final = 16 * 2**20
 _SECOND: Final = 1_000_000_000
+_SAVED_EVERY: Final = 30 * _SECOND
+"""How long an open exchange goes on before it keeps another cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class Party:
         self._kept = kept
         self._evaluator: StoreEvaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
+        self._unsaved: wanted.SaveCursor | None = None
+        self._saved: Tai | None = None
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
         self.alarm: Tai | None = None
@@ -177,6 +181,8 @@ class Party:
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
             case wanted.Evaluate():
+                if effect.added or effect.relabelled or effect.removed:
+                    self._unsaved = None  # claims are of another state from now on
                 return self._evaluating().evaluate(effect)
             case wanted.Describe():
                 return self._evaluating().describe(effect)
@@ -192,10 +198,10 @@ class Party:
                 self.reports.append(outcome)
             case wanted.Close():
                 self._intake.close()
+                self._save(None)
                 self._waiting.append(End())
-            case wanted.SaveCursor(link_id, cursor):
-                if self._kept is not None:
-                    self._kept.save(link_id, cursor, self._evaluating().differing_claims())
+            case wanted.SaveCursor():
+                self._save(effect)
         return None
 
     def _agree(self, effect: wanted.Agree) -> StoreEvaluator:
@@ -216,6 +222,21 @@ class Party:
             max_line_bytes=self.machine.config.max_line_bytes,
             known=known,
         )
+
+    def _save(self, effect: wanted.SaveCursor | None) -> None:
+        """Keep a cursor; in an open exchange, where each round has one, only now and then."""
+        if self._kept is None:
+            return
+        now = self._clock()
+        if effect is not None:
+            self._unsaved = effect
+            is_due = self._saved is None or now >= self._saved.shift(_SAVED_EVERY)
+            if self.machine.config.is_open and not is_due:
+                return
+        if self._unsaved is not None:
+            claims = self._evaluating().differing_claims()
+            self._kept.save(self._unsaved.link_id, self._unsaved.cursor, claims)
+            self._unsaved, self._saved = None, now
 
     def _evaluating(self) -> StoreEvaluator:
         if self._evaluator is None:
