@@ -17,6 +17,7 @@ from benchmarks.engine import (
     benchmark_engine_warm,
 )
 from benchmarks.engine_runs import FULL, QUICK, TINY, Sizes
+from benchmarks.exchanging import benchmark_exchange, benchmark_open_exchange
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
 from benchmarks.policy import benchmark_compiling, benchmark_policy
@@ -69,6 +70,14 @@ def _policy_plan(sizes: Sizes) -> list[_Benchmark]:
     ]
 
 
+def _exchange_plan(small: int, large: int) -> list[_Benchmark]:
+    kept = small // 10
+    return [
+        _Benchmark("Exchange: two laces in one process", lambda: benchmark_exchange(small, large)),
+        _Benchmark(f"Exchange: kept open, {kept:,} records", lambda: benchmark_open_exchange(kept)),
+    ]
+
+
 def main() -> int:
     """Run the benchmarks; the exit code is 1 when a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -90,7 +99,8 @@ def main() -> int:
     images = RESULTS.parent if whole else FOLDER
     sections: list[Section] = []
     plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
-    for title, run, drawn in [*plans, *_policy_plan(engine_sizes)]:
+    plans += [*_policy_plan(engine_sizes), *_exchange_plan(*sizes)]
+    for title, run, drawn in plans:
         if options.only and options.only.lower() not in title.lower():
             continue
         print(f"running: {title} …", file=sys.stderr)
