@@ -23,7 +23,7 @@ from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import Changes
 from lace.engines.embedded.keys import RowSet
-from lace.engines.embedded.load import intern_constants
+from lace.engines.embedded.load import GroupedFacts, group_facts, intern_constants
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
@@ -101,6 +101,7 @@ class _Difference:
     def __init__(self) -> None:
         self.added: set[Fact] = set()
         self.removed: set[Fact] = set()
+        self.has_public = False
 
     def note(self, added: Iterable[Fact], removed: Iterable[Fact]) -> None:
         """Take in a change: facts that were not there, and facts that were."""
@@ -124,6 +125,7 @@ class Enforcement:
         self._clock = clock
         self._enclave: Enclave | None = None
         self._unseen = _Difference()  # by the enclave
+        self._unseen_public: tuple[GroupedFacts, GroupedFacts] | None = None
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
@@ -177,32 +179,50 @@ class Enforcement:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
         wanted, held = set(facts), set(_public_facts(self._base))
-        self.change_public(wanted - held, held - wanted)
+        self.change_public(sorted(wanted - held), sorted(held - wanted))
 
-    def change_public(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> None:
+    def change_public(
+        self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
+    ) -> None:
         """Say what is advertised and true of the runtime besides, and what no longer is.
 
-        What comes was not there, and what goes was.
+        What comes was not there, and what goes was. Equal facts come in an equal order: it
+        is the peer's operand that sees them.
 
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        come, gone = list(added), list(removed)
-        for shape in {(fact[0], len(fact) - 1) for fact in come}:
-            if PredicateKey(*shape) not in _PUBLIC:
+        come, gone = group_facts(added), group_facts(removed)
+        for name, arity in come:
+            if PredicateKey(name, arity) not in _PUBLIC:
                 raise EngineError(
-                    f"{shorten(shape[0])!r} with {shape[1]} values is no public fact",
+                    f"{shorten(name)!r} with {arity} values is no public fact",
                     hint="public are what a peer advertises and the runtime facts",
                 )
         if not come and not gone:
             return
         with self._undone_on_failure():
             changes = self._base.change(come, gone)
-            self._unseen.note(self._read_by_theirs(come), self._read_by_theirs(gone))
+            self._note_public(self._read_by_theirs(come), self._read_by_theirs(gone))
             self._update(changes)
 
-    def _read_by_theirs(self, facts: Iterable[Fact]) -> list[Fact]:
-        return [fact for fact in facts if fact[0] in self._their_public]
+    def _note_public(self, come: GroupedFacts, gone: GroupedFacts) -> None:
+        """Keep a change for the enclave; several become their difference, as if they were one."""
+        if self._unseen_public is None and not self._unseen.has_public:
+            self._unseen_public = come, gone
+            return
+        waiting, self._unseen_public = self._unseen_public, None
+        for added, removed in (waiting, (come, gone)) if waiting else ((come, gone),):
+            self._unseen.note(added.facts(), removed.facts())
+        self._unseen.has_public = True
+
+    def _read_by_theirs(self, facts: GroupedFacts) -> GroupedFacts:
+        return GroupedFacts(
+            {key: values for key, values in facts.items() if key.name in self._their_public}
+        )
+
+    def _their_public_facts(self) -> list[Fact]:
+        return [fact for fact in _public_facts(self._base) if fact[0] in self._their_public]
 
     def update(self, changes: Changes) -> None:
         """Bring everything up to date with a change that the base has made."""
@@ -238,8 +258,13 @@ class Enforcement:
     def _see(self, enclave: Enclave) -> None:
         """Show the enclave what it has not seen yet."""
         unseen, self._unseen = self._unseen, _Difference()
+        public, self._unseen_public = self._unseen_public, None
+        come, gone = group_facts(sorted(unseen.added)), group_facts(sorted(unseen.removed))
+        if public is not None:  # what a view shows has other predicates
+            come.update(public[0])
+            gone.update(public[1])
         try:
-            changes = enclave.change(unseen.added, unseen.removed)
+            changes = enclave.change(come, gone)
             if changes is None:
                 self._selected = None
             else:
@@ -329,11 +354,11 @@ class Enforcement:
             self._enclave = Enclave(
                 executable.theirs, shown, self._identifying, self._base, self._clock
             )
-            self._enclave.change(self._read_by_theirs(_public_facts(self._base)))
+            self._enclave.change(self._their_public_facts())
         else:
-            facts = [*self._facts(shown, visible), *self._read_by_theirs(_public_facts(self._base))]
+            facts = [*self._facts(shown, visible), *self._their_public_facts()]
             self._enclave.replace(facts, executable.theirs.required_base)
-        self._unseen = _Difference()
+        self._unseen, self._unseen_public = _Difference(), None
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}
         relations[CAN_QUERY_RECORD] = view.get(CAN_QUERY_RECORD) or Relation(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
@@ -15,6 +15,7 @@ from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
+from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Interlaced", "Side", "open_exchange", "run_exchange"]
+__all__ = ["Interlaced", "Side", "open_exchange", "party_of", "run_exchange"]
 
-IN_PROCESS = "stdio"
-"""The address of a link that has none."""
+_IN_PROCESS: Final = Proven(transport="stdio")
+"""What is known of a link that has no transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
             what had come of it by then. Whatever was validated before stays stored.
         StoreError: a store could not be read or written.
     """
-    parties = [_party(side, index, clock) for index, side in enumerate((left, right))]
+    parties = [party_of(side, index, clock) for index, side in enumerate((left, right))]
     link = Pairing(*parties)
     try:
         link.start()
@@ -102,15 +103,32 @@ def open_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> OpenPair
     The sides' stores are used by that thread alone.
     """
     parties = (
-        _party(left, 0, clock, is_open=True),
-        _party(right, 1, clock, is_open=True),
+        party_of(left, 0, clock, is_open=True),
+        party_of(right, 1, clock, is_open=True),
     )
     made = OpenPairing(Pairing(*parties), parties, (left.store, right.store), clock)
     made.start()
     return made
 
 
-def _party(side: Side, index: int, clock: Callable[[], Tai], *, is_open: bool = False) -> Party:
+def party_of(
+    side: Side,
+    index: int,
+    clock: Callable[[], Tai],
+    *,
+    is_open: bool = False,
+    proven: Proven | None = None,
+) -> Party:
+    """Return a side as operand 0 or 1, not started.
+
+    Args:
+        side: the side.
+        index: the index of its operand.
+        clock: gives the time.
+        is_open: go on after a fixed point.
+        proven: what the transport proves; nothing for a link within this process.
+    """
+    found = proven or _IN_PROCESS
     kept = KeptLinks(side.store)
     config = MachineConfig(
         operand=side.policy.operand(index),
@@ -122,12 +140,15 @@ def _party(side: Side, index: int, clock: Callable[[], Tai], *, is_open: bool = 
         peer_limits=peer_limits_of(side.settings),
         cursors=kept,
         is_open=is_open,
+        transport_peer=found.peer,
+        channel=found.channel,
     )
     return Party(
         Machine(config),
         side.store,
         side.settings,
-        transport=IN_PROCESS,
+        transport=found.transport,
+        encrypted=found.encrypted,
         clock=clock,
         random_bytes=os.urandom,
         workers=side.workers,

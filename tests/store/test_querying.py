@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace import following
 from lace.engines.reference import evaluate_naively
 from lace.facts.extract import record_facts
 from lace.store.sqlite import segments as segments_module
@@ -77,7 +78,10 @@ def expected(store: lace.Lace, rules: lace.Lacegram) -> dict[str, frozenset[tupl
 @pytest.mark.slow
 @pytest.mark.requirement("030-125", "030-126", "030-127")
 @pytest.mark.parametrize("seed", range(12))
-def test_answers_follow_the_records(store: lace.Lace, seed: int) -> None:
+def test_answers_follow_the_records(
+    store: lace.Lace, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(following, "_MANY", (512, 0, 2)[seed % 3])
     source = random.Random(seed)
     wide, narrow = lace.Lacegram.parse(RULES), lace.Lacegram.parse(NARROW)
     known: list[str] = []
@@ -114,6 +118,34 @@ def test_damage_while_a_session_is_open(store: lace.Lace, file: str) -> None:
     assert dict(store.query(rules)) == expected(store, rules)
 
 
+def test_many_records_are_followed_by_their_stored_facts(
+    store: lace.Lace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither are they read, nor are all facts numbered anew; also none is there twice."""
+    rules = lace.Lacegram.parse(NARROW + "Names(P,N) :- Have(P), Field(P,'Name',_,N).")
+    store.add_all([plex(f"a{number}", group="u") for number in range(20)])
+    assert dict(store.query(rules)) == expected(store, rules)
+    monkeypatch.setattr(following, "_MANY", 10)
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("nothing of this is needed")
+
+    for round_number in range(4):
+        store.add(plex(f"one {round_number}", group="u"))  # read by itself, stored facts later
+        assert dict(store.query(rules)) == expected(store, rules)
+        many = [plex(f"{round_number}/{number}", group="u") for number in range(40)]
+        store.add_all([*many, seal(many[0], 1), blob(f"{round_number}")])
+        wanted = expected(store, rules)
+        with monkeypatch.context() as patch:
+            patch.setattr(following.StoreFollower, "_open", forbidden)
+            patch.setattr(following.StoreFollower, "_follow", forbidden)
+            assert dict(store.query(rules)) == wanted
+    store.remove(*next(iter(store.query(rules)["Chosen/1"])))
+    assert dict(store.query(rules)) == expected(store, rules)
+    store.add_all([plex(f"last {number}", group="u") for number in range(40)])
+    assert dict(store.query(rules)) == expected(store, rules)
+
+
 def test_removals_that_the_store_has_forgotten(tmp_path: Path) -> None:
     """Segments cover a removal, so its log entry goes; a session that missed it starts anew."""
     rules = lace.Lacegram.parse("All(P) :- Have(P).")
@@ -131,6 +163,7 @@ def test_removals_that_the_store_has_forgotten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_two_handles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(segments_module, "APPEND_RECORDS", 5)
+    monkeypatch.setattr(following, "_MANY", (512, 0, 2)[seed % 3])
     source = random.Random(seed)
     rules = lace.Lacegram.parse(NARROW + "All(P) :- Have(P).")
     known: list[str] = []

@@ -8,6 +8,7 @@ answer is for the state of that moment, and costs what changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from lace.enforcement import Enforcement
@@ -22,6 +23,7 @@ from lace.engines.embedded.exchange_facts import (
     that_are,
     that_are_not,
 )
+from lace.engines.embedded.load import GroupedFacts
 from lace.errors import StoreError
 from lace.following import StoreFollower
 from lace.interlacing.advertisement import Advertisement, is_bare, ordered_fields
@@ -130,7 +132,7 @@ class StoreEvaluator:
         """
         relabelled: list[Advertisement] = []
         if effect.relabelled:  # as they were at the last evaluation, before the store is read
-            relabelled = self._advertised(effect.relabelled, self._terms.peer_source)
+            relabelled = self._described(effect.relabelled, self._terms.peer_source)
         enforcement = self._ask()
         if self._known is not None:
             known, self._known = self._known, None
@@ -158,10 +160,7 @@ class StoreEvaluator:
         """Return what the peer is taken to claim, from what was kept and from the records."""
         claims = {claim.record: claim for claim in known.differing}
         others = [record for record in known.claimed if record not in claims]
-        if self._bare:
-            made = [Advertisement(record) for record in others]
-        else:
-            made = self._advertised(others, self._terms.peer_source)
+        made = self._described(others, self._terms.peer_source)
         if len(made) != len(others):
             raise KeptStateError(
                 "what was kept of this link does not fit the records that are stored",
@@ -208,19 +207,20 @@ class StoreEvaluator:
         self._foreign.update(
             each.record for each in added if each.record.rpartition(".")[2] not in formats
         )
-        come = [fact for claim in added for fact in claim.facts(source)]
         touched = [*removed, *(claim.record for claim in added)]
         gone = claims_about(enforcement.base, touched)
         if gone:
-            kept = set(come)
+            kept = {fact for claim in added for fact in claim.facts(source)}
             gone = [fact for fact in gone if fact not in kept]
-        enforcement.change_public(come, gone)
+        enforcement.change_public(_grouped(added, source), sorted(gone))
 
     def describe(self, effect: Describe) -> Described:
         """Answer what advertisements of records say, as of the last evaluation."""
-        return Described(tuple(self._advertised(effect.records, effect.source)))
+        return Described(tuple(self._described(effect.records, effect.source)))
 
-    def _advertised(self, records: Sequence[str], source: str) -> list[Advertisement]:
+    def _described(self, records: Sequence[str], source: str) -> list[Advertisement]:
+        if self._bare:
+            return [Advertisement(record) for record in records]
         if self._enforcement is None:
             raise AssertionError("what is described was found by an evaluation")
         base = self._enforcement.base
@@ -240,3 +240,20 @@ class StoreEvaluator:
             )
             for text in texts
         ]
+
+
+def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
+    """Return the facts of claims as an engine takes them in, in an order of their own."""
+    made = GroupedFacts()
+    ordered = sorted(claims, key=attrgetter("record"))
+    if ordered:
+        made[_ADVERTISED] = [value for claim in ordered for value in (claim.record, source)]
+    fields = [
+        value
+        for claim in ordered
+        for field in claim.fields
+        for value in (claim.record, source, *field)
+    ]
+    if fields:
+        made[PredicateKey(_ADVERTISED_FIELD, 5)] = fields
+    return made

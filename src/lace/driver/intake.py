@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord
-from lace.store.validation import ALONE_BATCHES, Batch, ValidationPool
+from lace.store.validation import ALONE_BATCHES, SIGNATURE_BATCH, Batch, ValidationPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,11 @@ class Intake:
         self._records = self._bytes = 0
 
     @property
+    def is_busy(self) -> bool:
+        """Whether something is being validated or stored."""
+        return bool(self._pool.waiting or self._admitting)
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing more should be taken before some work is done."""
         return self._pool.is_full or self._is_due
@@ -63,8 +68,10 @@ class Intake:
             or self._bytes >= settings.import_batch_bytes
         )
 
-    def validate(self, records: Sequence[RawRecord]) -> None:
-        """Have records validated."""
+    def validate(self, records: Sequence[RawRecord], *, further: int = 0) -> None:
+        """Have records validated; `further` are known to follow."""
+        if further > ALONE_BATCHES * SIGNATURE_BATCH:
+            self._pool.expect_many()
         self._pool.submit(Batch(list(records), [], 0))
 
     def admit(self, records: Sequence[ValidRecord]) -> None:

@@ -126,7 +126,7 @@ class Party:
                 try:
                     answer = self._do(effect)
                 except LaceError as error:
-                    self._fail(error)
+                    self.fail(error)
                     return
                 if answer is not None:
                     events.append(answer)
@@ -140,14 +140,19 @@ class Party:
         try:
             done = self._intake.work(wait=wait)
         except LaceError as error:
-            self._fail(error)
+            self.fail(error)
             return True
         for event in done:
             self.take(event)
         return bool(done)
 
-    def _fail(self, error: LaceError) -> None:
-        """End because something could not be done here."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether records that arrived are being validated or stored."""
+        return self._intake.is_busy
+
+    def fail(self, error: LaceError) -> None:
+        """End because something could not be done here, or the peer's bytes are no stream."""
         self.error = error
         for last in self.machine.fail(error):
             self._do(last)
@@ -187,7 +192,7 @@ class Party:
             case wanted.Describe():
                 return self._evaluating().describe(effect)
             case wanted.Validate(records):
-                self._intake.validate(records)
+                self._intake.validate(records, further=self.machine.outstanding)
             case wanted.Admit(records):
                 self._intake.admit(records)
             case wanted.SendBatch():

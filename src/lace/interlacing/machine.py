@@ -81,6 +81,11 @@ class Machine:
             return not self._loops.transfer.is_received
         return takes_input(self.state)
 
+    @property
+    def outstanding(self) -> int:
+        """How many requests of this side have no answer yet."""
+        return self._ledger.outstanding
+
     def receive(self, event: Event, now: Tai) -> list[Effect]:
         """Take an event; returns what is to be done, in order."""
         if self.is_closed:
@@ -97,10 +102,16 @@ class Machine:
         return [*effects, *self._set_alarm(now)]
 
     def fail(self, error: LaceError) -> list[Effect]:
-        """End because an effect could not be carried out here, as an evaluation over a limit."""
+        """End because of something outside.
+
+        That is an effect that could not be carried out here, as an evaluation over a limit,
+        or bytes of the peer that are no stream.
+        """
         if self.is_closed:
             return []
-        return self._fail(InterlaceFailure(Failure.EVALUATION_ERROR, str(error)))
+        if not isinstance(error, InterlaceFailure):
+            error = InterlaceFailure(Failure.EVALUATION_ERROR, str(error))
+        return self._fail(error)
 
     def _take(self, event: Event, now: Tai) -> list[Effect]:
         match event:

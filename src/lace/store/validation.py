@@ -194,6 +194,10 @@ class ValidationPool:
         self.waiting.append((batch, worker))
         self._ahead += batch.size
 
+    def expect_many(self) -> None:
+        """Start processes with the next batch: enough others follow it."""
+        self._alone = 0
+
     @property
     def is_full(self) -> bool:
         """Whether verdicts should be collected before more is submitted."""

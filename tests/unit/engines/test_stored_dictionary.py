@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lace.base import b64a
 from lace.engines.embedded.segment_journal import Covered
 from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
-from lace.engines.embedded.stored_dictionary import decode_hashes, encode_hashes
+from lace.engines.embedded.stored_dictionary import decode_hashes, encode_hashes, keys_of_hashes
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES, Hashes, TextHash
 from lace.facts.columns import FactColumns
 
@@ -151,3 +151,22 @@ def test_the_hash_of_a_text_does_not_depend_on_its_company(texts: list[str]) -> 
         assert int(text_hash.of_rows(row)[0]) == hash_value
     assert len(set(together)) == len(set(texts))
     assert TextHash(KEY[::-1]).of_texts([b"x"]) != text_hash.of_texts([b"x"])
+
+
+@given(st.lists(st.one_of(st.binary(min_size=32, max_size=32), st.text(max_size=50)), max_size=20))
+def test_keys_of_hashes(values: list[bytes | str]) -> None:
+    texts = [
+        each if isinstance(each, str) else f"{'BPS'[each[0] % 3]}.{b64a.encode(each)}.H3"
+        for each in values
+    ]
+    wanted = [
+        None if isinstance(each, str) else "BPS"[each[0] % 3].encode() + each for each in values
+    ]
+    assert keys_of_hashes(texts) == wanted
+
+
+def test_texts_that_are_no_canonical_hashes_have_no_key() -> None:
+    good = f"P.{b64a.encode(bytes(32))}.H3"
+    other = good[:20] + "é" + good[21:]
+    odd = [f"{good[:44]}1.H3", f"P:{good[2:]}", f"{good[:-1]}4", other, good[:-1]]
+    assert keys_of_hashes([good, *odd, good]) == [b"P" + bytes(32), *[None] * 5, b"P" + bytes(32)]

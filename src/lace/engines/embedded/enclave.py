@@ -15,6 +15,7 @@ import numpy as np
 from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.canonical_order import renumber
 from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.load import GroupedFacts
 from lace.engines.embedded.session import Session
 
 if TYPE_CHECKING:
@@ -62,15 +63,17 @@ class Enclave:
         self.work = 0
         """The rows that were visited so far."""
 
-    def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> Changes | None:
-        """Take facts out and add facts, in whatever order they come.
+    def change(
+        self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
+    ) -> Changes | None:
+        """Take facts out and add facts, in whatever order they come; grouped ones in theirs.
 
         Returns:
             All that changed; None when the program has to be evaluated anew.
         """
         before = self._evaluation.statistics if self._evaluation is not None else None
         try:
-            changes = self._base.change(sorted(added), sorted(removed))
+            changes = self._base.change(_ordered(added), _ordered(removed))
             if not changes:
                 return changes
             made = self._session.update(changes).get(self.program)
@@ -119,3 +122,7 @@ class Enclave:
             texts = self._base.dictionary.texts(ids[~mapped])
             made[~mapped] = dictionary.intern_all(texts)
         return made
+
+
+def _ordered(facts: Iterable[Fact] | GroupedFacts) -> Iterable[Fact] | GroupedFacts:
+    return facts if isinstance(facts, GroupedFacts) else sorted(facts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lace.engines.embedded.dictionary import Ids, StoredTexts
+    from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
     from lace.rules.syntax import PredicateKey
 
@@ -69,7 +70,9 @@ class FactBase:
         self.generation += 1
         return True
 
-    def intern(self, facts: Iterable[Fact]) -> dict[PredicateKey, tuple[list[Ids], int]]:
+    def intern(
+        self, facts: Iterable[Fact] | GroupedFacts
+    ) -> dict[PredicateKey, tuple[list[Ids], int]]:
         """Return facts as columns of numbers; their values are checked."""
         made: dict[PredicateKey, tuple[list[Ids], int]] = {}
         grouped = group_facts(facts)
@@ -81,7 +84,9 @@ class FactBase:
             made[key] = columns_of(key, own), len(each) // max(key.arity, 1)
         return made
 
-    def change(self, added: Iterable[Fact], removed: Iterable[Fact] = ()) -> Changes:
+    def change(
+        self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
+    ) -> Changes:
         """Take facts out, then add facts; returns what really changed."""
         gone, come = self.intern(removed), self.intern(added)
         self.make_room()

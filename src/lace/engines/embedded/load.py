@@ -15,7 +15,7 @@ from lace.facts.lines import check_value
 from lace.rules.syntax import NAME, Atom, Cardinality, Constant, NegatedAtom, PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Dictionary, Ids
     from lace.rules.program import CheckedProgram
@@ -39,6 +39,15 @@ _APART = frozenset(
 
 class GroupedFacts(dict[PredicateKey, list[str]]):
     """The values of facts by predicate, row after row; of one without arguments, one text."""
+
+    def facts(self) -> Iterator[tuple[str, ...]]:
+        """Yield the facts."""
+        for (name, arity), values in self.items():
+            if not arity:
+                yield (name,)
+                continue
+            for at in range(0, len(values), arity):
+                yield (name, *values[at : at + arity])
 
 
 def group_facts(facts: Iterable[Sequence[str]] | GroupedFacts) -> GroupedFacts:

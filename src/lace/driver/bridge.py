@@ -1,0 +1,213 @@
+"""Between a stream and a machine: items become events, messages become bytes (060).
+
+Nothing here waits or decides. What a batch is, and what a block, follows from what the
+machine is at; records of a batch are handed on in groups, so that they are validated
+together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
+from lace.iltp.faults import StreamError, StreamFault
+from lace.iltp.items import (
+    NEED_MORE,
+    Blank,
+    Facts,
+    OversizedRecord,
+    Resource,
+    StoredRecord,
+    StreamEnd,
+)
+from lace.iltp.reader import Reader
+from lace.iltp.resources import LACEGRAM
+from lace.iltp.writer import Writer
+from lace.interlacing import events as happened
+from lace.interlacing.failures import Failure, InterlaceFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lace.facts.lines import Fact
+    from lace.interlacing.events import Event
+    from lace.record.reader import RawRecord
+
+__all__ = ["Inbound", "Outbound", "failure_of"]
+
+GROUP_RECORDS: Final = 8_000
+"""Records of a batch that are handed on together."""
+GROUP_BYTES: Final = 8 * 2**20
+PROGRESS_BYTES: Final = 2**20
+"""Received bytes that show a peer to be at work (G47b)."""
+
+_FAILURES: Final = {
+    StreamFault.BLOCK_SIZE: Failure.OVERSIZED_BLOCK,
+    StreamFault.RECORD: Failure.FRAMING_LOST,
+    StreamFault.CUT: Failure.PEER_CLOSED,
+}
+
+
+def failure_of(error: StreamError) -> InterlaceFailure:
+    """Return what bytes that are no stream are to an exchange."""
+    failure = _FAILURES.get(error.fault, Failure.MALFORMED_BLOCK)
+    return InterlaceFailure(
+        failure, error.message, rule=error.rule, place=error.place, hint=error.hint
+    )
+
+
+class Inbound:
+    """The peer's bytes as events.
+
+    Args:
+        max_block_bytes: the largest block of facts.
+        max_data_bytes: the most data of a record; a larger one is passed over.
+    """
+
+    def __init__(self, *, max_block_bytes: int, max_data_bytes: int) -> None:
+        self._reader = Reader(max_block_bytes=max_block_bytes, max_data_bytes=max_data_bytes)
+        self._facts: list[Fact] = []
+        self._modules: dict[str, bytes] = {}
+        self._group: list[RawRecord] = []
+        self._group_bytes = 0
+        self._is_batch = False
+        self._made: deque[Event] = deque()
+        self._progress = 0
+        self.received = 0
+        """The bytes that have come."""
+        self.has_ended = False
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes; none for the end."""
+        if not data:
+            self._reader.end()
+            return
+        self.received += len(data)
+        self._progress += len(data)
+        self._reader.feed(data)
+        if self._progress >= PROGRESS_BYTES:
+            self._progress = 0
+            self._made.append(happened.Progressed())
+
+    def next_event(self, *, is_batch: bool) -> Event | None:
+        """Return the next event; None when more bytes are needed.
+
+        Args:
+            is_batch: whether the machine awaits a batch of records, not a block.
+
+        Raises:
+            InterlaceFailure: the bytes are no stream.
+        """
+        while not self._made:
+            if self._reader.at_boundary:
+                self._is_batch = is_batch
+                self._reader.expect(batch=is_batch)
+            try:
+                item = self._reader.next_event()
+            except StreamError as error:
+                raise failure_of(error) from error
+            if item is NEED_MORE:
+                return None
+            if isinstance(item, StreamEnd):
+                if self.has_ended:
+                    return None
+                self.has_ended = True
+                self._hand_on()
+                self._made.append(happened.Ended())
+            elif isinstance(item, Facts):
+                self._take_facts(item.facts)
+            elif isinstance(item, StoredRecord):
+                self._take_record(item.raw)
+            elif isinstance(item, OversizedRecord):
+                self._hand_on()
+                self._made.append(happened.RecordLost(item.id, item.size))
+            elif isinstance(item, Resource):
+                if item.kind == LACEGRAM:
+                    self._modules[item.id] = item.body
+            elif isinstance(item, Blank):
+                self._end_block()
+        return self._made.popleft()
+
+    def hand_on(self) -> Event | None:
+        """Return the records that wait for others, so that they need not any longer."""
+        self._hand_on()
+        return self._made.popleft() if self._made else None
+
+    def _take_facts(self, facts: tuple[Fact, ...]) -> None:
+        if not self._is_batch:
+            self._facts += facts
+            return
+        for fact in facts:
+            if fact[0] == "NotAvailable" and len(fact) == 2:
+                self._hand_on()
+                self._made.append(happened.Unavailable(fact[1]))
+            else:
+                self._facts.append(fact)
+
+    def _take_record(self, raw: RawRecord) -> None:
+        self._group.append(raw)
+        self._group_bytes += len(raw.data)
+        if len(self._group) == GROUP_RECORDS or self._group_bytes >= GROUP_BYTES:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        if self._group:
+            self._made.append(happened.RecordsReceived(tuple(self._group)))
+            self._group, self._group_bytes = [], 0
+
+    def _end_block(self) -> None:
+        self._hand_on()
+        facts, self._facts = tuple(self._facts), []
+        if not self._is_batch:
+            modules, self._modules = self._modules, {}
+            self._made.append(happened.BlockReceived(facts, modules))
+        elif facts:  # a TickReady alone, which is never a step (G54d), or malformed
+            self._made.append(happened.BlockReceived(facts))
+        else:
+            self._made.append(happened.BatchEnded())
+
+
+class Outbound:
+    """Messages as bytes.
+
+    Args:
+        max_block_bytes: the largest block of facts that the peer takes.
+    """
+
+    def __init__(self, *, max_block_bytes: int) -> None:
+        self._writer = Writer(max_block_bytes=max_block_bytes)
+        self._is_begun = self._in_batch = False
+
+    def pieces(self, message: Message) -> Iterator[bytes]:
+        """Yield the bytes of a message; none for the end."""
+        writer = self._writer
+        if not self._is_begun:
+            self._is_begun = True
+            yield from writer.preface()
+        match message:
+            case Block(effect):
+                writer.expect(batch=False)
+                yield from writer.block(effect.facts, dict(effect.modules))
+            case Records(records):
+                self._begin_batch()
+                yield from _joined(writer, records)
+            case NotAvailable(record):
+                self._begin_batch()
+                yield from writer.facts([("NotAvailable", record)])
+            case BatchEnd():
+                self._begin_batch()
+                yield from writer.blank()
+                self._in_batch = False
+            case End():
+                pass
+
+    def _begin_batch(self) -> None:
+        if not self._in_batch:
+            self._writer.expect(batch=True)
+            self._in_batch = True
+
+
+def _joined(writer: Writer, records: Iterable[bytes]) -> Iterator[bytes]:
+    for record in records:
+        yield from writer.record(record)

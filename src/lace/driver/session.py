@@ -1,0 +1,247 @@
+"""A party on a stream: the one loop that moves bytes, keeps time and ends cleanly (060, G47b).
+
+Reading and writing do not wait for each other, so two sides that send at once never block.
+Whatever a party does, evaluations and the database above all, happens in a thread of its
+own, one step after the other; the event loop only waits. A side that cannot take more does
+not read: the peer's bytes then wait in the transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lace.driver.bridge import Inbound, Outbound
+from lace.driver.collecting import collecting_rarely
+from lace.driver.party import End
+from lace.errors import LaceError
+from lace.interlacing import events as happened
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.transitions import State
+from lace.transport.stream import CloseReason, Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lace.base.tai import Tai
+    from lace.driver.party import Party
+    from lace.interlacing.events import Event
+    from lace.interlacing.result import Outcome
+    from lace.transport.stream import ByteStream
+
+__all__ = ["Session"]
+
+READ_BYTES: Final = 256 * 1024
+"""The most that is read at once."""
+WRITE_BYTES: Final = 256 * 1024
+"""About how much is given to the stream at once."""
+LOOK_SECONDS: Final = 1.0
+"""How often an open exchange looks for what other processes have stored."""
+GROUP_SECONDS: Final = 1.0
+"""How long records wait for others to be validated with."""
+_SECOND: Final = 1_000_000_000
+_Made = TypeVar("_Made")
+
+
+class Session:
+    """One side of an exchange over a stream.
+
+    Args:
+        party: the side, not started.
+        stream: the connection.
+        clock: gives the time.
+    """
+
+    def __init__(self, party: Party, stream: ByteStream, clock: Callable[[], Tai]) -> None:
+        self._party, self._stream, self._clock = party, stream, clock
+        limits = party.machine.config.capabilities.limits
+        self._inbound = Inbound(
+            max_block_bytes=limits.max_fact_block_size, max_data_bytes=party.max_data_bytes
+        )
+        self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
+        self._to_write = asyncio.Event()
+        self._to_look = asyncio.Event()
+        self._is_stopping = False
+        self.sent = 0
+        """The bytes that were sent."""
+
+    @property
+    def received(self) -> int:
+        """The bytes that have come."""
+        return self._inbound.received
+
+    async def run(self) -> Outcome:
+        """Run the exchange to its end."""
+        machine = self._party.machine
+        writing: asyncio.Task[None] | None = None
+        try:
+            with collecting_rarely():
+                await self._take(happened.Started())
+                writing = asyncio.create_task(self._write_all())
+                await self._read_all()
+                await writing
+        finally:
+            if writing is not None and not writing.done():
+                writing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await writing
+            outcome = machine.outcome
+            is_clean = outcome is not None and outcome.failure is None
+            await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
+            await self._do(self._party.close)
+            self._thread.shutdown(wait=False)
+        if machine.outcome is None:
+            raise AssertionError("a session ends with its machine")
+        return machine.outcome
+
+    def stop(self) -> None:
+        """End once what is under way allows it."""
+        self._is_stopping = True
+        self._to_look.set()
+
+    def look(self) -> None:
+        """Look for what was stored by others."""
+        self._to_look.set()
+
+    # -- the party's own thread ----------------------------------------------------------------
+
+    async def _do(self, work: Callable[[], _Made]) -> _Made:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, work)
+
+    async def _take(self, event: Event) -> None:
+        await self._do(lambda: self._party.take(event))
+        self._to_write.set()
+
+    async def _fail(self, error: LaceError) -> None:
+        await self._do(lambda: self._party.fail(error))
+        self._to_write.set()
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        while True:
+            self._to_write.clear()
+            pieces, is_end = await self._do(self._gather)
+            if pieces:
+                try:
+                    await self._stream.write(pieces)
+                except LaceError:
+                    self._to_look.set()
+                    return  # the reader sees the end as well, and says what it is
+                self.sent += len(pieces)
+            if is_end:
+                return
+            if not pieces:
+                await self._to_write.wait()
+
+    def _gather(self) -> tuple[bytes, bool]:
+        """Return the next bytes to send, about as many as are sent at once."""
+        pieces: list[bytes] = []
+        size = 0
+        for message in self._party.messages():
+            if isinstance(message, End):
+                return b"".join(pieces), True
+            for piece in self._outbound.pieces(message):
+                pieces.append(piece)
+                size += len(piece)
+            if size >= WRITE_BYTES:
+                break
+        self._to_look_soon()
+        return b"".join(pieces), False
+
+    def _to_look_soon(self) -> None:
+        """Have the reader look again: what was sent may have made room for what came."""
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._to_look.set)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        party, machine = self._party, self._party.machine
+        reading: asyncio.Task[bytes] | None = None
+        self._loop = asyncio.get_running_loop()
+        try:
+            while not machine.is_closed:
+                if await self._step():
+                    continue
+                if reading is None and party.can_take and not self._inbound.has_ended:
+                    reading = asyncio.create_task(self._stream.read(READ_BYTES))
+                await self._wait(reading)
+                if reading is not None and reading.done():
+                    await self._feed(reading)
+                    reading = None
+        finally:
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, LaceError):
+                    await reading
+
+    async def _feed(self, reading: asyncio.Task[bytes]) -> None:
+        try:
+            data = reading.result()
+        except LaceError as error:
+            await self._fail(InterlaceFailure(Failure.MALFORMED_BLOCK, error.message))
+            return
+        if not data and self._stream.ending is Ending.ABORTED:
+            pass  # an abort is an end; whether it comes early, the machine knows
+        self._inbound.feed(data)
+
+    async def _step(self) -> bool:
+        """Do one thing that can be done now; tells whether there was one."""
+        party, machine = self._party, self._party.machine
+        if party.can_take:
+            try:
+                event = self._inbound.next_event(is_batch=machine.state is State.TRANSFERRING)
+            except InterlaceFailure as failure:
+                await self._fail(failure)
+                return True
+            if event is not None:
+                await self._take(event)
+                return True
+        if await self._do(party.work):
+            self._to_write.set()
+            return True
+        return False
+
+    async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
+        """Wait for bytes, an alarm, validations, news of the store, or the wish to stop."""
+        party = self._party
+        if party.is_busy and (reading is None or not reading.done()):
+            await self._do(lambda: party.work(wait=True))
+            self._to_write.set()
+            return
+        looking = asyncio.create_task(self._to_look.wait())
+        waited = [looking] if reading is None else [looking, reading]
+        try:
+            await asyncio.wait(
+                waited, timeout=self._seconds_to_wait(), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            looking.cancel()
+        self._to_look.clear()
+        await self._look()
+
+    async def _look(self) -> None:
+        """Tell the machine of an alarm, of news, or to stop."""
+        party, machine = self._party, self._party.machine
+        if self._is_stopping and machine.state is State.WAITING:
+            await self._take(happened.Stopped())
+            return
+        if party.alarm is not None and self._clock() >= party.alarm:
+            party.alarm = None
+            await self._take(happened.Woken())
+        is_waiting = machine.config.is_open and machine.state is State.WAITING
+        if is_waiting and await self._do(party.has_news):
+            await self._take(happened.Changed())
+
+    def _seconds_to_wait(self) -> float:
+        alarm = self._party.alarm
+        if alarm is None:
+            return LOOK_SECONDS
+        left = (alarm.nanoseconds - self._clock().nanoseconds) / _SECOND
+        return max(0.0, min(left, LOOK_SECONDS))

@@ -1,0 +1,98 @@
+"""Records that arrive: validated here or beside, stored together, nothing said too early."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lace
+from lace.driver.intake import Intake
+from lace.interlacing.events import Admitted, Validated
+from lace.record.validate import ValidRecord, frame_record, frame_records
+from lace.store.interface import Admission
+from lace.store.sqlite.store import SqliteStore
+from lace.store.watching import watching
+from tests.store.samples import blob, flip, forged, mixed, plex, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lace.interlacing.events import Event
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[lace.Lace]:
+    with lace.open(tmp_path / "l", settings={"import_batch_records": 40}) as made:
+        yield made
+
+
+def drain(intake: Intake) -> list[Event]:
+    found: list[Event] = []
+    while done := intake.work(wait=True):
+        found += done
+        for event in done:
+            if isinstance(event, Validated):
+                valid = [each for each in event.outcomes if isinstance(each, ValidRecord)]
+                intake.admit(valid)
+    return found
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> None:
+    intake = Intake(opened.store, opened.settings, os.urandom, workers)
+    raws = [record.bytes for record in mixed(100)]
+    raws[7] = flip(raws[7], len(raws[7]) - 1)
+    raws[60] = forged(seal(plex("forged"), 1))
+    frames = [frame_record(raw) for raw in raws]
+    told: list[int] = []
+    with watching(opened.store.folder, lambda: told.append(len(opened))):
+        for start in range(0, len(frames), 10):
+            intake.validate(frames[start : start + 10])
+        found = drain(intake)
+    intake.close()
+    validated = [event for event in found if isinstance(event, Validated)]
+    assert [len(event.outcomes) for event in validated] == [10] * 10
+    outcomes = [each for event in validated for each in event.outcomes]
+    bad = [at for at, each in enumerate(outcomes) if isinstance(each, str)]
+    assert bad == [7, 60]
+    for raw, outcome in zip(raws, outcomes, strict=True):
+        assert isinstance(outcome, str) or outcome.bytes == raw
+    admitted = [event.stored for event in found if isinstance(event, Admitted)]
+    assert sum(admitted) == 98
+    assert len(opened) == len(set(raws)) - 2
+    assert told[-1] == len(opened)
+    assert 2 <= len(told) <= 4, "few large transactions"
+
+
+def test_a_record_that_is_not_stored_is_not_counted(
+    opened: lace.Lace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that loses records is noticed at once, and loudly."""
+    intake = Intake(opened.store, opened.settings, os.urandom)
+    monkeypatch.setattr(SqliteStore, "admit", lambda *_: Admission((), 1))
+    intake.validate([frame_record(record.bytes) for record in mixed(3)])
+    with pytest.raises(AssertionError, match="3 records were to be stored, and 1 are"):
+        drain(intake)
+
+
+def test_one_that_names_another_hash_is_rejected(opened: lace.Lace) -> None:
+    intake = Intake(opened.store, opened.settings, os.urandom)
+    raw = frame_record(blob("a").bytes)
+    other = blob("b").bytes
+    intake.validate([raw._replace(data=other[:51] + raw.data[51:])])
+    (event,) = intake.work(wait=True)
+    assert isinstance(event, Validated)
+    assert isinstance(event.outcomes[0], str)
+
+
+def test_frames_of_records_that_were_stored() -> None:
+    raws = [record.bytes for record in mixed(30)]
+    assert [each.data for each in frame_records(raws)] == raws
+    assert frame_records([]) == ()
+    with pytest.raises(lace.RecordError):
+        frame_records([raws[0] + raws[1]])
+    with pytest.raises(lace.RecordError):
+        frame_records([raws[0][:-1]])

@@ -1,0 +1,207 @@
+"""Exchanges over real streams: the same results as in one process, whatever the binding."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lace
+from lace.api import now
+from lace.driver.session import Session
+from lace.exchanging import Side, party_of
+from lace.iltp.address import parse_address
+from lace.iltp.items import PREFACE
+from lace.interlacing.failures import Failure
+from lace.transport.listening import connect, listen
+from tests.driver.test_pairing import SELECT, hashes, plex, policy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from lace.interlacing.result import Outcome
+    from lace.transport.stream import ByteStream
+
+SECONDS = 60.0
+BINDINGS = ["tcp:127.0.0.1:0", "unix", "ws:127.0.0.1:0"]
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
+        for each in (left, right):
+            key = lace.SigningKey.generate()
+            each.keys.add(key)
+            each.keys.set_default(key.verifier)
+        yield left, right
+
+
+def session(
+    here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream, *, is_open: bool = False
+) -> Session:
+    side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key())
+    return Session(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream, now)
+
+
+@asynccontextmanager
+async def connected(
+    text: str, serve: Callable[[ByteStream], Awaitable[None]]
+) -> AsyncIterator[ByteStream]:
+    async with await listen(parse_address(text, for_serving=True), serve) as listener:
+        yield await connect(parse_address(str(listener.address)))
+        await listener.finish()
+
+
+def exchange(left: lace.Lace, right: lace.Lace, text: str) -> tuple[Outcome, Outcome]:
+    """Let the left one connect to the right one."""
+    served: list[Outcome] = []
+
+    async def serve(stream: ByteStream) -> None:
+        served.append(await session(right, left, 1, stream).run())
+
+    async def run() -> Outcome:
+        async with connected(text, serve) as stream:
+            return await session(left, right, 0, stream).run()
+
+    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    return outcome, served[0]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_two_laces_converge(
+    sides: tuple[lace.Lace, lace.Lace], tmp_path: Path, binding: str
+) -> None:
+    left, right = sides
+    address = f"unix:{tmp_path}/s" if binding == "unix" else binding
+    mine = set(left.add_all([plex(f"left/{number}") for number in range(300)]))
+    theirs = set(right.add_all([plex(f"right/{number}", data=bytes(9000)) for number in range(90)]))
+    private = right.add(plex("secret", group="private"))
+    for wanted in (theirs, set()):
+        outcome, served = exchange(left, right, address)
+        assert (outcome.failure, served.failure) == (None, None)
+        assert outcome.at_fixed_point
+        assert served.at_fixed_point
+        assert set(outcome.received) == wanted
+    assert hashes(left) == mine | theirs
+    assert hashes(right) == mine | theirs | {private}
+
+
+def test_both_send_more_than_any_buffer_holds(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    large = bytes(200_000)
+    for number in range(40):
+        left.add(plex(f"left/{number}", data=large))
+        right.add(plex(f"right/{number}", data=large))
+    outcome, served = exchange(left, right, BINDINGS[0])
+    assert (outcome.failure, served.failure) == (None, None)
+    assert len(hashes(left)) == len(hashes(right)) == 80
+
+
+def answered_with(
+    left: lace.Lace, right: lace.Lace, raw: bytes, *, then_wait: bool = False
+) -> Outcome:
+    """Run the left one against a peer that sends some bytes and ends."""
+
+    async def serve(stream: ByteStream) -> None:
+        await stream.write(raw)
+        if then_wait:
+            while await stream.read(65536):
+                pass
+
+    async def run() -> Outcome:
+        async with connected(BINDINGS[0], serve) as stream:
+            return await session(left, right, 0, stream).run()
+
+    return asyncio.run(asyncio.wait_for(run(), SECONDS))
+
+
+@pytest.mark.parametrize(
+    ("raw", "failure"),
+    [
+        (b"", Failure.MALFORMED_BLOCK),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Failure.MALFORMED_BLOCK),
+        (PREFACE + b"ExchangeOperand('1'", Failure.PEER_CLOSED),
+        (PREFACE, Failure.PEER_CLOSED),
+        (PREFACE + b"nonsense\n\n", Failure.MALFORMED_BLOCK),
+        (PREFACE + b"# a comment\n\n", Failure.MALFORMED_BLOCK),
+    ],
+    ids=["nothing", "HTTP", "cut", "preface only", "no fact", "empty setup"],
+)
+def test_bytes_that_are_no_exchange(
+    sides: tuple[lace.Lace, lace.Lace], raw: bytes, failure: Failure
+) -> None:
+    left, right = sides
+    outcome = answered_with(left, right, raw)
+    assert outcome.failure is not None
+    assert outcome.failure.failure in {failure, Failure.PEER_CLOSED}
+
+
+def test_a_peer_that_says_nothing_is_given_up(
+    tmp_path: Path, sides: tuple[lace.Lace, lace.Lace]
+) -> None:
+    _, right = sides
+    with lace.open(tmp_path / "left", settings={"phase_timeout_seconds": 1}) as left:
+        outcome = answered_with(left, right, PREFACE, then_wait=True)
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.PHASE_TIMEOUT
+
+
+def test_an_open_exchange_carries_on_what_comes(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    running: list[Session] = []
+
+    async def serve(stream: ByteStream) -> None:
+        running.append(session(right, left, 1, stream, is_open=True))
+        await running[-1].run()
+
+    async def until(holds: Callable[[], bool]) -> None:
+        while not holds():
+            await asyncio.sleep(0.01)
+
+    async def run() -> Outcome:
+        async with connected(BINDINGS[0], serve) as stream:
+            here = session(left, right, 0, stream, is_open=True)
+            going = asyncio.create_task(here.run())
+            for number in range(3):
+                left.add(plex(f"left/{number}"))
+                here.look()
+                await until(lambda: hashes(right) == hashes(left))
+                right.add(plex(f"right/{number}"))  # noticed without being told
+                await until(lambda: hashes(right) == hashes(left))
+            here.stop()
+            return await going
+
+    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcome.failure is None
+    assert outcome.at_fixed_point
+    assert len(outcome.received) == 3
+
+
+def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    """050-223: what was validated stays; a second run completes the set."""
+    left, right = sides
+    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(20_000)) for number in range(200)]))
+
+    async def serve(stream: ByteStream) -> None:
+        cut = session(right, left, 1, stream)
+        running = asyncio.create_task(cut.run())
+        while cut.sent < 1_500_000 and not running.done():
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+
+    async def run() -> Outcome:
+        async with connected(BINDINGS[0], serve) as stream:
+            return await session(left, right, 0, stream).run()
+
+    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.PEER_CLOSED
+    assert hashes(left) == set(outcome.received) < wanted
+    again, _ = exchange(left, right, BINDINGS[0])
+    assert again.failure is None
+    assert hashes(left) == wanted
+    assert left.verify().damaged == 0
