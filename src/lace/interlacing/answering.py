@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from lace.base import b64a
 from lace.facts.lines import format_fact
-from lace.interlacing.asking import LIST, NARROW
 from lace.interlacing.claims import advertisement_facts
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.partitions import child_prefixes
+from lace.interlacing.questions import LIST, NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,6 +97,11 @@ class Answers:
 
     def _is_listed(self, kind: str, prefix: str) -> bool:
         return kind == LIST and self.own.count(prefix) <= self.limits.listed
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether questions wait for their answer."""
+        return bool(self._waiting)
 
     def wanted(self) -> list[str]:
         """Return the records whose advertisements the next block needs."""

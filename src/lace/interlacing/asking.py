@@ -4,36 +4,49 @@ An `Inquiry` is about the peer's frozen send set of one loop. It knows the state
 takes from them whatever a root or a fingerprint shows to be the same, and asks for the
 rest: to list a partition, or to narrow it. What it assembles must have the count and root
 that the peer announced.
+
+When two sides ask each other, one of them need not search. It follows: it takes the other
+to have what it has itself, asks only for the lists that the other asks for, and searches
+when that does not lead to the announced root. Who is followed therefore asks also for
+lists that it knows to be empty, where it has records that the peer lacks.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lace.base import b64a
+from lace.interlacing.agenda import Agenda, Wanted
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.partitions import AdvertisementSet, child_prefixes, fingerprint_of
-from lace.interlacing.questions import (
-    CHILDREN,
-    LINE_BYTES,
-    Costs,
-    InquiryLimits,
-    is_listing_cheaper,
+from lace.interlacing.partitions import (
+    AdvertisementSet,
+    child_prefixes,
+    fingerprint_of,
+    payload_of,
 )
+from lace.interlacing.questions import CHILDREN, LIST, NARROW, InquiryLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lace.interlacing.advertisement import Advertisement
 
-__all__ = ["LIST", "NARROW", "Inquiry", "Summary"]
+__all__ = ["Inquiry", "Summary"]
 
-LIST: Final = "ListAdvertisementPartition"
-NARROW: Final = "NarrowAdvertisementPartition"
 _NOTHING: Final = AdvertisementSet()
-_PUNCTUATION: Final = 5
-"""Bytes of a question's line beside its predicate and prefix."""
+_FEW: Final = 64
+"""Records of a partition in which it costs nothing to look for the one that the peer lacks."""
+_MANY: Final = 4096
+"""Records of a partition in which that may be worth its time."""
+_MOST_TRIED: Final = 2**15
+"""Records of all such partitions of a loop."""
+_LEAST_ROOM: Final = 1024
+"""Summaries that must be allowed for a side to follow: it may have to search afterwards."""
+_SINGLE: Final = 1.25
+"""Differences that a partition may be expected to have for one record to be all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +57,11 @@ class Summary:
     root: bytes
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """A partition that differs: about how many records it has, which share of siblings differs."""
-
-    prefix: str
-    count: float
-    differing: float
-    must_list: bool = False
-
-
 class Inquiry:
     """Questions about one loop's advertisements of the peer.
+
+    `is_following` says that it leaves the search to the peer, `is_followed` that the peer
+    seems to leave it to this side.
 
     Args:
         mode: 1 or 2.
@@ -72,27 +78,35 @@ class Inquiry:
         advertisement_bytes: int,
     ) -> None:
         self._mode = mode
-        self.states = list(states)
         self._limits = limits
-        self._costs = Costs.of_mode(mode, advertisement_bytes)
+        self.states = list(states)
+        self._agenda = Agenda(mode, limits, advertisement_bytes, self._estimate)
         self._is_delta = False
         self._announced: dict[str, Summary] = {}
         self._pieces: dict[str, AdvertisementSet] = {}
         self._guessed: dict[str, AdvertisementSet] = {}
-        self._queue: list[_Wanted] = []
-        self.open: dict[str, str] = {}
-        self._asked: set[tuple[str, str]] = set()
-        self._lines = self._total = 0
+        self._total = self._tried = 0
+        self.is_following = self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
         self.result: AdvertisementSet | None = None
+
+    @property
+    def open(self) -> Mapping[str, str]:
+        """The questions that have no answer yet: prefixes, and the predicate of each."""
+        return self._agenda.open
 
     # -- what arrives --------------------------------------------------------------------------
 
     def announce(self, summaries: Mapping[str, Summary]) -> None:
         """Take the summaries of turn 0."""
-        self._count_lines(len(summaries))
+        self._agenda.count_lines(len(summaries))
         self._announced = dict(summaries)
         self._total = sum(each.count for each in summaries.values())
+
+    @property
+    def whole(self) -> Summary:
+        """What was announced of everything (mode 2)."""
+        return self._announced[""]
 
     @property
     def total(self) -> int:
@@ -130,12 +144,16 @@ class Inquiry:
             if state.count(prefix) == summary.count and state.root(prefix) == summary.root:
                 self._pieces[prefix] = state
                 return
-        self._queue.append(_Wanted(prefix, summary.count, 0.0))
+        self._want(prefix, summary.count)
+
+    def _want(self, prefix: str, count: float) -> None:
+        known = max((state.count(prefix) for state in self.states), default=0)
+        self._agenda.queue.append(Wanted(prefix=prefix, count=count, known=known))
 
     def take_summaries(self, parent: str, children: Mapping[str, Summary]) -> None:
         """Take the summaries of a partition's children (mode 1)."""
-        self._answered(parent)
-        self._count_lines(len(children))
+        self._agenda.answered(parent)
+        self._agenda.count_lines(len(children))
         expected = self._announced[parent].count
         if sum(each.count for each in children.values()) != expected:
             raise InterlaceFailure(
@@ -144,39 +162,50 @@ class Inquiry:
                 rule="G44",
             )
         self._announced.update(children)
-        before = len(self._queue)
+        before = len(self._agenda.queue)
         for prefix, summary in children.items():
             self._place(prefix, summary)
-        self._note_share(before)
+        self._note_share(parent, before)
 
     def take_children(self, parent: str, fingerprints: Sequence[bytes]) -> None:
         """Take the fingerprints of a partition's children (mode 2)."""
-        self._answered(parent)
+        self._agenda.answered(parent)
         self._narrowed(parent, fingerprints)
 
     def take_unasked_children(self, fingerprints: Sequence[bytes]) -> None:
         """Take the fingerprints of the whole set's children, which answer a cursor."""
-        self._asked.add((NARROW, ""))
+        self._agenda.asked.add((NARROW, ""))
         self._narrowed("", fingerprints)
 
     def _narrowed(self, parent: str, fingerprints: Sequence[bytes]) -> None:
-        self._count_lines(1)
+        self._agenda.count_lines(1)
+        self._guessed.pop(parent, None)
         known = [(state, state.children(parent)) for state in self.states]
-        total, empty = self._estimate(parent), fingerprint_of(EMPTY_ROOT)
-        before = len(self._queue)
+        before = len(self._agenda.queue)
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
-            if given == empty:
-                self._guessed[child] = _NOTHING
-                continue
-            for state, children in known:
-                count, root = children[at]
-                if count and fingerprint_of(root) == given:
-                    self._guessed[child] = state
-                    break
-            else:
-                most = max((children[at][0] for _, children in known), default=0)
-                self._queue.append(_Wanted(child, most or total / CHILDREN, 0.0))
-        self._note_share(before)
+            self._compare(child, given, [(state, *children[at]) for state, children in known])
+        self._note_share(parent, before)
+
+    def _compare(
+        self, child: str, given: bytes, known: Sequence[tuple[AdvertisementSet, int, bytes]]
+    ) -> None:
+        """Take a child from where its fingerprint is at hand, or want it."""
+        if child in self._pieces:
+            if fingerprint_of(self._pieces[child].root(child)) != given:
+                raise _mismatch(f"partition {child!r} has another root than its list")
+            return
+        most = max((count for _, count, _ in known), default=0)
+        if given == fingerprint_of(EMPTY_ROOT):
+            self._guessed[child] = _NOTHING
+            if most:
+                self._point_at(child)
+            return
+        for state, count, root in known:
+            if count and fingerprint_of(root) == given:
+                self._guessed[child] = state
+                return
+        about = most or self._estimate(child)
+        self._agenda.queue.append(Wanted(prefix=child, count=about, known=most, fingerprint=given))
 
     def _estimate(self, prefix: str) -> float:
         """Return about how many records a partition has."""
@@ -186,30 +215,29 @@ class Inquiry:
         known = max((state.count(prefix) for state in self.states), default=0)
         return float(known) if known else self._estimate(prefix[:-1]) / CHILDREN
 
-    def _note_share(self, before: int) -> None:
-        """Note which share of siblings differs for those that were queued last."""
-        added = self._queue[before:]
-        for each in added:
-            each.differing = len(added) / CHILDREN
+    def _note_share(self, parent: str, before: int) -> None:
+        """Note how many of a partition's children differ: those that were queued last."""
+        added = self._agenda.queue[before:]
+        differing = sum(not each.must_list for each in added)
+        self._agenda.shares.note(len(parent) + 1, CHILDREN, differing)
 
     def take_listing(
         self, prefix: str, summary: Summary, found: Mapping[str, Advertisement], source: str
     ) -> None:
         """Take the records of a partition; their count and root must be those announced."""
-        self._answered(prefix)
-        self._count_lines(1)
+        self._agenda.answered(prefix)
+        self._agenda.count_lines(1)
         records = list(found)
         digests = [found[record].digest(source) for record in records]
         made = AdvertisementSet.of(records, digests)
         earlier = self._announced.get(prefix, summary)
         if (len(made), made.root("")) != (summary.count, summary.root) or earlier != summary:
-            raise InterlaceFailure(
-                Failure.ROOT_MISMATCH,
-                f"the {len(made):,} advertisements of partition {prefix!r} are not those announced",
-                rule="050-169",
+            raise _mismatch(
+                f"the {len(made):,} advertisements of partition {prefix!r} are not those announced"
             )
         self._announced[prefix] = summary
-        if (NARROW, prefix) in self._asked:
+        self._guessed.pop(prefix, None)
+        if (NARROW, prefix) in self._agenda.asked:
             self._forget_below(prefix)
         self._pieces[prefix] = made
         self.listed.update(found)
@@ -225,124 +253,107 @@ class Inquiry:
         for taken in (self._guessed, self._pieces):
             for each in [each for each in taken if each.startswith(prefix)]:
                 del taken[each]
-        self._queue = [each for each in self._queue if not each.prefix.startswith(prefix)]
+        self._agenda.forget_below(prefix)
 
-    def _answered(self, prefix: str) -> None:
-        if self.open.pop(prefix, None) is None:
-            raise InterlaceFailure(
-                Failure.MALFORMED_BLOCK, f"nobody asked about partition {prefix!r}", rule="G44"
-            )
+    # -- following -----------------------------------------------------------------------------
 
-    def _count_lines(self, lines: int) -> None:
-        self._lines += lines
-        if self._lines > self._limits.summaries:
-            raise InterlaceFailure(
-                Failure.SUMMARY_LIMIT,
-                f"the peer sent more than {self._limits.summaries:,} partition summaries",
-                rule="050-231",
-                hint="raise max_partition_summaries",
-            )
+    def can_follow(self) -> bool:
+        """Tell whether there is something to search for, by more than a list, and room for it."""
+        whole = Wanted(prefix="", count=self._total, known=self._total)
+        is_large = self._agenda.choose(whole)[0] == NARROW
+        return is_large and self._limits.summaries >= _LEAST_ROOM and not self.is_known()
+
+    def follow(self, state: AdvertisementSet) -> None:
+        """Leave the search to the peer, and take it to have what a state has."""
+        self._guessed[""] = state
+        self.is_following = True
+
+    def watch(self, questions: Iterable[tuple[str, str]], *, is_done: bool) -> None:
+        """See what the peer asks; who follows asks for the same lists, until it is done."""
+        if not self.is_following:
+            return
+        listed = [prefix for kind, prefix in questions if kind == LIST]
+        for prefix in self._agenda.free(listed):
+            if not any(prefix[:length] in self._pieces for length in range(len(prefix))):
+                self._agenda.queue.append(
+                    Wanted(prefix=prefix, count=self._estimate(prefix), must_list=True)
+                )
+        self.is_following = not is_done
+
+    def be_followed(self, *, is_followed: bool) -> None:
+        """Take note whether the peer leaves the search to this side."""
+        self.is_followed = is_followed
+        self._agenda.expect_listings(2 if is_followed else 1)
+
+    def _point_at(self, prefix: str) -> None:
+        """Ask for a list that is known to be empty, so that who follows asks for it as well."""
+        if self.is_followed and (LIST, prefix) not in self._agenda.asked:
+            self._agenda.queue.append(Wanted(prefix=prefix, count=0, must_list=True))
+
+    def _look_closer(self) -> None:
+        """See whether the peer just lacks one record of a partition that differs."""
+        wanted, self._agenda.queue = self._agenda.queue, []
+        unsolved = [each for each in wanted if not self._lacks_one(each)]
+        self._agenda.queue += unsolved
+
+    def _lacks_one(self, wanted: Wanted) -> bool:
+        prefix, given = wanted.prefix, wanted.fingerprint
+        wanted.fingerprint = None
+        if given is None or wanted.known > _MANY:
+            return False
+        if wanted.known > _FEW:
+            self._tried += wanted.known
+            is_single = self._agenda.shares.expected(len(prefix)) <= _SINGLE
+            if self._tried > _MOST_TRIED or not is_single:
+                return False
+        for state in self.states:
+            found = state.without_one(prefix, given)
+            if found is not None:
+                rest, gone = found
+                self._guessed[prefix] = rest
+                payload = payload_of(gone)
+                lengths = range(len(prefix) + 1, len(payload) + 1)
+                alone = (payload[:length] for length in lengths if not rest.count(payload[:length]))
+                self._point_at(next(alone, payload))
+                return True
+        return False
 
     # -- what is asked -------------------------------------------------------------------------
 
-    def questions(self) -> list[tuple[str, str]]:
-        """Return what to ask next: the question's predicate and the prefix, each asked once."""
+    def questions(self, *, must_ask: bool = False) -> list[tuple[str, str]]:
+        """Return what to ask next: the question's predicate and the prefix, each asked once.
+
+        Who follows has nothing to ask at times; where the phase could end then, it must ask.
+        """
+        self._look_closer()
         self._settle()
-        if not self._queue:
-            return []
-        self._keep_summary_limit()
-        asked: list[tuple[str, str]] = []
-        room, lines = self._limits.answer_bytes // 2, self._limits.question_bytes
-        later: list[_Wanted] = []
-        for wanted in sorted(self._queue, key=lambda each: each.prefix):
-            kind, size = self._choose(wanted)
-            line = len(kind) + len(wanted.prefix) + _PUNCTUATION
-            if asked and (size > room or line > lines):
-                later.append(wanted)
-                continue
-            if (kind, wanted.prefix) in self._asked:
-                raise AssertionError(f"nothing is asked twice, and {wanted.prefix!r} would be")
-            room -= size
-            lines -= line
-            self._asked.add((kind, wanted.prefix))
-            self.open[wanted.prefix] = kind
-            asked.append((kind, wanted.prefix))
-        self._queue = later
+        asked = self._agenda.questions()
+        if must_ask and self.is_following and not asked and not self.open:
+            asked.append(self._least_question())
         return asked
 
-    def _choose(self, wanted: _Wanted) -> tuple[str, int]:
-        """Return what to ask about a partition, and about how many bytes the answer has."""
-        prefix, count = wanted.prefix, wanted.count
-        size = LINE_BYTES + int(count * self._costs.advertisement)
-        is_leaf = self._depth(prefix) >= self._limits.depth
-        if wanted.must_list or is_leaf or (NARROW, prefix) in self._asked:
-            return LIST, size
-        if self._is_too_long(count, size):
-            return NARROW, self._costs.children
-        known = max((state.count(prefix) for state in self.states), default=0)
-        if is_listing_cheaper(count, self._costs, known=known, differing=wanted.differing):
-            return LIST, size
-        return NARROW, self._costs.children
-
-    def _depth(self, prefix: str) -> int:
-        return len(prefix) - (0 if self._mode == 2 else 2)
-
-    def _is_too_long(self, count: float, size: int) -> bool:
-        return count > self._limits.listed or size > self._limits.answer_bytes // 2
-
-    def _keep_summary_limit(self) -> None:
-        """See that answers will not pass the limit of summaries: list larger partitions then."""
-        room = self._limits.summaries - self._lines
-        lines = sum(map(self._lines_for, self._queue))
-        level = max(len(each.prefix) for each in self._queue)
-        while lines > room and self._depth("x" * level) > 0:
-            lines -= self._merge(level, lines - room)
-            level -= 1
-
-    def _merge(self, level: int, excess: int) -> int:
-        """Want parents instead of their children of a level; returns how many lines that saves."""
-        families: dict[str, list[_Wanted]] = {}
-        for each in self._queue:
-            if len(each.prefix) == level:
-                families.setdefault(each.prefix[:-1], []).append(each)
-        # Questions do not nest, so nothing below a parent may be asked for or open.
-        below = [each.prefix for each in self._queue if len(each.prefix) > level]
-        busy = {prefix[: level - 1] for prefix in (*below, *self.open)}
-        saved = 0
-        for parent in sorted(families, key=lambda each: -len(families[each])):
-            merged = _Wanted(parent, self._estimate(parent), 1.0, must_list=True)
-            gain = sum(map(self._lines_for, families[parent])) - 1
-            if saved >= excess or gain < 1 or parent in busy or not self._can_list(merged):
-                continue
-            saved += gain
-            children = {each.prefix for each in families[parent]}
-            self._queue = [each for each in self._queue if each.prefix not in children]
-            self._queue.append(merged)
-        return saved
-
-    def _can_list(self, merged: _Wanted) -> bool:
-        """Tell whether a partition that was narrowed may be asked for as a whole after all."""
-        _, size = self._choose(merged)
-        is_asked = (LIST, merged.prefix) in self._asked
-        return not is_asked and not self._is_too_long(merged.count, size)
-
-    def _lines_for(self, wanted: _Wanted) -> int:
-        kind, _ = self._choose(wanted)
-        if kind == NARROW and self._mode == 1:
-            return min(CHILDREN, int(wanted.count))
-        return 1
+    def _least_question(self) -> tuple[str, str]:
+        """Ask for a list that is short: of a partition so small that it is likely empty."""
+        length = 1
+        while self._total * 16 > CHILDREN**length:
+            length += 1
+        names = map("".join, itertools.product(b64a.ALPHABET, repeat=length))
+        some = list(itertools.islice(names, CHILDREN))
+        prefix = min(self._agenda.free(some), key=lambda each: self._guessed[""].count(each))
+        self._agenda.ask(LIST, prefix)
+        return LIST, prefix
 
     # -- the end -------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """When nothing is open, put the pieces together and compare with what was announced."""
-        if self.open or self._queue or self.result is not None:
+        if self.open or self._agenda.queue or self.result is not None or self.is_following:
             return
-        made = AdvertisementSet.joined([*self._pieces.items(), *self._guessed.items()])
+        made = AdvertisementSet.joined([*self._guessed.items(), *self._pieces.items()])
         if self._fits(made):
             self.result = made
             return
-        self._doubt()
+        self._doubt(made)
 
     def _fits(self, made: AdvertisementSet) -> bool:
         if self._mode == 1:
@@ -351,24 +362,25 @@ class Inquiry:
                 for prefix, each in self._announced.items()
                 if len(prefix) == 2
             )
-        whole = self._announced[""]
-        return len(made) == whole.count and made.root("") == whole.root
+        return len(made) == self.whole.count and made.root("") == self.whole.root
 
-    def _doubt(self) -> None:
+    def _doubt(self, made: AdvertisementSet) -> None:
         """Ask again for what was taken by fingerprint, level by level; what is empty comes last."""
         filled = [prefix for prefix, state in self._guessed.items() if state.count(prefix)]
         doubted = filled or list(self._guessed)
         if not doubted:
-            raise InterlaceFailure(
-                Failure.ROOT_MISMATCH,
-                "the advertisements of the peer do not have the root that it announced",
-                rule="050-169",
-            )
+            raise _mismatch("the advertisements of the peer do not have the root that it announced")
         if self._is_delta:
             self.listed.clear()  # nothing of a delta that lies is to be used
+        elif "" in doubted:
+            self.states.insert(0, made)  # what came while it followed need not come again
         level = min(map(len, doubted))
         for prefix in [prefix for prefix in doubted if len(prefix) == level]:
-            state = self._guessed.pop(prefix)
-            count = float(state.count(prefix)) or 1.0
-            self._queue.append(_Wanted(prefix, count, 0.0, must_list=self._is_delta))
+            count = float(self._guessed.pop(prefix).count(prefix)) or 1.0
+            self._want(prefix, count)
+            self._agenda.queue[-1].must_list = self._is_delta
         self._is_delta = False
+
+
+def _mismatch(message: str) -> InterlaceFailure:
+    return InterlaceFailure(Failure.ROOT_MISMATCH, message, rule="050-169")

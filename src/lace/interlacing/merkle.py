@@ -15,9 +15,18 @@ import numpy.typing as npt
 from lace.base.digest import DIGEST_BYTES, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["EMPTY_ROOT", "Digests", "as_digests", "leaves_of", "root_of", "root_of_leaves"]
+__all__ = [
+    "EMPTY_ROOT",
+    "Digests",
+    "as_digests",
+    "leaves_of",
+    "order_of",
+    "root_of",
+    "root_of_leaves",
+    "roots_without_one",
+]
 
 Digests = npt.NDArray[np.uint8]
 """Digests, a row each."""
@@ -65,14 +74,49 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
         return leaves.tobytes()
     level = leaves[order_of(digests)].tobytes()
     pad = EMPTY_ROOT
-    while count > 1:
-        if count % 2:
-            level += pad
-            count += 1
-        width = 2 * DIGEST_BYTES
-        level = b"".join(
-            [digest(_NODE + level[at : at + width]) for at in range(0, len(level), width)]
-        )
-        count //= 2
-        pad = digest(_NODE + pad + pad)  # what a whole subtree of padding comes to
+    while len(level) > DIGEST_BYTES:
+        level = b"".join(_level_above(level, pad))
+        pad = _node(pad + pad)  # what a whole subtree of padding comes to
     return level
+
+
+def _node(children: bytes) -> bytes:
+    return digest(_NODE + children)
+
+
+def _level_above(level: bytes, pad: bytes) -> list[bytes]:
+    """Return the nodes above those of a level, which is padded to pairs."""
+    width = 2 * DIGEST_BYTES
+    if len(level) % width:
+        level += pad
+    return [digest(_NODE + level[at : at + width]) for at in range(0, len(level), width)]
+
+
+def roots_without_one(leaves: Digests) -> Iterator[bytes]:
+    """Yield the root that there would be without the first leaf, without the second, and so on.
+
+    The leaves are in the order of their digests. Without one, those before it keep their
+    places and those behind it move by one: apart from the nodes above its place, all nodes
+    belong to one of two trees.
+    """
+    raw = leaves.tobytes()
+    still, moved = raw[:-DIGEST_BYTES], raw[DIGEST_BYTES:]
+    behind = _rows(moved)
+    trees: list[tuple[list[bytes], list[bytes]]] = []
+    pad = EMPTY_ROOT
+    while len(still) > DIGEST_BYTES:
+        trees.append((_rows(still), [*_rows(moved), pad]))
+        still, moved = (b"".join(_level_above(level, pad)) for level in (still, moved))
+        pad = _node(pad + pad)
+    for gone, leaf in enumerate(behind):
+        place, node = gone, leaf
+        for kept, shifted in trees:
+            pair = kept[place - 1] + node if place % 2 else node + shifted[place + 1]
+            node = _node(pair)
+            place //= 2
+        yield node
+    yield still
+
+
+def _rows(level: bytes) -> list[bytes]:
+    return [level[at : at + DIGEST_BYTES] for at in range(0, len(level), DIGEST_BYTES)]

@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lace.base import b64a
-from lace.interlacing.merkle import EMPTY_ROOT, Digests, as_digests, leaves_of, root_of_leaves
+from lace.interlacing.merkle import (
+    EMPTY_ROOT,
+    Digests,
+    as_digests,
+    leaves_of,
+    order_of,
+    root_of_leaves,
+    roots_without_one,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +83,24 @@ def _first(piece: tuple[str, AdvertisementSet]) -> str:
     return piece[0]
 
 
+def _slices_of(
+    pieces: Iterable[tuple[str, AdvertisementSet]],
+) -> Iterator[tuple[AdvertisementSet, slice]]:
+    """Yield what each piece gives, in the order of the records; inner ones cut outer ones."""
+    outer: list[tuple[str, AdvertisementSet, slice]] = []
+    for prefix, each in sorted(pieces, key=_first):
+        while outer and not prefix.startswith(outer[-1][0]):
+            yield outer.pop()[1:]
+        if outer:
+            around, cut, left = outer.pop()
+            hole = cut.span(prefix)
+            yield cut, slice(left.start, hole.start)
+            outer.append((around, cut, slice(hole.stop, left.stop)))
+        outer.append((prefix, each, each.span(prefix)))
+    while outer:
+        yield outer.pop()[1:]
+
+
 class AdvertisementSet:
     """The advertised records of one source, under one schema.
 
@@ -97,9 +123,12 @@ class AdvertisementSet:
 
     @classmethod
     def joined(cls, pieces: Iterable[tuple[str, AdvertisementSet]]) -> AdvertisementSet:
-        """Return the set that has, of each of some partitions apart, what another set has."""
+        """Return the set that has, of each of some partitions, what another set has.
+
+        Where one partition lies in another, the inner one counts.
+        """
         made = cls()
-        chosen = [(each, each._slice(prefix)) for prefix, each in sorted(pieces, key=_first)]
+        chosen = list(_slices_of(pieces))
         if chosen:
             made._keys = np.concatenate([each._keys[found] for each, found in chosen])
             made._digests = np.concatenate([each._digests[found] for each, found in chosen])
@@ -191,7 +220,7 @@ class AdvertisementSet:
         }
         return {prefix: root for prefix, root in self._roots.items() if prefix not in reached}
 
-    def _slice(self, prefix: str) -> slice:
+    def span(self, prefix: str) -> slice:
         """Return where the records of a partition lie."""
         if not prefix:
             return slice(0, len(self._keys))
@@ -202,23 +231,23 @@ class AdvertisementSet:
 
     def count(self, prefix: str) -> int:
         """Return how many records are in a partition."""
-        found = self._slice(prefix)
+        found = self.span(prefix)
         return int(found.stop - found.start)
 
     def records(self, prefix: str = "") -> list[str]:
         """Return the records of a partition, in the order of their hashes."""
-        return _records_of(self._keys[self._slice(prefix)])
+        return _records_of(self._keys[self.span(prefix)])
 
     def items(self, prefix: str = "") -> tuple[list[str], list[bytes]]:
         """Return the records of a partition, and the digests of their advertisements."""
-        found = self._slice(prefix)
+        found = self.span(prefix)
         rows = self._digests[found]
         return _records_of(self._keys[found]), [row.tobytes() for row in rows]
 
     def root(self, prefix: str) -> bytes:
         """Return the Merkle root of a partition."""
         made = self._roots.get(prefix)
-        return self._root_of(prefix, self._slice(prefix)) if made is None else made
+        return self._root_of(prefix, self.span(prefix)) if made is None else made
 
     def _known_leaves(self) -> Digests:
         if self._leaves is None:
@@ -234,7 +263,7 @@ class AdvertisementSet:
         """Return the count and root of each child, in the order of the alphabet."""
         names = child_prefixes(prefix)
         lows = np.array([each.encode("ascii") for each in names], self._keys.dtype)
-        bounds = [*np.searchsorted(self._keys, lows).tolist(), self._slice(prefix).stop]
+        bounds = [*np.searchsorted(self._keys, lows).tolist(), self.span(prefix).stop]
         made: list[tuple[int, bytes]] = []
         for name, (first, last) in zip(names, itertools.pairwise(bounds), strict=True):
             root = EMPTY_ROOT if first == last else self._roots.get(name)
@@ -244,6 +273,23 @@ class AdvertisementSet:
     def fingerprints(self, prefix: str) -> list[bytes]:
         """Return the fingerprint of each child, in the order of the alphabet."""
         return [fingerprint_of(root) for _, root in self.children(prefix)]
+
+    def without_one(self, prefix: str, fingerprint: bytes) -> tuple[AdvertisementSet, str] | None:
+        """Return a partition less the one record without which it has a fingerprint, and that one.
+
+        None when there is no such record.
+        """
+        found = self.span(prefix)
+        digests, leaves = self._digests[found], self._known_leaves()[found]
+        if len(digests) < 2:
+            return None
+        order = order_of(digests)
+        for at, root in enumerate(roots_without_one(leaves[order])):
+            if fingerprint_of(root) == fingerprint:
+                gone = _records_of(self._keys[found][order[at : at + 1]])
+                part = AdvertisementSet.joined([(prefix, self)])
+                return part.changed([], [], gone), gone[0]
+        return None
 
     def partitions(self, length: int) -> list[str]:
         """Return the prefixes of a length that have records, in order."""

@@ -1,23 +1,36 @@
 """What to ask of a partition that differs: its records, or what it is divided into (G44).
 
-The choice is by expected bytes. Where little is known, a differing partition is taken to
-differ in few records; where all its siblings differ, in many. Limits bound both.
+The choice is by expected bytes. How many records of a partition differ is judged by how
+many of the partitions of its size do. Limits bound both.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["CHILDREN", "LINE_BYTES", "Costs", "InquiryLimits", "is_listing_cheaper"]
+__all__ = [
+    "CHILDREN",
+    "LINE_BYTES",
+    "LIST",
+    "NARROW",
+    "Costs",
+    "InquiryLimits",
+    "Shares",
+    "is_listing_cheaper",
+]
 
+LIST: Final = "ListAdvertisementPartition"
+NARROW: Final = "NarrowAdvertisementPartition"
 CHILDREN: Final = 64
 """Children of a partition."""
 LINE_BYTES: Final = 90
-"""Bytes of a partition's line, or of a question and an answer's head, about."""
-_PACKED: Final = 560
-"""Bytes of a line with the fingerprints of all children, about."""
+"""Bytes of a partition's line in mode 1, about."""
+_LISTING: Final = 115
+"""Bytes of the question for a list and of the head of its answer, about."""
+_PACKED: Final = 580
+"""Bytes of a line with the fingerprints of all children and of the question, about."""
 
 _TICK_BYTES: Final = 64
 """Bytes that are kept free for a tick's line and the end of a block."""
@@ -53,31 +66,58 @@ class InquiryLimits:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What answers cost in bytes: one advertisement record, and the children of a partition."""
+    """What answers cost in bytes: one advertisement record, and the children of a partition.
+
+    `listings` says how often a list is paid: twice where the peer asks for the same one.
+    """
 
     advertisement: int
     children: int
+    listings: int = 1
 
     @classmethod
-    def of_mode(cls, mode: int, advertisement: int) -> Costs:
+    def of_mode(cls, mode: int, advertisement: int, *, listings: int = 1) -> Costs:
         """Return the costs of a mode of reconciliation."""
-        return cls(advertisement, _PACKED if mode == 2 else CHILDREN * LINE_BYTES)
+        children = _PACKED if mode == 2 else CHILDREN * LINE_BYTES
+        return cls(advertisement, children, listings)
+
+    def listing(self, count: float) -> float:
+        """Return what it costs to list so many records."""
+        return self.listings * (_LISTING + count * self.advertisement)
 
 
-def is_listing_cheaper(count: float, costs: Costs, *, known: int, differing: float) -> bool:
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How many partitions were compared, and how many of them differ, by length of prefix."""
+
+    _compared: dict[int, int] = field(default_factory=dict)
+    _differing: dict[int, int] = field(default_factory=dict)
+
+    def note(self, length: int, compared: int, differing: int) -> None:
+        """Note what a comparison of partitions has shown."""
+        self._compared[length] = self._compared.get(length, 0) + compared
+        self._differing[length] = self._differing.get(length, 0) + differing
+
+    def expected(self, length: int) -> float:
+        """Return how many records differ in a partition that differs, about."""
+        compared, differing = self._compared.get(length, 0), self._differing.get(length, 0)
+        if not differing:
+            return 1.0
+        share = min(differing / compared, 1 - 0.5 / compared)
+        return -math.log1p(-share) / share
+
+
+def is_listing_cheaper(count: float, costs: Costs, *, known: int, expected: float) -> bool:
     """Tell whether to ask for the records of a partition rather than to narrow it.
 
     Args:
         count: how many records it has, about.
         costs: what answers cost.
         known: how many records of it some state at hand has; with none, all are new.
-        differing: which share of its siblings differs.
+        expected: how many of its records differ, about.
     """
     if known == 0 or count <= 1:
         return True
-    listing = count * costs.advertisement
-    share = min(differing, 1 - 1 / CHILDREN / 8)
-    expected = max(1.0, -math.log1p(-share))  # differences in one such partition
     touched = CHILDREN * -math.expm1(expected * math.log1p(-1 / CHILDREN))
-    narrowing = costs.children + touched * (LINE_BYTES + count / CHILDREN * costs.advertisement)
-    return listing <= narrowing
+    narrowing = costs.children + touched * costs.listing(count / CHILDREN)
+    return costs.listing(count) <= narrowing

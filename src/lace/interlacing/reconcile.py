@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.interlacing.answering import Answers, block_bytes, children_fact, partition_fact
-from lace.interlacing.asking import LIST, NARROW, Inquiry, Summary
+from lace.interlacing.asking import Inquiry, Summary
 from lace.interlacing.claims import advertisement_facts, read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.merkle import EMPTY_ROOT
 from lace.interlacing.partitions import AdvertisementSet, payload_of
-from lace.interlacing.questions import CHILDREN
+from lace.interlacing.questions import CHILDREN, LIST, NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +37,8 @@ _DELTA: Final = "AdvertisementDelta"
 _WITHDRAWN: Final = "AdvertisementWithdrawn"
 _START: Final = 2
 """Characters of the prefixes that mode 1 begins with."""
+_LARGER: Final = 1.25
+"""How many times as many records a side may have for the other to follow it."""
 
 
 class Reconciliation:
@@ -84,8 +86,8 @@ class Reconciliation:
         self._answers = Answers(mode, own, self._source, limits)
         self._named: bytes | None = None
         self._delta: tuple[list[str], list[str]] | None = None
-        self._awaits_cursor = False
-        self._is_due = self._sent_empty = False
+        self._awaits_cursor = self._has_cursors = False
+        self._is_due = self._sent_empty = self._has_answered = False
         self.is_over = False
 
     @property
@@ -203,6 +205,7 @@ class Reconciliation:
     def _note_cursors(self, announced: bytes, theirs: bytes | None) -> None:
         """See whether one's own cursor, and the peer's, is a question."""
         self._awaits_cursor = self._cursor is not None and self._cursor.root("") != announced
+        self._has_cursors = self._cursor is not None or theirs is not None
         if theirs is None or theirs == self._own.root(""):
             return
         self._named = theirs
@@ -222,10 +225,22 @@ class Reconciliation:
     def begin(self, relabelled: AdvertisementSet | None = None) -> None:
         """Go on to turn 1; with one's own set under the peer's label, if it was computed."""
         self.turn = 1
+        inquiry = self.inquiry
         if relabelled is not None:
-            self.inquiry.states.append(relabelled)
-        if not self._awaits_cursor:
-            self.inquiry.begin()
+            inquiry.states.append(relabelled)
+        if self._is_follower and inquiry.states and inquiry.can_follow():
+            inquiry.follow(inquiry.states[-1])
+        elif not self._awaits_cursor:
+            inquiry.begin()
+
+    @property
+    def _is_follower(self) -> bool:
+        """Whether it is for the peer to search: it has more, and no cursor helps either side."""
+        if self.mode != 2 or self._has_cursors:
+            return False
+        theirs = self.inquiry.whole
+        ours = len(self._own), self._own.root("")
+        return ours < (theirs.count, theirs.root) and theirs.count <= _LARGER * len(self._own)
 
     # -- later turns ---------------------------------------------------------------------------
 
@@ -233,9 +248,10 @@ class Reconciliation:
         """Return answers, then questions."""
         facts = self._cursor_answer(described) if self.turn == 1 else []
         facts += self._answers.block(described)
+        self._has_answered = bool(facts)
         self._is_due = bool(self.inquiry.open) or self._awaits_cursor
         if not self._awaits_cursor:
-            facts += list(self.inquiry.questions())
+            facts += self.inquiry.questions(must_ask=not facts)
         self._sent_empty = not facts
         return facts
 
@@ -264,8 +280,20 @@ class Reconciliation:
         if questions and self.turn == 1 and self._named is not None:
             raise _malformed("the peer asks in turn 1, where its cursor is the question")
         self._answers.ask(questions)
+        self._watch(questions)
         self.is_over = self._sent_empty and not facts
         self.turn += 1
+
+    def _watch(self, questions: Sequence[tuple[str, str]]) -> None:
+        """See by the questions of the peer whether it searches, and whether it is done with it."""
+        inquiry = self.inquiry
+        # Who asks nothing, although it had all answers when it made its block, has all it needs.
+        inquiry.watch(questions, is_done=not questions and not self._has_answered)
+        if self.mode == 2 and self.turn == 1:
+            is_searching = any(prefix == "" for _, prefix in questions)
+            inquiry.be_followed(is_followed=not is_searching and not self._has_cursors)
+        elif inquiry.is_followed and any(kind == NARROW for kind, _ in questions):
+            inquiry.be_followed(is_followed=False)
 
     def _receive_cursor_answer(self, answers: Sequence[Fact]) -> None:
         """Take the answer to one's cursor: a delta, or the children of everything."""

@@ -9,11 +9,10 @@ import pytest
 
 from lace.base import b64a
 from lace.interlacing.answering import Answers, children_fact, partition_fact
-from lace.interlacing.asking import LIST, NARROW
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.questions import Costs, InquiryLimits, is_listing_cheaper
+from lace.interlacing.questions import LIST, NARROW, Costs, InquiryLimits, is_listing_cheaper
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,
@@ -426,8 +425,8 @@ def test_claims_that_are_not_whole(fact: Fact, text: str) -> None:
 
 def test_small_partitions_are_listed_and_large_ones_narrowed() -> None:
     costs = Costs.of_mode(2, 114)
-    assert is_listing_cheaper(1, costs, known=1, differing=0.0)
-    assert is_listing_cheaper(5, costs, known=5, differing=0.0)
-    assert is_listing_cheaper(10**6, costs, known=0, differing=0.0)
-    assert not is_listing_cheaper(10**4, costs, known=10**4, differing=0.1)
+    assert is_listing_cheaper(1, costs, known=1, expected=1.0)
+    assert is_listing_cheaper(5, costs, known=5, expected=1.0)
+    assert is_listing_cheaper(10**6, costs, known=0, expected=1.0)
+    assert not is_listing_cheaper(10**4, costs, known=10**4, expected=1.1)
     assert Costs.of_mode(1, 114).children > costs.children
