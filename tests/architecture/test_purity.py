@@ -47,6 +47,7 @@ CONFINED = {
         "engines/",
         "interlacing/merkle.py",
         "interlacing/partitions.py",
+        "interlacing/rows.py",
         "record/schnorr_batch.py",
         "store/sqlite/fact_state.py",
     ),

@@ -2,13 +2,14 @@
 
 A set is a value: a change gives another one, which keeps the roots of the partitions that
 the change does not reach. Records are held in the order of the part of their hash that
-partitions go by, so a partition is a slice.
+partitions go by, so a partition is a slice. Records of other formats are few, if any, and
+held apart.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +24,14 @@ from lace.interlacing.merkle import (
     root_of_leaves,
     roots_without_one,
 )
+from lace.interlacing.rows import Rows, is_usual, keys_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
 
-_Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _FINGERPRINT_BYTES: Final = 6
-_BEHIND: Final = b"\x7f"
-"""A byte behind all those of a hash."""
-_USUAL: Final = 48
-"""Characters of a record hash of format H3: `B.`, 43, `.H3`."""
-_PAYLOAD: Final = slice(2, 45)
-_SUFFIX: Final = slice(45, _USUAL)
-_KEY: Final = 47
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
 
@@ -61,44 +55,8 @@ def child_prefixes(prefix: str) -> list[str]:
     return [prefix + character for character in b64a.ALPHABET]
 
 
-def _keys_of(records: Sequence[str]) -> _Keys:
-    """Return records as keys, payload first: `….H3B` for `B.….H3`."""
-    joined = "".join(records)
-    if len(joined) == _USUAL * len(records) and all(len(each) == _USUAL for each in records):
-        rows = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _USUAL)
-        made = np.empty((len(rows), _KEY), np.uint8)
-        made[:, :43] = rows[:, _PAYLOAD]
-        made[:, 43:46] = rows[:, _SUFFIX]
-        made[:, 46] = rows[:, 0]
-        return made.reshape(-1).view(f"S{_KEY}")
-    return np.array([f"{each[2:]}{each[0]}".encode("ascii") for each in records], "S")
-
-
-def _records_of(keys: _Keys) -> list[str]:
-    texts = keys.astype(str).tolist()
-    return [f"{text[-1]}.{text[:-1]}" for text in texts]
-
-
-def _first(piece: tuple[str, AdvertisementSet]) -> str:
-    return piece[0]
-
-
-def _slices_of(
-    pieces: Iterable[tuple[str, AdvertisementSet]],
-) -> Iterator[tuple[AdvertisementSet, slice]]:
-    """Yield what each piece gives, in the order of the records; inner ones cut outer ones."""
-    outer: list[tuple[str, AdvertisementSet, slice]] = []
-    for prefix, each in sorted(pieces, key=_first):
-        while outer and not prefix.startswith(outer[-1][0]):
-            yield outer.pop()[1:]
-        if outer:
-            around, cut, left = outer.pop()
-            hole = cut.span(prefix)
-            yield cut, slice(left.start, hole.start)
-            outer.append((around, cut, slice(hole.stop, left.stop)))
-        outer.append((prefix, each, each.span(prefix)))
-    while outer:
-        yield outer.pop()[1:]
+def _place_of(record: str) -> tuple[str, str]:
+    return payload_of(record), record
 
 
 class AdvertisementSet:
@@ -108,12 +66,11 @@ class AdvertisementSet:
     0
     """
 
-    __slots__ = ("_digests", "_keys", "_leaves", "_roots")
+    __slots__ = ("_others", "_roots", "_rows")
 
     def __init__(self) -> None:
-        self._keys: _Keys = np.empty(0, f"S{_KEY}")
-        self._digests: Digests = as_digests(())
-        self._leaves: Digests | None = None
+        self._rows = Rows.empty()
+        self._others: dict[str, bytes] = {}
         self._roots: dict[str, bytes] = {"": EMPTY_ROOT}
 
     @classmethod
@@ -128,19 +85,23 @@ class AdvertisementSet:
         Where one partition lies in another, the inner one counts.
         """
         made = cls()
-        chosen = list(_slices_of(pieces))
-        if chosen:
-            made._keys = np.concatenate([each._keys[found] for each, found in chosen])
-            made._digests = np.concatenate([each._digests[found] for each, found in chosen])
-            made._leaves = np.concatenate([each._known_leaves()[found] for each, found in chosen])
+        sources = dict(pieces)
+        made._rows = Rows.joined(_slices_of(sources))
+        for source in {id(each): each for each in sources.values()}.values():
+            for record, digest in source._others.items():
+                payload = payload_of(record)
+                around = (payload[:length] for length in range(len(payload), -1, -1))
+                if sources[next(each for each in around if each in sources)] is source:
+                    made._others[record] = digest
+        if len(made):
             made._roots = {}
         return made
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._rows) + len(self._others)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_records_of(self._keys))
+        return iter(self.records())
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.digest(record) is not None
@@ -148,41 +109,33 @@ class AdvertisementSet:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, AdvertisementSet)
-            and len(self) == len(other)
-            and bool((self._keys == other._keys).all())
-            and bool((self._digests == other._digests).all())
+            and self._others == other._others
+            and self._rows == other._rows
         )
 
     __hash__ = None  # type: ignore[assignment] # compared by content, and large
 
+    # -- records -------------------------------------------------------------------------------
+
     def digest(self, record: str) -> bytes | None:
         """Return the digest of a record's advertisement; None when it is not advertised."""
-        key = _keys_of([record])
-        at = int(np.searchsorted(self._keys, key)[0])
-        if at == len(self._keys) or self._keys[at] != key[0]:
-            return None
-        found: bytes = self._digests[at].tobytes()
-        return found
+        return self.digests_of([record])[0]
 
     def digests_of(self, records: Sequence[str]) -> list[bytes | None]:
         """Return the digests of some records' advertisements; None for what is not advertised."""
-        if not len(self._keys) or not records:
-            return [None] * len(records)
-        keys = _keys_of(records)
-        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        there = (self._keys[places] == keys).tolist()
-        rows = self._digests[places]
-        return [
-            row.tobytes() if is_there else None for row, is_there in zip(rows, there, strict=True)
-        ]
+        usual = [record for record in records if is_usual(record)]
+        places, is_there = self._rows.find(keys_of(usual))
+        rows = self._rows.digests[places[is_there]]
+        there = itertools.compress(usual, is_there.tolist())
+        found = {record: row.tobytes() for record, row in zip(there, rows, strict=True)}
+        return [found.get(record) or self._others.get(record) for record in records]
 
     def has(self, records: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Tell which records are advertised."""
-        if not len(self._keys) or not records:
-            return np.zeros(len(records), np.bool_)
-        keys = _keys_of(records)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found: npt.NDArray[np.bool_] = self._keys[at] == keys
+        is_row = np.fromiter(map(is_usual, records), np.bool_, len(records))
+        found = np.fromiter((record in self._others for record in records), np.bool_, len(records))
+        usual = list(itertools.compress(records, is_row.tolist()))
+        found[is_row] = self._rows.find(keys_of(usual))[1]
         return found
 
     def changed(
@@ -191,83 +144,103 @@ class AdvertisementSet:
         """Return the set after records came, or have another digest, and others went."""
         if not len(records) and not len(removed):
             return self
-        come, rows = _keys_of(records), as_digests(digests)
-        order = np.argsort(come)
-        come, rows = come[order], rows[order]
-        touched = np.union1d(come, _keys_of(removed)) if len(removed) else come
-        stays = ~np.isin(self._keys, touched)
-        kept = self._keys[stays]
-        width = max(kept.dtype.itemsize, come.dtype.itemsize)
-        places = np.searchsorted(kept, come)
         made = AdvertisementSet()
-        made._keys = np.insert(kept.astype(f"S{width}"), places, come)
-        made._digests = np.insert(self._digests[stays], places, rows, axis=0)
-        if self._leaves is not None:
-            leaves = leaves_of(rows)
-            made._leaves = np.insert(self._leaves[stays], places, leaves, axis=0)
-        made._roots = self._roots_beside(touched)
+        values = list(digests)
+        is_row = list(map(is_usual, records))
+        others = {
+            record: value
+            for record, value, usual in zip(records, values, is_row, strict=True)
+            if not usual
+        }
+        if others:
+            records = list(itertools.compress(records, is_row))
+            values = list(itertools.compress(values, is_row))
+        gone = [record for record in removed if is_usual(record)]
+        kept = {each: self._others[each] for each in self._others.keys() - {*removed}}
+        made._others = kept | others
+        made._rows = self._rows.changed(keys_of(records), as_digests(values), keys_of(gone))
+        made._roots = self._roots_beside([*records, *others, *removed])
         return made
 
-    def _roots_beside(self, touched: _Keys) -> dict[str, bytes]:
-        """Return the roots of the partitions that have none of these keys."""
-        if len(touched) * _KEPT_SHARE > len(self._keys):
+    def _roots_beside(self, touched: Sequence[str]) -> dict[str, bytes]:
+        """Return the roots of the partitions that have none of these records."""
+        if len(touched) * _KEPT_SHARE > len(self):
             return {}
         depth = max(map(len, self._roots), default=0)
         reached = {
-            prefix
-            for length in range(depth + 1)
-            for prefix in (touched.astype(f"S{length}").astype(str).tolist() if length else [""])
+            payload[:length] for payload in map(payload_of, touched) for length in range(depth + 1)
         }
         return {prefix: root for prefix, root in self._roots.items() if prefix not in reached}
 
-    def span(self, prefix: str) -> slice:
-        """Return where the records of a partition lie."""
-        if not prefix:
-            return slice(0, len(self._keys))
-        low = prefix.encode("ascii")
-        bounds = np.array([low, low + _BEHIND], self._keys.dtype)
-        first, last = np.searchsorted(self._keys, bounds).tolist()
-        return slice(first, last)
+    def difference(self, other: AdvertisementSet) -> tuple[list[str], list[str]]:
+        """Return what came, or has another digest, since the other set; and what went."""
+        come, gone = map(records_of, self._rows.differing(other._rows))
+        come += [each for each, value in self._others.items() if other._others.get(each) != value]
+        gone += other._others.keys() - self._others.keys()
+        return come, gone
+
+    # -- partitions ----------------------------------------------------------------------------
+
+    def span(self, prefix: str) -> tuple[Rows, slice]:
+        """Return the rows that the usual records of a partition are among, and where they lie."""
+        return self._rows, self._rows.span(prefix)
+
+    def _others_in(self, prefix: str) -> list[str]:
+        return [record for record in self._others if payload_of(record).startswith(prefix)]
 
     def count(self, prefix: str) -> int:
         """Return how many records are in a partition."""
-        found = self.span(prefix)
-        return int(found.stop - found.start)
+        found = self._rows.span(prefix)
+        return int(found.stop - found.start) + len(self._others_in(prefix))
 
     def records(self, prefix: str = "") -> list[str]:
         """Return the records of a partition, in the order of their hashes."""
-        return _records_of(self._keys[self.span(prefix)])
+        usual = records_of(self._rows.keys[self._rows.span(prefix)])
+        others = self._others_in(prefix)
+        return sorted([*usual, *others], key=_place_of) if others else usual
 
     def items(self, prefix: str = "") -> tuple[list[str], list[bytes]]:
         """Return the records of a partition, and the digests of their advertisements."""
-        found = self.span(prefix)
-        rows = self._digests[found]
-        return _records_of(self._keys[found]), [row.tobytes() for row in rows]
+        found = self._rows.span(prefix)
+        others = self._others_in(prefix)
+        records = [*records_of(self._rows.keys[found]), *others]
+        rows = [row.tobytes() for row in self._rows.digests[found]]
+        return records, [*rows, *(self._others[record] for record in others)]
+
+    def partitions(self, length: int) -> list[str]:
+        """Return the prefixes of a length, of ten at most, that have records; in order."""
+        others = {payload_of(record)[:length] for record in self._others}
+        return sorted({*self._rows.prefixes(length), *others})
+
+    # -- roots ---------------------------------------------------------------------------------
 
     def root(self, prefix: str) -> bytes:
         """Return the Merkle root of a partition."""
         made = self._roots.get(prefix)
-        return self._root_of(prefix, self.span(prefix)) if made is None else made
-
-    def _known_leaves(self) -> Digests:
-        if self._leaves is None:
-            self._leaves = leaves_of(self._digests)
-        return self._leaves
+        return self._root_of(prefix, self._rows.span(prefix)) if made is None else made
 
     def _root_of(self, prefix: str, found: slice) -> bytes:
-        made = root_of_leaves(self._digests[found], self._known_leaves()[found])
+        made = root_of_leaves(*self._leaves_in(prefix, found))
         self._roots[prefix] = made
         return made
+
+    def _leaves_in(self, prefix: str, found: slice) -> tuple[Digests, Digests]:
+        """Return the digests of a partition, and their leaves."""
+        digests, leaves = self._rows.digests[found], self._rows.leaves[found]
+        others = as_digests(self._others[record] for record in self._others_in(prefix))
+        if not len(others):
+            return digests, leaves
+        return np.concatenate([digests, others]), np.concatenate([leaves, leaves_of(others)])
 
     def children(self, prefix: str) -> list[tuple[int, bytes]]:
         """Return the count and root of each child, in the order of the alphabet."""
         names = child_prefixes(prefix)
-        lows = np.array([each.encode("ascii") for each in names], self._keys.dtype)
-        bounds = [*np.searchsorted(self._keys, lows).tolist(), self.span(prefix).stop]
+        bounds = self._rows.bounds(names)
         made: list[tuple[int, bytes]] = []
         for name, (first, last) in zip(names, itertools.pairwise(bounds), strict=True):
-            root = EMPTY_ROOT if first == last else self._roots.get(name)
-            made.append((last - first, root or self._root_of(name, slice(first, last))))
+            count = last - first + len(self._others_in(name))
+            root = self._roots.get(name) if count else EMPTY_ROOT
+            made.append((count, root or self._root_of(name, slice(first, last))))
         return made
 
     def fingerprints(self, prefix: str) -> list[bytes]:
@@ -279,27 +252,30 @@ class AdvertisementSet:
 
         None when there is no such record.
         """
-        found = self.span(prefix)
-        digests, leaves = self._digests[found], self._known_leaves()[found]
-        if len(digests) < 2:
+        found = self._rows.span(prefix)
+        digests, leaves = self._leaves_in(prefix, found)
+        if len(digests) < 2 or self._others_in(prefix):
             return None
         order = order_of(digests)
         for at, root in enumerate(roots_without_one(leaves[order])):
             if fingerprint_of(root) == fingerprint:
-                gone = _records_of(self._keys[found][order[at : at + 1]])
+                gone = records_of(self._rows.keys[found][order[at : at + 1]])
                 part = AdvertisementSet.joined([(prefix, self)])
                 return part.changed([], [], gone), gone[0]
         return None
 
-    def partitions(self, length: int) -> list[str]:
-        """Return the prefixes of a length that have records, in order."""
-        found: list[str] = np.unique(self._keys.astype(f"S{length}")).astype(str).tolist()
-        return found
 
-    def difference(self, other: AdvertisementSet) -> tuple[list[str], list[str]]:
-        """Return what came, or has another digest, since the other set; and what went."""
-        here = np.isin(self._keys, other._keys, assume_unique=True)
-        there = np.isin(other._keys, self._keys, assume_unique=True)
-        same = here.copy()
-        same[here] = (self._digests[here] == other._digests[there]).all(axis=1)
-        return _records_of(self._keys[~same]), _records_of(other._keys[~there])
+def _slices_of(pieces: dict[str, AdvertisementSet]) -> Iterator[tuple[Rows, slice]]:
+    """Yield the rows that each piece gives, in order; inner ones cut outer ones."""
+    outer: list[tuple[str, Rows, slice]] = []
+    for prefix in sorted(pieces):
+        while outer and not prefix.startswith(outer[-1][0]):
+            yield outer.pop()[1:]
+        if outer:
+            around, cut, left = outer.pop()
+            hole = cut.span(prefix)
+            yield cut, slice(left.start, hole.start)
+            outer.append((around, cut, slice(hole.stop, left.stop)))
+        outer.append((prefix, *pieces[prefix].span(prefix)))
+    while outer:
+        yield outer.pop()[1:]

@@ -1,0 +1,210 @@
+"""Rows of an advertisement set: record digests in order, and the digest of each claim (050).
+
+A row's key is the digest of the record and the letter of its type. Base64-Ascend keeps the
+order of bytes, so the records whose hashes begin with some characters lie together. Rows
+are values: a change copies them, and hashes nothing that was hashed before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lace.base import b64a
+from lace.base.digest import DIGEST_BYTES
+from lace.interlacing.merkle import Digests, as_digests, leaves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Keys", "Rows", "is_usual", "keys_of", "records_of"]
+
+Keys: TypeAlias = "npt.NDArray[np.bytes_]"
+_KEY_BYTES: Final = DIGEST_BYTES + 1
+_KEY_TYPE: Final = f"S{_KEY_BYTES}"
+_TEXT: Final = 48
+"""Characters of a record hash of format H3: a letter, a dot, 43, `.H3`."""
+_PAYLOAD: Final = 43
+_ZERO: Final = ord(b64a.ALPHABET[0])
+_USUAL: Final = re.compile(
+    rf"[A-Z]\.[{b64a.ALPHABET}]{{{_PAYLOAD - 1}}}[{b64a.final_characters(DIGEST_BYTES)}]\.H3"
+)
+
+
+def is_usual(record: str) -> bool:
+    """Tell whether a record hash has the format that rows are made for."""
+    return _USUAL.fullmatch(record) is not None
+
+
+def keys_of(records: Sequence[str]) -> Keys:
+    """Return the keys of usual record hashes."""
+    texts = np.frombuffer("".join(records).encode("ascii"), np.uint8).reshape(-1, _TEXT)
+    padded = np.full((len(texts), _PAYLOAD + 1), _ZERO, np.uint8)
+    padded[:, :_PAYLOAD] = texts[:, 2 : 2 + _PAYLOAD]
+    made = np.frombuffer(b64a.decode_canonical(padded.tobytes()), np.uint8).copy()
+    keys = made.reshape(-1, _KEY_BYTES)
+    keys[:, DIGEST_BYTES] = texts[:, 0]
+    return made.view(_KEY_TYPE)
+
+
+def records_of(keys: Keys) -> list[str]:
+    """Return the record hashes of keys."""
+    rows = _bytes_of(keys).copy()
+    texts = np.empty((len(rows), _TEXT), np.uint8)
+    texts[:, 0] = rows[:, DIGEST_BYTES]
+    rows[:, DIGEST_BYTES] = 0
+    payloads = np.frombuffer(b64a.encode_ascii(rows.tobytes()), np.uint8)
+    texts[:, 2 : 2 + _PAYLOAD] = payloads.reshape(-1, _PAYLOAD + 1)[:, :_PAYLOAD]
+    texts[:, 1] = ord(".")
+    texts[:, 2 + _PAYLOAD :] = np.frombuffer(b".H3", np.uint8)
+    together = texts.tobytes().decode("ascii")
+    return [together[at : at + _TEXT] for at in range(0, len(together), _TEXT)]
+
+
+def _bytes_of(keys: Keys) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(keys).view(np.uint8).reshape(-1, _KEY_BYTES)
+
+
+def _words_of(keys: Keys) -> npt.NDArray[np.uint64]:
+    """Return the first 64 bits of each key."""
+    words = np.ascontiguousarray(_bytes_of(keys)[:, :8]).view(">u8")
+    return words.reshape(-1).astype(np.uint64)
+
+
+def _order_of(keys: Keys) -> npt.NDArray[np.intp]:
+    words = _words_of(keys)
+    order = np.argsort(words)
+    ordered = words[order]
+    is_clear = len(ordered) < 2 or bool((ordered[1:] != ordered[:-1]).all())
+    return order if is_clear else np.argsort(keys)
+
+
+class Rows:
+    """Keys in order, each once, with the digest and the leaf of each."""
+
+    __slots__ = ("_leaves", "digests", "keys")
+
+    def __init__(self, keys: Keys, digests: Digests, leaves: Digests | None = None) -> None:
+        self.keys = keys
+        self.digests = digests
+        self._leaves = leaves
+
+    @classmethod
+    def of(cls, keys: Keys, digests: Digests) -> Rows:
+        """Return the rows of keys in any order."""
+        order = _order_of(keys)
+        return cls(keys[order], digests[order])
+
+    @classmethod
+    def empty(cls) -> Rows:
+        """Return no rows."""
+        return cls(np.empty(0, _KEY_TYPE), as_digests(()))
+
+    @classmethod
+    def joined(cls, parts: Iterable[tuple[Rows, slice]]) -> Rows:
+        """Return some rows behind others."""
+        chosen = list(parts)
+        if not chosen:
+            return cls.empty()
+        return cls(
+            np.concatenate([each.keys[found] for each, found in chosen]),
+            np.concatenate([each.digests[found] for each, found in chosen]),
+            np.concatenate([each.leaves[found] for each, found in chosen]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Rows)
+            and len(self) == len(other)
+            and bool((self.keys == other.keys).all())
+            and bool((self.digests == other.digests).all())
+        )
+
+    __hash__ = None  # type: ignore[assignment] # compared by content, and large
+
+    @property
+    def leaves(self) -> Digests:
+        """The leaf of each digest."""
+        if self._leaves is None:
+            self._leaves = leaves_of(self.digests)
+        return self._leaves
+
+    def find(self, keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        """Return where keys are or would be, and which are there."""
+        places = np.searchsorted(self.keys, keys)
+        if not len(self):
+            return places, np.zeros(len(keys), np.bool_)
+        return places, self.keys[np.minimum(places, len(self) - 1)] == keys
+
+    def changed(self, come: Keys, digests: Digests, gone: Keys) -> Rows:
+        """Return the rows after some came, or have another digest, and others went."""
+        new = Rows.of(come, digests)
+        if not len(self):
+            return new
+        if self._leaves is not None:
+            new._leaves = leaves_of(new.digests)
+        places, is_there = self.find(new.keys)
+        lost, is_lost = self.find(gone)
+        stops = np.concatenate([places, lost[is_lost]])
+        starts = np.concatenate([places + is_there, lost[is_lost] + 1])
+        order = np.argsort(stops, kind="stable").tolist()
+        parts: list[tuple[Rows, slice]] = []
+        start = 0
+        for at, stop, behind in zip(order, stops[order], starts[order], strict=True):
+            parts.append((self, slice(start, stop)))
+            if at < len(new):
+                parts.append((new, slice(at, at + 1)))
+            start = max(start, int(behind))
+        parts.append((self, slice(start, len(self))))
+        made = Rows(
+            np.concatenate([each.keys[found] for each, found in parts]),
+            np.concatenate([each.digests[found] for each, found in parts]),
+        )
+        if self._leaves is not None:
+            made._leaves = np.concatenate([each.leaves[found] for each, found in parts])
+        return made
+
+    def differing(self, other: Rows) -> tuple[Keys, Keys]:
+        """Return the keys that are new or have another digest since other rows; and what went."""
+        places, is_there = other.find(self.keys)
+        same = is_there.copy()
+        same[is_there] = (self.digests[is_there] == other.digests[places[is_there]]).all(axis=1)
+        is_common = np.zeros(len(other), np.bool_)
+        is_common[places[is_there]] = True
+        return self.keys[~same], other.keys[~is_common]
+
+    def prefixes(self, length: int) -> list[str]:
+        """Return what payloads begin with: texts of a length of ten at most, in order."""
+        values = np.unique(_words_of(self.keys) >> np.uint64(64 - 6 * length)).tolist()
+        places = [6 * at for at in reversed(range(length))]
+        return ["".join(b64a.ALPHABET[value >> at & 63] for at in places) for value in values]
+
+    def span(self, prefix: str) -> slice:
+        """Return where the records lie whose payload begins with some characters."""
+        first, last = self.bounds([prefix])
+        return slice(first, last)
+
+    def bounds(self, prefixes: Sequence[str]) -> list[int]:
+        """Return where partitions that follow one another begin, and where the last one ends."""
+        ends = [_lowest(each) for each in prefixes]
+        highest = _lowest(prefixes[-1], behind=1)
+        lows = np.array([low for low in (*ends, highest) if low is not None], _KEY_TYPE)
+        found = np.searchsorted(self.keys, lows).tolist()
+        return [*found, *[len(self)] * (len(prefixes) + 1 - len(found))]
+
+
+def _lowest(prefix: str, *, behind: int = 0) -> bytes | None:
+    """Return the lowest digest of a partition, or of what lies behind it; None behind all."""
+    value = 0
+    for character in prefix:
+        value = value * 64 + b64a.ALPHABET.index(character)
+    bits = 8 * DIGEST_BYTES - 6 * len(prefix)
+    value += behind
+    lowest = value << bits if bits >= 0 else -(-value >> -bits)
+    return None if lowest >> (8 * DIGEST_BYTES) else lowest.to_bytes(DIGEST_BYTES, "big")
