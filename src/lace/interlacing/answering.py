@@ -10,12 +10,11 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lace.base import b64a
-from lace.facts.lines import format_fact
 from lace.interlacing.claims import advertisement_facts
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.partitions import child_prefixes
 from lace.interlacing.questions import LIST, NARROW
+from lace.interlacing.summaries import block_bytes, children_fact, partition_fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,23 +24,7 @@ if TYPE_CHECKING:
     from lace.interlacing.partitions import AdvertisementSet
     from lace.interlacing.questions import InquiryLimits
 
-__all__ = ["Answers", "block_bytes", "children_fact", "partition_fact"]
-
-
-def partition_fact(own: AdvertisementSet, prefix: str) -> Fact:
-    """Return the summary of a partition."""
-    root = b64a.encode(own.root(prefix))
-    return "AdvertisementPartition", prefix, str(own.count(prefix)), root
-
-
-def children_fact(own: AdvertisementSet, prefix: str) -> Fact:
-    """Return the fingerprints of a partition's children."""
-    return "AdvertisementChildren", prefix, b64a.encode(b"".join(own.fingerprints(prefix)))
-
-
-def block_bytes(facts: Iterable[Fact]) -> int:
-    """Return how many bytes facts take as lines."""
-    return sum(len(format_fact(fact).encode("utf-8")) + 1 for fact in facts)
+__all__ = ["Answers"]
 
 
 @dataclass(slots=True)

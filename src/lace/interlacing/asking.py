@@ -14,47 +14,28 @@ lists that it knows to be empty, where it has records that the peer lacks.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.interlacing.agenda import Agenda, Wanted
+from lace.interlacing.assembly import Assembly
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.lacking import LackingOne
 from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.partitions import (
-    AdvertisementSet,
-    child_prefixes,
-    fingerprint_of,
-    payload_of,
-)
+from lace.interlacing.partitions import AdvertisementSet, child_prefixes, fingerprint_of
 from lace.interlacing.questions import CHILDREN, LIST, NARROW, InquiryLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.summaries import Summary
 
-__all__ = ["Inquiry", "Summary"]
+__all__ = ["Inquiry"]
 
 _NOTHING: Final = AdvertisementSet()
-_FEW: Final = 64
-"""Records of a partition in which it costs nothing to look for the one that the peer lacks."""
-_MANY: Final = 4096
-"""Records of a partition in which that may be worth its time."""
-_MOST_TRIED: Final = 2**15
-"""Records of all such partitions of a loop."""
 _LEAST_ROOM: Final = 1024
 """Summaries that must be allowed for a side to follow: it may have to search afterwards."""
-_SINGLE: Final = 1.25
-"""Differences that a partition may be expected to have for one record to be all of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What was announced of a partition."""
-
-    count: int
-    root: bytes
 
 
 class Inquiry:
@@ -83,9 +64,9 @@ class Inquiry:
         self._agenda = Agenda(mode, limits, advertisement_bytes, self._estimate)
         self._is_delta = False
         self._announced: dict[str, Summary] = {}
-        self._pieces: dict[str, AdvertisementSet] = {}
-        self._guessed: dict[str, AdvertisementSet] = {}
-        self._total = self._tried = 0
+        self._assembly = Assembly()
+        self._lacking = LackingOne()
+        self._total = 0
         self.is_following = self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
         self.result: AdvertisementSet | None = None
@@ -142,7 +123,7 @@ class Inquiry:
             return
         for state in self.states:
             if state.count(prefix) == summary.count and state.root(prefix) == summary.root:
-                self._pieces[prefix] = state
+                self._assembly.learn(prefix, state)
                 return
         self._want(prefix, summary.count)
 
@@ -179,7 +160,7 @@ class Inquiry:
 
     def _narrowed(self, parent: str, fingerprints: Sequence[bytes]) -> None:
         self._agenda.count_lines(1)
-        self._guessed.pop(parent, None)
+        self._assembly.trusted.pop(parent, None)
         known = [(state, state.children(parent)) for state in self.states]
         before = len(self._agenda.queue)
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
@@ -190,19 +171,19 @@ class Inquiry:
         self, child: str, given: bytes, known: Sequence[tuple[AdvertisementSet, int, bytes]]
     ) -> None:
         """Take a child from where its fingerprint is at hand, or want it."""
-        if child in self._pieces:
-            if fingerprint_of(self._pieces[child].root(child)) != given:
+        if child in self._assembly.certain:
+            if fingerprint_of(self._assembly.certain[child].root(child)) != given:
                 raise _mismatch(f"partition {child!r} has another root than its list")
             return
         most = max((count for _, count, _ in known), default=0)
         if given == fingerprint_of(EMPTY_ROOT):
-            self._guessed[child] = _NOTHING
+            self._assembly.trusted[child] = _NOTHING
             if most:
                 self._point_at(child)
             return
         for state, count, root in known:
             if count and fingerprint_of(root) == given:
-                self._guessed[child] = state
+                self._assembly.trusted[child] = state
                 return
         about = most or self._estimate(child)
         self._agenda.queue.append(Wanted(prefix=child, count=about, known=most, fingerprint=given))
@@ -236,24 +217,17 @@ class Inquiry:
                 f"the {len(made):,} advertisements of partition {prefix!r} are not those announced"
             )
         self._announced[prefix] = summary
-        self._guessed.pop(prefix, None)
         if (NARROW, prefix) in self._agenda.asked:
-            self._forget_below(prefix)
-        self._pieces[prefix] = made
+            self._assembly.forget_below(prefix)
+            self._agenda.forget_below(prefix)
+        self._assembly.learn(prefix, made)
         self.listed.update(found)
 
     def take_delta(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:
         """Take the whole state that a delta leads to; it is not checked yet."""
-        self._guessed[""] = state
+        self._assembly.trusted[""] = state
         self._is_delta = True
         self.listed.update(found)
-
-    def _forget_below(self, prefix: str) -> None:
-        """Forget what was taken for a partition, which is known whole now."""
-        for taken in (self._guessed, self._pieces):
-            for each in [each for each in taken if each.startswith(prefix)]:
-                del taken[each]
-        self._agenda.forget_below(prefix)
 
     # -- following -----------------------------------------------------------------------------
 
@@ -265,7 +239,7 @@ class Inquiry:
 
     def follow(self, state: AdvertisementSet) -> None:
         """Leave the search to the peer, and take it to have what a state has."""
-        self._guessed[""] = state
+        self._assembly.trusted[""] = state
         self.is_following = True
 
     def watch(self, questions: Iterable[tuple[str, str]], *, is_done: bool) -> None:
@@ -273,11 +247,11 @@ class Inquiry:
         if not self.is_following:
             return
         listed = [prefix for kind, prefix in questions if kind == LIST]
-        for prefix in self._agenda.free(listed):
-            if not any(prefix[:length] in self._pieces for length in range(len(prefix))):
-                self._agenda.queue.append(
-                    Wanted(prefix=prefix, count=self._estimate(prefix), must_list=True)
-                )
+        self._agenda.queue += [
+            Wanted(prefix=prefix, count=self._estimate(prefix), must_list=True)
+            for prefix in self._agenda.free(listed)
+            if not self._assembly.is_certain(prefix)
+        ]
         self.is_following = not is_done
 
     def be_followed(self, *, is_followed: bool) -> None:
@@ -297,26 +271,16 @@ class Inquiry:
         self._agenda.queue += unsolved
 
     def _lacks_one(self, wanted: Wanted) -> bool:
-        prefix, given = wanted.prefix, wanted.fingerprint
-        wanted.fingerprint = None
-        if given is None or wanted.known > _MANY:
+        given, wanted.fingerprint = wanted.fingerprint, None
+        expected = self._agenda.shares.expected(len(wanted.prefix))
+        if given is None or not self._lacking.is_worth(wanted.known, expected):
             return False
-        if wanted.known > _FEW:
-            self._tried += wanted.known
-            is_single = self._agenda.shares.expected(len(prefix)) <= _SINGLE
-            if self._tried > _MOST_TRIED or not is_single:
-                return False
-        for state in self.states:
-            found = state.without_one(prefix, given)
-            if found is not None:
-                rest, gone = found
-                self._guessed[prefix] = rest
-                payload = payload_of(gone)
-                lengths = range(len(prefix) + 1, len(payload) + 1)
-                alone = (payload[:length] for length in lengths if not rest.count(payload[:length]))
-                self._point_at(next(alone, payload))
-                return True
-        return False
+        found = self._lacking.find(wanted.prefix, given, self.states)
+        if found is None:
+            return False
+        self._assembly.trusted[wanted.prefix], alone = found
+        self._point_at(alone)
+        return True
 
     # -- what is asked -------------------------------------------------------------------------
 
@@ -328,20 +292,25 @@ class Inquiry:
         self._look_closer()
         self._settle()
         asked = self._agenda.questions()
-        if must_ask and self.is_following and not asked and not self.open:
-            asked.append(self._least_question())
-        return asked
+        if asked or self.open or not must_ask or not self.is_following:
+            return asked
+        least = self._least_question()
+        if least is None:
+            self.is_following = False
+            return self.questions()
+        self._agenda.ask(*least)
+        return [least]
 
-    def _least_question(self) -> tuple[str, str]:
-        """Ask for a list that is short: of a partition so small that it is likely empty."""
+    def _least_question(self) -> tuple[str, str] | None:
+        """Return a question for a short list: of a partition so small that it is likely empty."""
         length = 1
-        while self._total * 16 > CHILDREN**length:
+        while self._total * CHILDREN > CHILDREN**length:
             length += 1
         names = map("".join, itertools.product(b64a.ALPHABET, repeat=length))
-        some = list(itertools.islice(names, CHILDREN))
-        prefix = min(self._agenda.free(some), key=lambda each: self._guessed[""].count(each))
-        self._agenda.ask(LIST, prefix)
-        return LIST, prefix
+        some = self._agenda.free(itertools.islice(names, CHILDREN))
+        left = [prefix for prefix in some if not self._assembly.is_certain(prefix)]
+        prefix = min(left, key=self.states[-1].count, default=None)
+        return None if prefix is None else (LIST, prefix)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -349,7 +318,7 @@ class Inquiry:
         """When nothing is open, put the pieces together and compare with what was announced."""
         if self.open or self._agenda.queue or self.result is not None or self.is_following:
             return
-        made = AdvertisementSet.joined([*self._guessed.items(), *self._pieces.items()])
+        made = self._assembly.joined()
         if self._fits(made):
             self.result = made
             return
@@ -366,18 +335,15 @@ class Inquiry:
 
     def _doubt(self, made: AdvertisementSet) -> None:
         """Ask again for what was taken by fingerprint, level by level; what is empty comes last."""
-        filled = [prefix for prefix, state in self._guessed.items() if state.count(prefix)]
-        doubted = filled or list(self._guessed)
+        doubted = list(self._assembly.doubt())
         if not doubted:
             raise _mismatch("the advertisements of the peer do not have the root that it announced")
         if self._is_delta:
             self.listed.clear()  # nothing of a delta that lies is to be used
-        elif "" in doubted:
+        elif doubted[0][0] == "":
             self.states.insert(0, made)  # what came while it followed need not come again
-        level = min(map(len, doubted))
-        for prefix in [prefix for prefix in doubted if len(prefix) == level]:
-            count = float(self._guessed.pop(prefix).count(prefix)) or 1.0
-            self._want(prefix, count)
+        for prefix, count in doubted:
+            self._want(prefix, count or 1.0)
             self._agenda.queue[-1].must_list = self._is_delta
         self._is_delta = False
 

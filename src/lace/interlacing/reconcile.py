@@ -10,16 +10,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
-from lace.interlacing.answering import Answers, block_bytes, children_fact, partition_fact
-from lace.interlacing.asking import Inquiry, Summary
+from lace.interlacing.answering import Answers
+from lace.interlacing.asking import Inquiry
 from lace.interlacing.claims import advertisement_facts, read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.listing import make_listing, read_listing
 from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.partitions import AdvertisementSet, payload_of
-from lace.interlacing.questions import CHILDREN, LIST, NARROW
+from lace.interlacing.partitions import AdvertisementSet
+from lace.interlacing.questions import LIST, NARROW
+from lace.interlacing.summaries import (
+    Summary,
+    block_bytes,
+    children_fact,
+    claims_by_partition,
+    partition_fact,
+    read_children,
+    read_partition,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Advertisement
@@ -123,34 +133,13 @@ class Reconciliation:
 
     def _opening(self, described: Mapping[str, Advertisement]) -> list[Fact]:
         if self.mode == FULL:
-            return self._listing(described)
+            return make_listing(self._own, described, self._source, self._limits)
         if self.mode == 1:
             return [partition_fact(self._own, each) for each in self._own.partitions(_START)]
         facts = [partition_fact(self._own, "")]
         if self._cursor is not None:
             root = b64a.encode(self._cursor.root(""))
             facts.append((_CURSOR, str(len(self._cursor)), root))
-        return facts
-
-    def _listing(self, described: Mapping[str, Advertisement]) -> list[Fact]:
-        if len(self._own) > self._limits.listed:
-            raise InterlaceFailure(
-                Failure.LISTING_LIMIT,
-                f"{len(self._own):,} records are to be advertised in one listing,"
-                f" and the limit is {self._limits.listed:,}",
-                rule="050-230",
-                hint="raise max_advertisement_records_listed on both sides, or let both reconcile",
-            )
-        facts = advertisement_facts(
-            (described[record] for record in sorted(self._own.records())), self._source
-        )
-        if block_bytes(facts) > self._limits.listing_bytes:
-            raise InterlaceFailure(
-                Failure.OVERSIZED_BLOCK,
-                f"the listing has more than {self._limits.block_bytes:,} bytes",
-                rule="050-229",
-                hint="raise max_fact_block_size on both sides",
-            )
         return facts
 
     def receive(self, facts: Sequence[Fact]) -> None:
@@ -167,15 +156,7 @@ class Reconciliation:
             self._receive_turn(facts)
 
     def _receive_listing(self, facts: Sequence[Fact]) -> None:
-        found = read_claims(facts, self._peer_source, self._schema)
-        if len(found) > self._limits.listed:
-            raise InterlaceFailure(
-                Failure.LISTING_LIMIT,
-                f"the peer lists {len(found):,} advertisements, and the limit is"
-                f" {self._limits.listed:,}",
-                rule="050-230",
-                hint="raise max_advertisement_records_listed on both sides",
-            )
+        found = read_listing(facts, self._peer_source, self._schema, self._limits)
         records = list(found)
         digests = [found[record].digest(self._peer_source) for record in records]
         self.inquiry.take_all(AdvertisementSet.of(records, digests), found)
@@ -186,7 +167,7 @@ class Reconciliation:
         cursor: bytes | None = None
         for fact in facts:
             if fact[0] == _PARTITION:
-                prefix, summary = _summary(fact)
+                prefix, summary = read_partition(fact)
                 if prefix in summaries or len(prefix) != (_START if self.mode == 1 else 0):
                     raise _malformed_summary(f"partition {prefix!r} does not belong in turn 0")
                 if summary.count == 0 and self.mode == 1:
@@ -301,7 +282,7 @@ class Reconciliation:
         if self._cursor is None:
             raise AssertionError("who awaits an answer sent a cursor")
         if len(answers) == 1 and answers[0][:2] == (_CHILDREN, ""):
-            self.inquiry.take_unasked_children(_fingerprints(answers[0]))
+            self.inquiry.take_unasked_children(read_children(answers[0]))
             return
         head = [fact for fact in answers if fact[0] == _DELTA]
         if [fact[1] for fact in head] != [b64a.encode(self._cursor.root(""))]:
@@ -326,7 +307,7 @@ class Reconciliation:
         children: dict[str, dict[str, Summary]] = {}
         for fact in answers:
             if fact[0] == _PARTITION:
-                prefix, summary = _summary(fact)
+                prefix, summary = read_partition(fact)
                 if inquiry.open.get(prefix) == LIST:
                     same = heads
                 elif self.mode == 1 and prefix[:-1] in inquiry.open and summary.count:
@@ -336,41 +317,14 @@ class Reconciliation:
                 if same.setdefault(prefix, summary) is not summary:
                     raise _malformed_summary(f"two summaries of partition {prefix!r}")
             elif fact[0] == _CHILDREN and self.mode == 2:
-                inquiry.take_children(fact[1], _fingerprints(fact))
+                inquiry.take_children(fact[1], read_children(fact))
             elif fact[0] not in ("Advertised", "AdvertisedField"):
                 raise _malformed(f"{fact[0]} answers no question")
-        belongs = _by_partition(claims, heads)
+        belongs = claims_by_partition(claims, heads)
         for prefix, summary in heads.items():
             inquiry.take_listing(prefix, summary, belongs[prefix], self._peer_source)
         for parent, found in children.items():
             inquiry.take_summaries(parent, found)
-
-
-def _by_partition(
-    claims: Mapping[str, Advertisement], heads: Iterable[str]
-) -> dict[str, dict[str, Advertisement]]:
-    """Return claims by the listed partition that they belong to."""
-    made: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in heads}
-    lengths = sorted({len(prefix) for prefix in made})
-    for record, claim in claims.items():
-        payload = payload_of(record)
-        for length in lengths:
-            if payload[:length] in made:
-                made[payload[:length]][record] = claim
-                break
-        else:
-            raise _malformed(f"nobody asked for the advertisement of {record}")
-    return made
-
-
-def _summary(fact: Fact) -> tuple[str, Summary]:
-    return fact[1], Summary(int(fact[2]), b64a.decode(fact[3]))
-
-
-def _fingerprints(fact: Fact) -> list[bytes]:
-    together = b64a.decode(fact[2])
-    size = len(together) // CHILDREN
-    return [together[at : at + size] for at in range(0, len(together), size)]
 
 
 def _malformed(message: str) -> InterlaceFailure:

@@ -28,7 +28,9 @@ _KEY_TYPE: Final = f"S{_KEY_BYTES}"
 _TEXT: Final = 48
 """Characters of a record hash of format H3: a letter, a dot, 43, `.H3`."""
 _PAYLOAD: Final = 43
-_ZERO: Final = ord(b64a.ALPHABET[0])
+_FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
+_LAST_TYPE: Final = b"\x7f"
+"""A byte behind the letters of all types."""
 _USUAL: Final = re.compile(
     rf"[A-Z]\.[{b64a.ALPHABET}]{{{_PAYLOAD - 1}}}[{b64a.final_characters(DIGEST_BYTES)}]\.H3"
 )
@@ -42,7 +44,7 @@ def is_usual(record: str) -> bool:
 def keys_of(records: Sequence[str]) -> Keys:
     """Return the keys of usual record hashes."""
     texts = np.frombuffer("".join(records).encode("ascii"), np.uint8).reshape(-1, _TEXT)
-    padded = np.full((len(texts), _PAYLOAD + 1), _ZERO, np.uint8)
+    padded = np.full((len(texts), _PAYLOAD + 1), ord(_FIRST), np.uint8)
     padded[:, :_PAYLOAD] = texts[:, 2 : 2 + _PAYLOAD]
     made = np.frombuffer(b64a.decode_canonical(padded.tobytes()), np.uint8).copy()
     keys = made.reshape(-1, _KEY_BYTES)
@@ -192,19 +194,19 @@ class Rows:
 
     def bounds(self, prefixes: Sequence[str]) -> list[int]:
         """Return where partitions that follow one another begin, and where the last one ends."""
-        ends = [_lowest(each) for each in prefixes]
-        highest = _lowest(prefixes[-1], behind=1)
-        lows = np.array([low for low in (*ends, highest) if low is not None], _KEY_TYPE)
-        found = np.searchsorted(self.keys, lows).tolist()
-        return [*found, *[len(self)] * (len(prefixes) + 1 - len(found))]
+        ends = np.array([*map(_lowest, prefixes), _behind(prefixes[-1])], _KEY_TYPE)
+        found: list[int] = self.keys.searchsorted(ends).tolist()
+        return found
 
 
-def _lowest(prefix: str, *, behind: int = 0) -> bytes | None:
-    """Return the lowest digest of a partition, or of what lies behind it; None behind all."""
-    value = 0
-    for character in prefix:
-        value = value * 64 + b64a.ALPHABET.index(character)
-    bits = 8 * DIGEST_BYTES - 6 * len(prefix)
-    value += behind
-    lowest = value << bits if bits >= 0 else -(-value >> -bits)
-    return None if lowest >> (8 * DIGEST_BYTES) else lowest.to_bytes(DIGEST_BYTES, "big")
+def _lowest(prefix: str) -> bytes:
+    """Return a key at or before all those of a partition."""
+    found = b64a.decode_canonical(prefix.ljust(_PAYLOAD + 1, _FIRST).encode("ascii"))
+    # A whole payload with fill bits is that of no record: it lies behind the one without.
+    return found[:DIGEST_BYTES] + (_LAST_TYPE if found[DIGEST_BYTES] else b"")
+
+
+def _behind(prefix: str) -> bytes:
+    """Return a key behind all those of a partition."""
+    found = b64a.decode_canonical(prefix.ljust(_PAYLOAD + 1, _LAST).encode("ascii"))
+    return found[:DIGEST_BYTES] + _LAST_TYPE

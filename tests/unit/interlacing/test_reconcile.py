@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.answering import Answers, children_fact, partition_fact
+from lace.interlacing.answering import Answers
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.questions import LIST, NARROW, Costs, InquiryLimits, is_listing_cheaper
+from lace.interlacing.summaries import children_fact, partition_fact
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,

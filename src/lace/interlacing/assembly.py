@@ -1,0 +1,56 @@
+"""What is known of the peer's advertisements so far, put together of partitions (G44).
+
+Some partitions are known for certain: they were listed, or a state at hand has their count
+and root. Others are taken on trust, by a fingerprint or because a side follows; these can
+be doubted. Where partitions lie in each other, the inner one counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lace.interlacing.partitions import AdvertisementSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Assembly"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """States of the peer by partition: those that are certain, and those on trust."""
+
+    certain: dict[str, AdvertisementSet] = field(default_factory=dict)
+    trusted: dict[str, AdvertisementSet] = field(default_factory=dict)
+
+    def is_certain(self, prefix: str) -> bool:
+        """Tell whether a partition, or one that it lies in, is known for certain."""
+        return any(prefix[:length] in self.certain for length in range(len(prefix) + 1))
+
+    def learn(self, prefix: str, state: AdvertisementSet) -> None:
+        """Know a partition for certain."""
+        self.trusted.pop(prefix, None)
+        self.certain[prefix] = state
+
+    def forget_below(self, prefix: str) -> None:
+        """Forget what was taken for a partition and all in it."""
+        for taken in (self.trusted, self.certain):
+            for each in [each for each in taken if each.startswith(prefix)]:
+                del taken[each]
+
+    def joined(self) -> AdvertisementSet:
+        """Return everything that is known or trusted."""
+        return AdvertisementSet.joined([*self.trusted.items(), *self.certain.items()])
+
+    def doubt(self) -> Iterator[tuple[str, int]]:
+        """Yield the largest partitions on trust, with their counts, and trust them no more.
+
+        Those that are taken to be empty come last.
+        """
+        filled = [prefix for prefix, state in self.trusted.items() if state.count(prefix)]
+        doubted = filled or list(self.trusted)
+        level = min(map(len, doubted), default=0)
+        for prefix in [prefix for prefix in doubted if len(prefix) == level]:
+            yield prefix, self.trusted.pop(prefix).count(prefix)
