@@ -12,10 +12,13 @@ from lace.interlacing import asking, partitions
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.questions import InquiryLimits
+from lace.interlacing.reconcile import Reconciliation
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,
     Party,
+    Searching,
+    Unhelpful,
     check,
     claims_of,
     reconcile,
@@ -130,6 +133,84 @@ def test_a_delta_that_lies_is_not_believed() -> None:
         reconcile(a, b, bend)
         check(a, b)
     assert lied > 5
+
+
+def first_contact(
+    rnd: random.Random,
+    kinds: tuple[type[Reconciliation], type[Reconciliation]] = (Reconciliation, Reconciliation),
+) -> tuple[Party, Party]:
+    """Two parties that know nothing of each other and have much in common, in either role."""
+    schema = rnd.choice((Schema(), Schema(names=frozenset({"Group"}))))
+    common = [some_record(rnd) for _ in range(rnd.choice((60, 400, 1_500)))]
+    claims = []
+    for _ in range(2):
+        more = some_records(rnd, rnd.choice((0, 1, 5, 40)))
+        claims.append(claims_of([*common, *more], schema))
+        gone = rnd.sample(common, rnd.choice((0, 0, 1, 12)))
+        claims[-1] = {each: claim for each, claim in claims[-1].items() if each not in gone}
+    changed = rnd.sample(common, rnd.choice((0, 0, 3)))
+    claims[0].update(claims_of(changed, schema, "v"))
+    limits = some_limits(rnd)
+    a, b = (Party(at, 2, claims[at], schema, limits, kind=kinds[at]) for at in (0, 1))
+    return a, b
+
+
+def test_who_follows_finds_what_a_search_would() -> None:
+    followed = [0, 0]
+    for seed in range(SEEDS):
+        a, b = first_contact(random.Random(seed))
+
+        def note(_turn: int, facts: list[Fact], sides: tuple[Party, Party] = (a, b)) -> list[Fact]:
+            for at, side in enumerate(sides):
+                followed[at] += side.at.inquiry.is_following
+            return facts
+
+        reconcile(a, b, note)
+        check(a, b)
+    assert min(followed) > 10
+
+
+@pytest.mark.parametrize("kind", [Searching, Unhelpful])
+def test_whoever_the_other_side_is_both_find_all(kind: type[Reconciliation]) -> None:
+    """A peer that always searches, or gives no hints, or follows one that gives none."""
+    for seed in range(SEEDS):
+        rnd = random.Random(seed)
+        kinds = (kind, Reconciliation) if seed % 2 else (Reconciliation, kind)
+        a, b = first_contact(rnd, kinds)
+        reconcile(a, b)
+        check(a, b)
+
+
+def test_following_pays() -> None:
+    """Where a few records differ, both directions together cost less than two searches."""
+    rnd = random.Random(3)
+    common = [some_record(rnd) for _ in range(4_000)]
+    for ours, theirs in ((6, 0), (0, 6), (3, 3)):
+        claims = [
+            claims_of([*common, *(some_record(rnd) for _ in range(count))], Schema())
+            for count in (ours, theirs)
+        ]
+        sizes = []
+        for kind in (Searching, Reconciliation):
+            a, b = (Party(at, 2, claims[at], kind=kind) for at in (0, 1))
+            sizes.append(reconcile(a, b)[1])
+            check(a, b)
+        assert sizes[1] < 0.8 * sizes[0]
+
+
+@pytest.mark.parametrize("bits", [0x00, 0x03, 0x1F])
+def test_who_follows_is_not_misled_by_fingerprints(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def weak(root: bytes) -> bytes:
+        return bytes([root[0] & bits, *bytes(5)])
+
+    monkeypatch.setattr(partitions, "fingerprint_of", weak)
+    monkeypatch.setattr(asking, "fingerprint_of", weak)
+    for seed in range(SEEDS // 3):
+        a, b = first_contact(random.Random(seed))
+        reconcile(a, b)
+        check(a, b)
 
 
 @pytest.mark.requirement("050-231")

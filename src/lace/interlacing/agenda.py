@@ -107,10 +107,6 @@ class Agenda:
                 hint="raise max_partition_summaries",
             )
 
-    def forget_below(self, prefix: str) -> None:
-        """Want nothing more of a partition."""
-        self.queue = [each for each in self.queue if not each.prefix.startswith(prefix)]
-
     def free(self, prefixes: Iterable[str]) -> list[str]:
         """Return those that neither lie in nor around a partition wanted or asked about."""
         busy = {*self.open, *(each.prefix for each in self.queue)}
@@ -157,6 +153,8 @@ class Agenda:
         prefix, count = wanted.prefix, wanted.count
         size = LINE_BYTES + int(count * self.costs.advertisement)
         is_leaf = self._depth(prefix) >= self._limits.depth
+        if (LIST, prefix) in self.asked:
+            return NARROW, self.costs.children  # its list was too long, and came narrowed
         if wanted.must_list or is_leaf or (NARROW, prefix) in self.asked:
             return LIST, size
         if self._is_too_long(count, size):

@@ -81,11 +81,6 @@ class Answers:
     def _is_listed(self, kind: str, prefix: str) -> bool:
         return kind == LIST and self.own.count(prefix) <= self.limits.listed
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether questions wait for their answer."""
-        return bool(self._waiting)
-
     def wanted(self) -> list[str]:
         """Return the records whose advertisements the next block needs."""
         found: list[str] = []

@@ -217,10 +217,8 @@ class Inquiry:
                 f"the {len(made):,} advertisements of partition {prefix!r} are not those announced"
             )
         self._announced[prefix] = summary
-        if (NARROW, prefix) in self._agenda.asked:
-            self._assembly.forget_below(prefix)
-            self._agenda.forget_below(prefix)
-        self._assembly.learn(prefix, made)
+        is_narrowed = (NARROW, prefix) in self._agenda.asked
+        self._assembly.learn(prefix, made, is_narrowed=is_narrowed)
         self.listed.update(found)
 
     def take_delta(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:

@@ -24,25 +24,33 @@ class Assembly:
 
     certain: dict[str, AdvertisementSet] = field(default_factory=dict)
     trusted: dict[str, AdvertisementSet] = field(default_factory=dict)
+    _relearned: set[str] = field(default_factory=set)
 
     def is_certain(self, prefix: str) -> bool:
         """Tell whether a partition, or one that it lies in, is known for certain."""
         return any(prefix[:length] in self.certain for length in range(len(prefix) + 1))
 
-    def learn(self, prefix: str, state: AdvertisementSet) -> None:
-        """Know a partition for certain."""
+    def learn(self, prefix: str, state: AdvertisementSet, *, is_narrowed: bool = False) -> None:
+        """Know a partition for certain; if it was narrowed, forget what was taken for its parts."""
         self.trusted.pop(prefix, None)
         self.certain[prefix] = state
-
-    def forget_below(self, prefix: str) -> None:
-        """Forget what was taken for a partition and all in it."""
-        for taken in (self.trusted, self.certain):
-            for each in [each for each in taken if each.startswith(prefix)]:
-                del taken[each]
+        if is_narrowed:
+            self._relearned.add(prefix)
 
     def joined(self) -> AdvertisementSet:
         """Return everything that is known or trusted."""
+        self._forget_parts()
         return AdvertisementSet.joined([*self.trusted.items(), *self.certain.items()])
+
+    def _forget_parts(self) -> None:
+        """Forget the parts of partitions that are known as a whole now."""
+        whole = self._relearned
+        for taken in (self.trusted, self.certain) if whole else ():
+            for each in [
+                each for each in taken if any(each[:length] in whole for length in range(len(each)))
+            ]:
+                del taken[each]
+        whole.clear()
 
     def doubt(self) -> Iterator[tuple[str, int]]:
         """Yield the largest partitions on trust, with their counts, and trust them no more.

@@ -115,6 +115,11 @@ class AdvertisementSet:
 
     __hash__ = None  # type: ignore[assignment] # compared by content, and large
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of memory that its records take."""
+        return self._rows.held_bytes
+
     # -- records -------------------------------------------------------------------------------
 
     def digest(self, record: str) -> bytes | None:

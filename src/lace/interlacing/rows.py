@@ -137,6 +137,12 @@ class Rows:
             self._leaves = leaves_of(self.digests)
         return self._leaves
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of memory that the rows take."""
+        leaves = 0 if self._leaves is None else self._leaves.nbytes
+        return self.keys.nbytes + self.digests.nbytes + leaves
+
     def find(self, keys: Keys) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
         """Return where keys are or would be, and which are there."""
         places = np.searchsorted(self.keys, keys)

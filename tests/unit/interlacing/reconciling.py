@@ -16,7 +16,7 @@ from lace.interlacing.vocabulary import advertise_phase, check_block
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lace.facts.lines import Fact
 
@@ -42,6 +42,21 @@ def set_of(claims: dict[str, Advertisement], source: str) -> AdvertisementSet:
     return AdvertisementSet.of(list(claims), [each.digest(source) for each in claims.values()])
 
 
+class Searching(Reconciliation):
+    """A side that searches by itself whatever the other does."""
+
+    @property
+    def _is_follower(self) -> bool:
+        return False
+
+
+class Unhelpful(Searching):
+    """A side that does not tell who follows it where the other lacks something."""
+
+    def _watch(self, questions: Sequence[tuple[str, str]]) -> None:
+        """Look at nothing."""
+
+
 @dataclass
 class Party:
     """One side of a reconciliation."""
@@ -55,12 +70,13 @@ class Party:
     remembered: tuple[AdvertisementSet, ...] = ()
     compares: bool = True
     """Whether it compares with its own set under the other's label."""
+    kind: type[Reconciliation] = Reconciliation
     at: Reconciliation = field(init=False)
 
     def __post_init__(self) -> None:
         self.source, self.other = SOURCES[self.index], SOURCES[1 - self.index]
         self.own = set_of(self.claims, self.source)
-        self.at = Reconciliation(
+        self.at = self.kind(
             self.mode,
             self.own,
             (self.source, self.other),

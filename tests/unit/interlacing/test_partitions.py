@@ -10,7 +10,7 @@ import pytest
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.interlacing.merkle import EMPTY_ROOT, as_digests, root_of
+from lace.interlacing.merkle import EMPTY_ROOT, as_digests, leaves_of, root_of, roots_without_one
 from lace.interlacing.partitions import AdvertisementSet, child_prefixes, payload_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -130,3 +130,73 @@ def test_fingerprints_are_the_beginnings_of_the_childrens_roots() -> None:
     found = AdvertisementSet.of(records, [source.randbytes(32) for _ in records])
     assert found.fingerprints("") == [found.root(child)[:6] for child in child_prefixes("")]
     assert AdvertisementSet().fingerprints("") == [EMPTY_ROOT[:6]] * 64
+
+
+def test_roots_without_one_are_those_of_the_plain_reading() -> None:
+    source = random.Random(2)
+    for count in (2, 3, 4, 5, 8, 9, 17, 33, 64):
+        digests = sorted(source.randbytes(32) for _ in range(count))
+        wanted = [plain_root([*digests[:at], *digests[at + 1 :]]) for at in range(count)]
+        assert list(roots_without_one(leaves_of(as_digests(digests)))) == wanted
+
+
+def test_the_record_that_a_peer_lacks_is_found_by_a_fingerprint() -> None:
+    source = random.Random(3)
+    records = [record(source, b"ab") for _ in range(20)]
+    digests = [source.randbytes(32) for _ in records]
+    whole = AdvertisementSet.of([*records, record(source, b"\xf0")], [*digests, b"z" * 32])
+    prefix = payload_of(records[0])[:2]
+    less = whole.changed([], [], [records[7]])
+    found = whole.without_one(prefix, less.root(prefix)[:6])
+    assert found is not None
+    assert found[1] == records[7]
+    assert found[0] == AdvertisementSet.joined([(prefix, less)])
+    assert whole.without_one(prefix, bytes(6)) is None
+    assert whole.without_one("~", bytes(6)) is None
+    other = f"P.{prefix}c.H4x"
+    assert less.changed([other], [b"y" * 32], []).without_one(prefix, bytes(6)) is None
+
+
+def test_inner_partitions_count_where_sets_are_joined() -> None:
+    source = random.Random(4)
+    records = [record(source, b"a" * source.choice([0, 1])) for _ in range(400)]
+    others = ["P.abc.H4x", "B.zz.H4x", "B.b0.H4x"]
+    names = [*records, *others]
+    sets = [AdvertisementSet.of(names, [source.randbytes(32) for _ in names]) for _ in range(3)]
+    inner = payload_of(records[0])[:2]
+    prefixes = {"": sets[0], inner: sets[1], inner + "0": sets[2], "b": sets[1], "ab": sets[2]}
+    made = AdvertisementSet.joined(prefixes.items())
+    assert made.records() == sets[0].records()
+    for each in names:
+        around = [payload_of(each)[:length] for length in range(len(payload_of(each)), -1, -1)]
+        expected = next(prefixes[prefix] for prefix in around if prefix in prefixes)
+        assert made.digest(each) == expected.digest(each)
+    assert made.difference(sets[0])[1] == []
+    assert {"P.abc.H4x", "B.b0.H4x"} <= set(made.difference(sets[0])[0])
+    assert "B.zz.H4x" not in made.difference(sets[0])[0]
+
+
+def test_records_of_other_formats_count_in_roots() -> None:
+    source = random.Random(7)
+    wanted = {record(source): source.randbytes(32) for _ in range(40)}
+    wanted |= {"P.abc.H4x": b"x" * 32, "B.ab.H4x": b"y" * 32}
+    found = AdvertisementSet.of(list(wanted), wanted.values())
+    check(found, wanted, ["", "a", "ab", "abc"])
+    for child, (count, root) in zip(child_prefixes("a"), found.children("a"), strict=True):
+        assert (count, root) == (found.count(child), found.root(child))
+    assert found.partitions(1) == sorted({payload_of(each)[0] for each in wanted})
+    assert found.digests_of(["B.ab.H4x", "B.none.H4x"]) == [b"y" * 32, None]
+    gone = found.changed([], [], ["B.ab.H4x"])
+    assert gone.difference(found) == ([], ["B.ab.H4x"])
+    assert gone != found
+
+
+def test_whole_hashes_are_prefixes_too() -> None:
+    payload = b64a.encode(b"\xab" * 32)
+    names = [f"{letter}.{payload}.H3" for letter in "BPS"]
+    found = AdvertisementSet.of(names, [bytes([at]) * 32 for at in range(3)])
+    assert found.records(payload) == names
+    assert [count for count, _ in found.children(payload[:42])].count(3) == 1
+    with_fill = payload[:42] + b64a.ALPHABET[b64a.ALPHABET.index(payload[42]) + 1]
+    assert found.count(with_fill) == 0
+    assert found.held_bytes == 3 * (33 + 32 + 32)

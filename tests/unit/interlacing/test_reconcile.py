@@ -9,11 +9,21 @@ import pytest
 
 from lace.base import b64a
 from lace.interlacing.answering import Answers
+from lace.interlacing.asking import Inquiry
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.questions import LIST, NARROW, Costs, InquiryLimits, is_listing_cheaper
-from lace.interlacing.summaries import children_fact, partition_fact
+from lace.interlacing.lacking import LackingOne
+from lace.interlacing.merkle import EMPTY_ROOT
+from lace.interlacing.questions import (
+    LIST,
+    NARROW,
+    Costs,
+    InquiryLimits,
+    Shares,
+    is_listing_cheaper,
+)
+from lace.interlacing.summaries import Summary, children_fact, partition_fact
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,
@@ -241,6 +251,73 @@ def test_one_answer_at_least_and_none_in_parts() -> None:
     assert sum(sizes) == 6
     assert len(sizes) > 1
     assert all(size % 2 == 0 for size in sizes)
+
+
+# -- following ---------------------------------------------------------------------------------
+
+
+def follower() -> Inquiry:
+    """An inquiry that follows, about a set that is not its own."""
+    own = set_of(claims_of(RECORDS, BARE), SOURCES[1])
+    inquiry = Inquiry(2, [own], WIDE, 114)
+    inquiry.announce({"": Summary(len(own), b"\x07" * 32)})
+    assert inquiry.can_follow()
+    inquiry.follow(own)
+    return inquiry
+
+
+def test_who_follows_never_lets_the_phase_end() -> None:
+    """It asks for a short list where it has nothing to say, each time another one."""
+    inquiry = follower()
+    asked = inquiry.questions(must_ask=True)
+    assert [kind for kind, _ in asked] == [LIST]
+    assert inquiry.questions(must_ask=True) == [], "the peer owes an answer"
+    seen = set(asked)
+    for _ in range(100):
+        ((_, prefix),) = asked
+        if prefix == "":
+            break
+        inquiry.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
+        assert inquiry.questions() == [] or not inquiry.is_following
+        asked = inquiry.questions(must_ask=True)
+        assert seen.isdisjoint(asked)
+        seen.update(asked)
+    assert asked == [(NARROW, "")], "it searches when it has asked enough"
+
+
+def test_who_follows_asks_for_the_lists_that_the_peer_asks_for() -> None:
+    inquiry = follower()
+    inquiry.watch([(LIST, "ab"), (NARROW, "c"), (LIST, "0")], is_done=False)
+    assert inquiry.questions() == [(LIST, "0"), (LIST, "ab")]
+    inquiry.watch([(LIST, "abc"), (LIST, "a"), (LIST, "0")], is_done=False)
+    assert inquiry.questions() == [], "questions do not nest, and are not repeated"
+    for prefix in ("0", "ab"):
+        inquiry.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
+    inquiry.watch([(LIST, "abc")], is_done=False)
+    assert inquiry.questions() == [], "nothing is asked about what is known"
+    inquiry.watch([], is_done=True)
+    assert inquiry.questions() == [(NARROW, "")]
+    with pytest.raises(InterlaceFailure, match="another root than its list"):
+        inquiry.take_children("", [b"\x07" * 6] * 64)
+
+
+def test_a_lacking_record_is_looked_for_while_it_is_worth_it() -> None:
+    lacking = LackingOne()
+    assert lacking.is_worth(64, 9.0)
+    assert not lacking.is_worth(65, 9.0)
+    assert not lacking.is_worth(5_000, 1.0)
+    assert sum(lacking.is_worth(4_000, 1.0) for _ in range(100)) == 8
+    assert lacking.is_worth(20, 1.0)
+
+
+def test_how_many_records_differ_is_judged_by_partitions_of_the_same_size() -> None:
+    shares = Shares()
+    assert shares.expected(2) == 1.0
+    shares.note(2, 64, 1)
+    assert 1.0 < shares.expected(2) < 1.1
+    shares.note(2, 64, 127)
+    assert shares.expected(2) > 4
+    assert shares.expected(3) == 1.0
 
 
 # -- cursors -----------------------------------------------------------------------------------
