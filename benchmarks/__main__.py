@@ -21,6 +21,11 @@ from benchmarks.exchanging import benchmark_exchange, benchmark_open_exchange
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
 from benchmarks.policy import benchmark_compiling, benchmark_policy
+from benchmarks.reconciling import (
+    benchmark_reconciling,
+    benchmark_reconciling_fields,
+    benchmark_reconciling_sets,
+)
 from benchmarks.results import RESULTS, Row, Section, write_results
 from benchmarks.starting import benchmark_listing, benchmark_start
 
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
 SMALL, LARGE = 100_000, 1_000_000
 QUICK_SMALL, QUICK_LARGE = 20_000, 50_000
+LEAST = 10_000
+"""Records of the smallest sets that are reconciled."""
 
 
 class _Benchmark(NamedTuple):
@@ -78,6 +85,22 @@ def _exchange_plan(small: int, large: int) -> list[_Benchmark]:
     ]
 
 
+def _reconciling_plan(small: int, large: int) -> list[_Benchmark]:
+    return [
+        _Benchmark(
+            "Reconciliation: bytes without fields",
+            lambda: benchmark_reconciling((LEAST, small, large)),
+        ),
+        _Benchmark(
+            "Reconciliation: bytes with four fields", lambda: benchmark_reconciling_fields(small)
+        ),
+        _Benchmark(
+            f"Reconciliation: a set of {large:,} records",
+            lambda: benchmark_reconciling_sets(large),
+        ),
+    ]
+
+
 def main() -> int:
     """Run the benchmarks; the exit code is 1 when a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -99,7 +122,7 @@ def main() -> int:
     images = RESULTS.parent if whole else FOLDER
     sections: list[Section] = []
     plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
-    plans += [*_policy_plan(engine_sizes), *_exchange_plan(*sizes)]
+    plans += [*_policy_plan(engine_sizes), *_reconciling_plan(*sizes), *_exchange_plan(*sizes)]
     for title, run, drawn in plans:
         if options.only and options.only.lower() not in title.lower():
             continue
