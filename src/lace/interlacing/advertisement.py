@@ -25,6 +25,7 @@ __all__ = [
     "Field",
     "advertised_fields_of",
     "digest_of",
+    "digests_of",
     "digests_of_bare",
     "is_bare",
     "ordered_fields",
@@ -58,11 +59,22 @@ class Advertisement:
 
 def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:
     """Return the digest of an advertisement record whose fields are in canonical order."""
-    about = f"'{record}',{quote(source)}"
+    return digest(_hashed(record, quote(source), fields))
+
+
+def digests_of(claims: Iterable[Advertisement], source: str) -> list[bytes]:
+    """Return the digests of many advertisement records."""
+    quoted = quote(source)
+    return digest_each(_hashed(claim.record, quoted, claim.fields) for claim in claims)
+
+
+def _hashed(record: str, source: str, fields: Iterable[Field]) -> bytes:
+    """Return the bytes that a digest is of; the source is quoted."""
+    about = f"'{record}',{source}"
     text = f"Advertised({about})\n"
     for name, index, value in fields:
         text += f"AdvertisedField({about},{quote(name)},'{index}',{quote(value)})\n"
-    return digest(DIGEST_LABEL + text.encode("utf-8"))
+    return DIGEST_LABEL + text.encode("utf-8")
 
 
 def digests_of_bare(records: Iterable[str], source: str) -> list[bytes]:

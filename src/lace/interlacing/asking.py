@@ -17,6 +17,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
+from lace.interlacing.advertisement import digests_of
 from lace.interlacing.agenda import Agenda, Wanted
 from lace.interlacing.assembly import Assembly
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -209,7 +210,7 @@ class Inquiry:
         self._agenda.answered(prefix)
         self._agenda.count_lines(1)
         records = list(found)
-        digests = [found[record].digest(source) for record in records]
+        digests = digests_of(found.values(), source)
         made = AdvertisementSet.of(records, digests)
         earlier = self._announced.get(prefix, summary)
         if (len(made), made.root("")) != (summary.count, summary.root) or earlier != summary:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from lace.base.digest import DIGEST_BYTES, digest
+from lace.base.digest import DIGEST_BYTES, digest, digest_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ def leaves_of(digests: Digests) -> Digests:
     """Return the leaf of each digest."""
     raw = digests.tobytes()
     return as_digests(
-        digest(_LEAF + raw[at : at + DIGEST_BYTES]) for at in range(0, len(raw), DIGEST_BYTES)
+        digest_each(_LEAF + raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES))
     )
 
 
@@ -89,7 +89,7 @@ def _level_above(level: bytes, pad: bytes) -> list[bytes]:
     width = 2 * DIGEST_BYTES
     if len(level) % width:
         level += pad
-    return [digest(_NODE + level[at : at + width]) for at in range(0, len(level), width)]
+    return digest_each(_NODE + level[at : at + width] for at in range(0, len(level), width))
 
 
 def roots_without_one(leaves: Digests) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
+from lace.interlacing.advertisement import digests_of
 from lace.interlacing.answering import Answers
 from lace.interlacing.asking import Inquiry
 from lace.interlacing.claims import advertisement_facts, read_claims
@@ -158,7 +159,7 @@ class Reconciliation:
     def _receive_listing(self, facts: Sequence[Fact]) -> None:
         found = read_listing(facts, self._peer_source, self._schema, self._limits)
         records = list(found)
-        digests = [found[record].digest(self._peer_source) for record in records]
+        digests = digests_of(found.values(), self._peer_source)
         self.inquiry.take_all(AdvertisementSet.of(records, digests), found)
         self.is_over = True
 
@@ -296,7 +297,7 @@ class Reconciliation:
         if not self._cursor.has(gone).all() or not found.keys().isdisjoint(gone):
             raise _malformed("a delta withdraws what was not advertised")
         records = list(found)
-        digests = [found[record].digest(self._peer_source) for record in records]
+        digests = digests_of(found.values(), self._peer_source)
         self.inquiry.take_delta(self._cursor.changed(records, digests, gone), found)
 
     def _receive_answers(self, answers: Sequence[Fact]) -> None:

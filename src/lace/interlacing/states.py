@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.interlacing.advertisement import digests_of_bare, is_bare
+from lace.interlacing.advertisement import digests_of, digests_of_bare, is_bare
 from lace.interlacing.partitions import AdvertisementSet
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class States:
     def _digests(self, claims: Sequence[Advertisement], source: str) -> list[bytes]:
         if self.is_bare:
             return digests_of_bare([each.record for each in claims], source)
-        return [each.digest(source) for each in claims]
+        return digests_of(claims, source)
 
     @property
     def has_news(self) -> bool:
