@@ -28,7 +28,7 @@ class Ledger:
         self._rejected_claims: dict[str, bytes | None] = {}
         self.not_available: dict[str, None] = {}
         self._current_claims: dict[str, bytes | None] = {}
-        self._outstanding: set[str] = set()
+        self._outstanding: dict[str, str] = {}
         self._unavailable: set[str] = set()
         self._missed: set[str] = set()
         self.requested = self.answered = self.rejections = 0
@@ -72,7 +72,7 @@ class Ledger:
 
     def ask(self, records: Iterable[str]) -> None:
         """Note a request list; what the one before left open was deferred."""
-        self._outstanding = set(records)
+        self._outstanding = {record: record for record in records}
         self.requested += len(self._outstanding)
         self._answered_before = self.answered
         self.brought = False
@@ -82,18 +82,22 @@ class Ledger:
         """How many requests have no answer."""
         return len(self._outstanding)
 
-    def _answer(self, record: str) -> None:
-        if record not in self._outstanding:
+    def _answer(self, record: str) -> str:
+        asked = self._outstanding.pop(record, None)
+        if asked is None:
             raise InterlaceFailure(
                 Failure.UNREQUESTED_RECORD, f"{record} was not asked for, or was answered before"
             )
-        self._outstanding.discard(record)
         self.answered += 1
+        return asked
 
-    def take(self, record: str) -> None:
-        """Note that record bytes came for a request."""
-        self._answer(record)
+    def take(self, record: str) -> str:
+        """Note that record bytes came for a request; returns the text that asked for it.
+
+        Whoever keeps that holds no second copy of it.
+        """
         self.brought = True
+        return self._answer(record)
 
     def accept(self, record: str) -> None:
         """Note that a record is stored."""

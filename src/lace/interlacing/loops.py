@@ -102,7 +102,8 @@ class Loops:
         )
         self.ended: End | None = None
         """How the last loop ended; None while another is under way, and before the first."""
-        self._previous: tuple[AdvertisementSet, AdvertisementSet] | None = None
+        self._previous: tuple[bytes, bytes] | None = None
+        """The roots of what both sides advertised in the loop before."""
         self._reconciliation: Reconciliation | None = None
         self._described: dict[str, Advertisement] = {}
         self._purpose = _Purpose.BLOCK
@@ -355,6 +356,7 @@ class Loops:
         added, removed = found.difference(states.theirs)
         states.learn(found)
         self.ledger.see(found)
+        self._reconciliation = None  # what was listed need not be held while records move
         self.step = State.COMPARING
         room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2
         return [
@@ -402,9 +404,9 @@ class Loops:
         return self.ended
 
     def _how_ended(self) -> End:
-        shape = self.states.own, self.states.theirs
-        before, self._previous = self._previous, shape
-        stable = not self._depends or before == shape
+        roots = self.states.own.root(""), self.states.theirs.root("")
+        before, self._previous = self._previous, roots
+        stable = not self._depends or before == roots
         rises = self.depends_on_tick and self.ticks.rises
         asked = self._has_asked or self.transfer.is_asked
         if not asked and stable and not rises:

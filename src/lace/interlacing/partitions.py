@@ -78,6 +78,13 @@ class AdvertisementSet:
         """Return the set of some records, each once, with the digests of their advertisements."""
         return cls().changed(records, digests, ())
 
+    def for_comparing(self) -> AdvertisementSet:
+        """Return the same set without what is held to compute roots soon."""
+        made = AdvertisementSet()
+        made._rows, made._others = self._rows.without_leaves(), self._others
+        made._roots = {"": self.root("")}
+        return made
+
     @classmethod
     def joined(cls, pieces: Iterable[tuple[str, AdvertisementSet]]) -> AdvertisementSet:
         """Return the set that has, of each of some partitions, what another set has.

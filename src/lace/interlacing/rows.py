@@ -8,7 +8,7 @@ are values: a change copies them, and hashes nothing that was hashed before.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ _TEXT: Final = 48
 """Characters of a record hash of format H3: a letter, a dot, 43, `.H3`."""
 _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
+_FEW: Final = 64
+"""Changes are few when there are so many rows for each."""
 _LAST_TYPE: Final = b"\x7f"
 """A byte behind the letters of all types."""
 _USUAL: Final = re.compile(
@@ -137,6 +139,10 @@ class Rows:
             self._leaves = leaves_of(self.digests)
         return self._leaves
 
+    def without_leaves(self) -> Rows:
+        """Return the rows as they are for comparing alone."""
+        return Rows(self.keys, self.digests)
+
     @property
     def held_bytes(self) -> int:
         """The bytes of memory that the rows take."""
@@ -157,6 +163,30 @@ class Rows:
             return new
         if self._leaves is not None:
             new._leaves = leaves_of(new.digests)
+        if (len(new) + len(gone)) * _FEW > len(self):
+            return self._merged(new, gone)
+        return self._patched(new, gone)
+
+    def _merged(self, new: Rows, gone: Keys) -> Rows:
+        """Return the rows with many changes: all are put in their places at once."""
+        stays = np.ones(len(self), np.bool_)
+        for keys in (new.keys, gone):
+            places, is_there = self.find(keys)
+            stays[places[is_there]] = False
+        kept = self.keys[stays]
+        is_new = np.zeros(len(kept) + len(new), np.bool_)
+        is_new[np.searchsorted(kept, new.keys) + np.arange(len(new))] = True
+
+        def joined(old: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            made = np.empty((len(is_new), *old.shape[1:]), old.dtype)
+            made[is_new], made[~is_new] = more, old[stays]
+            return made
+
+        leaves = None if self._leaves is None else joined(self._leaves, new.leaves)
+        return Rows(joined(self.keys, new.keys), joined(self.digests, new.digests), leaves)
+
+    def _patched(self, new: Rows, gone: Keys) -> Rows:
+        """Return the rows with few changes: whatever lies between them is copied as it is."""
         places, is_there = self.find(new.keys)
         lost, is_lost = self.find(gone)
         stops = np.concatenate([places, lost[is_lost]])

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["States"]
 
-_REMEMBERED: Final = 4
-"""Own earlier sets that are recognised when the peer names their root."""
+_REMEMBERED: Final = 2
+"""Own earlier sets that are recognised when the peer names their root: it knows that of the
+loop before, and perhaps what was kept of an earlier exchange."""
 
 
 class States:
@@ -103,7 +104,8 @@ class States:
 
     def learn(self, theirs: AdvertisementSet) -> None:
         """Take what the peer claims now."""
-        self.theirs, self.is_known, self.expected = theirs, True, None
+        self.theirs, self.is_known = theirs, True
+        self.expected = self.relabelled = None  # nobody needs to guess for now
 
     @property
     def at_hand(self) -> list[AdvertisementSet]:
@@ -121,7 +123,7 @@ class States:
         return self.theirs if self.is_known and self.expected is None else None
 
     def _remember(self, own: AdvertisementSet) -> None:
-        self.remembered[own.root("")] = own
+        self.remembered[own.root("")] = own.for_comparing()
         while len(self.remembered) > _REMEMBERED:
             del self.remembered[next(iter(self.remembered))]
 

@@ -61,7 +61,7 @@ class Transfer:
         self._asked: tuple[str, ...] = ()
         self._told_unavailable: set[str] = set()
         self._validating: deque[tuple[str, ...]] = deque()
-        self._admitting: deque[tuple[ValidRecord, ...]] = deque()
+        self._admitting: deque[list[str]] = deque()
         self._round_received = self._round_sent = 0
         self._sent_something = self.is_sent = self.is_received = False
         self.is_begun = False
@@ -136,11 +136,9 @@ class Transfer:
 
     def records(self, event: RecordsReceived) -> list[Effect]:
         """Take records that arrived."""
-        claimed = tuple(raw.claimed for raw in event.records)
-        for record, raw in zip(claimed, event.records, strict=True):
-            self._receive(record, len(raw.data))
+        asked = tuple(self._receive(raw.claimed, len(raw.data)) for raw in event.records)
         self._check_bytes(self._round_received, "came")
-        self._validating.append(claimed)
+        self._validating.append(asked)
         return [Validate(event.records)]
 
     def lost(self, event: RecordLost) -> None:
@@ -154,11 +152,11 @@ class Transfer:
         self.is_begun = True
         self._ledger.miss(record)
 
-    def _receive(self, record: str, size: int) -> None:
+    def _receive(self, record: str, size: int) -> str:
         self.is_begun = True
-        self._ledger.take(record)
         self.bytes_received += size
         self._round_received += size
+        return self._ledger.take(record)
 
     def _check_bytes(self, count: int, what: str) -> None:
         most = self._terms.limits.max_total_transferred_bytes
@@ -185,6 +183,7 @@ class Transfer:
         valid = [each for each in event.outcomes if isinstance(each, ValidRecord)]
         differing = self._differing(valid)
         good: list[ValidRecord] = []
+        names: list[str] = []
         for record, outcome in zip(records, event.outcomes, strict=True):
             if not isinstance(outcome, ValidRecord):
                 self._reject(record, outcome)
@@ -192,9 +191,10 @@ class Transfer:
                 self._reject(record, Failure.CLAIMS_DIFFER.condition)
             else:
                 good.append(outcome)
+                names.append(record)
         if not good:
             return []
-        self._admitting.append(tuple(good))
+        self._admitting.append(names)
         return [Admit(tuple(good))]
 
     def _differing(self, records: Sequence[ValidRecord]) -> frozenset[str]:
@@ -225,7 +225,7 @@ class Transfer:
                 f"{len(admitted):,} records were to be stored, and {event.stored:,} are"
             )
         for record in admitted:
-            self._ledger.accept(record.hash_text)
+            self._ledger.accept(record)
         self.stored += event.stored
 
     def batch_ended(self) -> None:

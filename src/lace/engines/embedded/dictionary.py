@@ -58,6 +58,10 @@ def fingerprint(text: str) -> int:
     return int.from_bytes(raw[:8])
 
 
+_MOST_AT_HAND: Final = 4096
+"""Stored texts of one question whose numbers are kept for the next."""
+
+
 class Dictionary:
     """Texts by number and numbers by text."""
 
@@ -105,10 +109,18 @@ class Dictionary:
         """Return the numbers of many texts, repeated ones too."""
         ids = self._ids
         if self._stored is not None:
-            self._number(dict.fromkeys([text for text in values if text not in ids]))
+            found = self._number(dict.fromkeys([text for text in values if text not in ids]))
+            if found:  # many that are stored: held for this call only
+                made = np.array([ids.get(text, -1) for text in values], np.int32)
+                missing = np.flatnonzero(made < 0).tolist()
+                made[missing] = [found[values[at]] for at in missing]
+                return self._within_limit(made)
         made = np.fromiter(map(ids.__getitem__, values), np.int32, len(values))
         if self._stored is None:
             self._new += islice(ids, len(self._new), None)
+        return self._within_limit(made)
+
+    def _within_limit(self, made: Ids) -> Ids:
         if len(self) > MAX_TEXTS:
             raise LimitExceeded(
                 "there are more different values than the engine can number",
@@ -118,19 +130,27 @@ class Dictionary:
             )
         return made
 
-    def _number(self, missing: Iterable[str]) -> None:
-        """Give numbers to texts that have none here: the stored ones, or new ones."""
+    def _number(self, missing: Iterable[str]) -> dict[str, int]:
+        """Give numbers to texts that have none here: the stored ones, or new ones.
+
+        Returns:
+            The numbers of stored ones that are too many to be kept at hand.
+        """
         texts = list(missing)
         if not texts or self._stored is None:
-            return
+            return {}
         found = np.full(len(texts), -1, np.int32)
         asked = [at for at, text in enumerate(texts) if text not in self._absent]
         found[asked] = self._stored.find([texts[at] for at in asked])
         known = found >= 0
-        self._ids.update(zip(compress(texts, known), found[known].tolist(), strict=True))
         new = list(compress(texts, ~known))
         self._ids.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
         self._new += new
+        numbers = zip(compress(texts, known), found[known].tolist(), strict=True)
+        if len(texts) - len(new) > _MOST_AT_HAND:
+            return dict(numbers)
+        self._ids.update(numbers)
+        return {}
 
     def added(self, since: int) -> list[str]:
         """Return the texts that are not stored, from a number on."""
