@@ -8,7 +8,7 @@ listed instead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.questions import (
@@ -25,7 +25,9 @@ from lace.interlacing.questions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Agenda", "Wanted"]
+__all__ = ["Agenda", "Estimate", "Wanted"]
+
+Estimate: TypeAlias = "Callable[[str], float]"
 
 _PUNCTUATION: Final = 5
 """Bytes of a question's line beside its predicate and prefix."""
@@ -53,20 +55,12 @@ class Agenda:
         mode: 1 or 2.
         limits: what bounds questions and answers.
         advertisement_bytes: the bytes of an advertisement record, about.
-        estimate: says how many records a partition has, about.
     """
 
-    def __init__(
-        self,
-        mode: int,
-        limits: InquiryLimits,
-        advertisement_bytes: int,
-        estimate: Callable[[str], float],
-    ) -> None:
+    def __init__(self, mode: int, limits: InquiryLimits, advertisement_bytes: int) -> None:
         self._mode = mode
         self._limits = limits
         self._advertisement_bytes = advertisement_bytes
-        self._estimate = estimate
         self.costs = Costs.of_mode(mode, advertisement_bytes)
         self.shares = Shares()
         self.queue: list[Wanted] = []
@@ -119,11 +113,15 @@ class Agenda:
             and not any(prefix[:length] in busy for length in range(len(prefix) + 1))
         ]
 
-    def questions(self) -> list[tuple[str, str]]:
-        """Return what to ask next: the question's predicate and the prefix, each asked once."""
+    def questions(self, estimate: Estimate) -> list[tuple[str, str]]:
+        """Return what to ask next: the question's predicate and the prefix, each asked once.
+
+        Args:
+            estimate: says how many records a partition has, about.
+        """
         if not self.queue:
             return []
-        self._keep_summary_limit()
+        self._keep_summary_limit(estimate)
         asked: list[tuple[str, str]] = []
         room, lines = self._limits.answer_bytes // 2, self._limits.question_bytes
         later: list[Wanted] = []
@@ -172,19 +170,19 @@ class Agenda:
 
     # -- the limit of summaries ----------------------------------------------------------------
 
-    def _keep_summary_limit(self) -> None:
+    def _keep_summary_limit(self, estimate: Estimate) -> None:
         """See that answers will not pass the limit of summaries: list larger partitions then."""
         room = self._limits.summaries - self._lines - sum(self._due.values())
         lines = sum(map(self._lines_for, self.queue))
         length = max(len(each.prefix) for each in self.queue)
         while lines > room and length > self._start:
             length -= 1
-            lines -= self._merge(length, lines - room)
+            lines -= self._merge(length, lines - room, estimate)
         if lines > room:
             for each in self.queue:
                 each.must_list = each.must_list or self._can_list(each)
 
-    def _merge(self, length: int, excess: int) -> int:
+    def _merge(self, length: int, excess: int, estimate: Estimate) -> int:
         """Want larger partitions instead of those in them; returns how many lines that saves."""
         families: dict[str, list[Wanted]] = {}
         for each in self.queue:
@@ -195,7 +193,7 @@ class Agenda:
         saved = 0
         merged: dict[str, Wanted] = {}
         for prefix in sorted(families, key=lambda each: -len(families[each])):
-            whole = Wanted(prefix=prefix, count=self._estimate(prefix), must_list=True)
+            whole = Wanted(prefix=prefix, count=estimate(prefix), must_list=True)
             gain = sum(map(self._lines_for, families[prefix])) - 1
             if saved >= excess or gain < 1 or prefix in busy or not self._can_list(whole):
                 continue

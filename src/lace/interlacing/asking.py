@@ -62,7 +62,7 @@ class Inquiry:
         self._mode = mode
         self._limits = limits
         self.states = list(states)
-        self._agenda = Agenda(mode, limits, advertisement_bytes, self._estimate)
+        self._agenda = Agenda(mode, limits, advertisement_bytes)
         self._is_delta = False
         self._announced: dict[str, Summary] = {}
         self._assembly = Assembly()
@@ -290,7 +290,7 @@ class Inquiry:
         """
         self._look_closer()
         self._settle()
-        asked = self._agenda.questions()
+        asked = self._agenda.questions(self._estimate)
         if asked or self.open or not must_ask or not self.is_following:
             return asked
         least = self._least_question()

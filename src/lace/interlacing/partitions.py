@@ -9,12 +9,15 @@ held apart.
 from __future__ import annotations
 
 import itertools
+import json
+import struct
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lace.base import b64a
+from lace.base.digest import DIGEST_BYTES
 from lace.interlacing.merkle import (
     EMPTY_ROOT,
     Digests,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
 
+_SIZES: Final = struct.Struct("<QQ")
 _FINGERPRINT_BYTES: Final = 6
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
@@ -77,6 +81,30 @@ class AdvertisementSet:
     def of(cls, records: Sequence[str], digests: Iterable[bytes]) -> AdvertisementSet:
         """Return the set of some records, each once, with the digests of their advertisements."""
         return cls().changed(records, digests, ())
+
+    def to_bytes(self) -> bytes:
+        """Return the set as bytes, with its root, for `from_bytes`."""
+        others = json.dumps({record: b64a.encode(each) for record, each in self._others.items()})
+        sizes = _SIZES.pack(len(self._rows), len(others))
+        return b"".join((sizes, self.root(""), others.encode("ascii"), *self._rows.to_bytes()))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> AdvertisementSet:
+        """Return the set of bytes that `to_bytes` gave.
+
+        Raises:
+            ValueError, TypeError: they are no such bytes.
+        """
+        if len(raw) < _SIZES.size + DIGEST_BYTES:
+            raise ValueError("too few bytes for a set")
+        count, size = _SIZES.unpack_from(raw)
+        first = _SIZES.size + DIGEST_BYTES
+        made = cls()
+        made._rows = Rows.from_bytes(raw[first + size :], count)
+        found = json.loads(raw[first : first + size])
+        made._others = {str(record): b64a.decode(each) for record, each in found.items()}
+        made._roots = {"": raw[_SIZES.size : first]}
+        return made
 
     def for_comparing(self) -> AdvertisementSet:
         """Return the same set without what is held to compute roots soon."""

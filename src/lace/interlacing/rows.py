@@ -139,6 +139,25 @@ class Rows:
             self._leaves = leaves_of(self.digests)
         return self._leaves
 
+    def to_bytes(self) -> tuple[bytes, bytes]:
+        """Return keys and digests as bytes."""
+        return self.keys.tobytes(), self.digests.tobytes()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, count: int) -> Rows:
+        """Return the rows of so many keys, and as many digests behind them.
+
+        Raises:
+            ValueError: there are not just as many, or keys are not in order.
+        """
+        if len(raw) != count * (_KEY_BYTES + DIGEST_BYTES):
+            raise ValueError("another number of rows")
+        keys = np.frombuffer(raw, _KEY_TYPE, count)
+        if not bool((keys[1:] > keys[:-1]).all()):
+            raise ValueError("rows out of order")
+        digests = np.frombuffer(raw, np.uint8, offset=count * _KEY_BYTES)
+        return cls(keys, digests.reshape(-1, DIGEST_BYTES))
+
     def without_leaves(self) -> Rows:
         """Return the rows as they are for comparing alone."""
         return Rows(self.keys, self.digests)

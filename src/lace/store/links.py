@@ -34,7 +34,6 @@ MOST_BYTES: Final = 1 << 30
 _FORMAT: Final = b"lace-link/1\n"
 _SUFFIX: Final = ".link"
 _FRESH: Final = ".new"
-_COUNT_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +130,7 @@ def _private(path: str, flags: int) -> int:
 
 def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes]:
     cursor = kept.cursor
-    tables = [_table(each) for each in (cursor.theirs, cursor.ours)]
+    tables = [each.to_bytes() for each in (cursor.theirs, cursor.ours)]
     head = {
         "link": link_id,
         "names": None if cursor.schema.all else sorted(cursor.schema.names),
@@ -165,8 +164,8 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
     names = head["names"]
     return KeptLink(
         cursor=Cursor(
-            _set_of(bytes(tables[:first])),
-            _set_of(bytes(tables[first:])),
+            AdvertisementSet.from_bytes(bytes(tables[:first])),
+            AdvertisementSet.from_bytes(bytes(tables[first:])),
             Schema(all=True) if names is None else Schema(names=frozenset(names)),
         ),
         claims=tuple(
@@ -176,20 +175,3 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
         high_water=int(head["high-water"]),
         removal_sequence=int(head["removal-sequence"]),
     )
-
-
-def _table(advertised: AdvertisementSet) -> bytes:
-    """Return a set as bytes: how many, their digests, then a line for each record."""
-    records, digests = advertised.items()
-    count = len(records).to_bytes(_COUNT_BYTES, "little")
-    return b"".join([count, *digests, "\n".join(records).encode("ascii")])
-
-
-def _set_of(table: bytes) -> AdvertisementSet:
-    count = int.from_bytes(table[:_COUNT_BYTES], "little")
-    split = _COUNT_BYTES + count * DIGEST_BYTES
-    records = table[split:].decode("ascii").split("\n") if count else []
-    if len(records) != count:
-        raise ValueError("the file contradicts itself")
-    digests = [table[at : at + DIGEST_BYTES] for at in range(_COUNT_BYTES, split, DIGEST_BYTES)]
-    return AdvertisementSet.of(records, digests)

@@ -144,6 +144,31 @@ class Part(Protocol):
         ...
 
 
+class _Held:
+    """Columns, and the rows of them that were taken out.
+
+    Selections read it, and not the part that holds them: so a part that nobody needs any
+    more goes at once, with all of its columns.
+    """
+
+    __slots__ = ("columns", "out")
+
+    def __init__(self, columns: tuple[Ids, ...], out: Slots) -> None:
+        self.columns = columns
+        self.out = out
+
+    def settled(self) -> tuple[Ids, ...]:
+        """Return the columns without what was taken out."""
+        if len(self.out):
+            self.columns = tuple(np.delete(column, self.out) for column in self.columns)
+            self.out = _NONE
+        return self.columns
+
+    def column(self, position: int) -> Ids:
+        """Return a whole column."""
+        return self.settled()[position]
+
+
 class ColumnPart:
     """A part whose columns are at hand.
 
@@ -162,7 +187,7 @@ class ColumnPart:
     def __init__(
         self, columns: Sequence[Ids], rows: int, *, out: Slots = _NONE, is_sorted: bool = False
     ) -> None:
-        self._held = tuple(columns), out
+        self._held = _Held(tuple(columns), out)
         self._is_sorted = is_sorted
         self.rows = rows
         self._selections: dict[Pattern, Selection] = {}
@@ -170,20 +195,12 @@ class ColumnPart:
     @property
     def columns(self) -> tuple[Ids, ...]:
         """All columns."""
-        columns, out = self._held
-        if len(out):
-            columns = tuple(np.delete(column, out) for column in columns)
-            self._held = columns, _NONE
-        return columns
-
-    def column(self, position: int) -> Ids:
-        """Return a whole column."""
-        return self.columns[position]
+        return self._held.settled()
 
     def fresh(self) -> ColumnPart:
         """Return the same rows without the access paths made so far."""
-        columns, out = self._held
-        return ColumnPart(columns, self.rows, out=out, is_sorted=self._is_sorted)
+        held = self._held
+        return ColumnPart(held.columns, self.rows, out=held.out, is_sorted=self._is_sorted)
 
     def without(self, gone: RowSet, first: Ids) -> ColumnPart:
         """Return the part without some rows, or itself when it has none of them.
@@ -192,7 +209,7 @@ class ColumnPart:
             gone: the rows to take out.
             first: their values at the first position, each once and sorted.
         """
-        columns, out = self._held
+        columns, out = self._held.columns, self._held.out
         if not self._is_sorted:  # what is taken out of again is found at once then
             columns, out = _by_first(self.columns, gone.size), _NONE
         begins = np.searchsorted(columns[0], first, "left")
@@ -216,7 +233,7 @@ class ColumnPart:
         found = self._selections.get(pattern)
         if found is None:
             if pattern is EVERYTHING or pattern == EVERYTHING:
-                found = Selection(self, self.rows)
+                found = Selection(self._held, self.rows)
             else:
                 found = self.select(EVERYTHING).narrowed(pattern)
             self._selections[pattern] = found

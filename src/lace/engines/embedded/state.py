@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -83,7 +84,8 @@ class State:
         self.virtual = set(program.counted)
         self.budget = budget
         self.verdicts = verdicts or Verdicts(dictionary, size)
-        self.counting = Counting(self)
+        # Held by what it belongs to alone: what a state has may be large, and goes with it.
+        self.counting = Counting(weakref.proxy(self))
         self.branches: dict[PredicateKey, list[Branch]] = {}
         for step in program.steps:
             for branch in step.branches:

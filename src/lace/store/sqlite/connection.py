@@ -7,7 +7,8 @@ Commits reach the disk before they are acknowledged (`synchronous=FULL`).
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -32,6 +33,8 @@ APPLICATION_ID: Final = 0x4C616365
 _PAGE_BYTES: Final = 16_384
 """Keys are random, so an import touches pages all over its indexes: better few, large ones."""
 _CHECKPOINT_PAGES: Final = 4096
+_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between attempts at what SQLite refuses at once while another process does it."""
 
 
 def connect(
@@ -81,13 +84,22 @@ def _prepare_for_writing(connection: apsw.Connection, path: Path) -> None:
     if used and connection.pragma("application_id") != APPLICATION_ID:
         raise not_a_lace(path)  # before anything is changed in another program's database
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # for a database that is new
-    if connection.execute("PRAGMA journal_mode = WAL").get != "wal":
+    if _enter_wal(connection) != "wal":
         raise StoreUnavailableError(
             f"{path} cannot be put into WAL mode ({_free_bytes(path)})",
             hint="a lace needs a local disk that can lock files and share memory",
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+
+
+def _enter_wal(connection: apsw.Connection) -> object:
+    """Switch to WAL mode; while another process does so, SQLite does not wait by itself."""
+    for pause in _PAUSES:
+        with suppress(apsw.BusyError):
+            return connection.execute("PRAGMA journal_mode = WAL").get
+        time.sleep(pause)
+    return connection.execute("PRAGMA journal_mode = WAL").get
 
 
 @contextmanager
