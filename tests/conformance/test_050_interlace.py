@@ -514,7 +514,7 @@ def test_an_open_exchange_follows_new_records() -> None:
     b.happen(happened.Changed(), world.now(b))
     world.run()
     assert a.machine.state is State.WAITING
-    assert a.machine._counters().loops == loops_before
+    assert a.machine.counters.loops == loops_before
 
 
 @requirement("050-132", "050-135", "050-140", "050-141", "050-195")

@@ -197,10 +197,10 @@ def test_an_open_exchange_follows_the_numbers_of_its_store(
     assert (water, 2) in looks, "the two that are new, and nothing before them"
     assert all(after >= 5 or count <= 5 for after, count in looks)
     # Nothing new behind the number that was seen last: no loop is begun.
-    loops = parties[1].machine._counters().loops
+    loops = parties[1].machine.counters.loops
     parties[1].take(happened.Changed())
     link.run()
-    assert parties[1].machine._counters().loops == loops
+    assert parties[1].machine.counters.loops == loops
 
 
 @requirement("050-191", "050-148")

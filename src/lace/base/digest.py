@@ -10,7 +10,15 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DIGEST_BYTES", "CONTEXT_PREFIX", "derive", "derive_blocks", "digest", "digest_each"]
+__all__ = [
+    "DIGEST_BYTES",
+    "CONTEXT_PREFIX",
+    "Hasher",
+    "derive",
+    "derive_blocks",
+    "digest",
+    "digest_each",
+]
 
 DIGEST_BYTES: Final = 32
 CONTEXT_PREFIX: Final = "lace-\N{THREE NETWORKED COMPUTERS}/"
@@ -31,6 +39,23 @@ def digest_each(items: Iterable[bytes]) -> list[bytes]:
         made.append(finish())
         reset()
     return made
+
+
+class Hasher:
+    """The digest of bytes that come in pieces."""
+
+    __slots__ = ("_hasher",)
+
+    def __init__(self) -> None:
+        self._hasher = blake3()
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """Take the next piece."""
+        self._hasher.update(piece)
+
+    def digest(self) -> bytes:
+        """Return the digest of all pieces so far."""
+        return self._hasher.digest()
 
 
 @lru_cache(maxsize=32)

@@ -7,14 +7,15 @@ time; so while one runs, that is done less often. Garbage is still collected.
 
 from __future__ import annotations
 
+import ctypes
 import gc
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["collecting_rarely"]
+__all__ = ["collecting_rarely", "give_back_memory"]
 
 _RARELY: Final = (100_000, 20, 100)
 """New values between two searches of the young; of those, between two of the older; of all."""
@@ -30,3 +31,13 @@ def collecting_rarely() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def give_back_memory() -> None:
+    """Give back to the system what was freed since, where its library can do that.
+
+    The arrays of a batch are of very different sizes, and the holes that they leave are
+    rarely of use to the next ones.
+    """
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

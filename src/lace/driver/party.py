@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.driver.collecting import give_back_memory
 from lace.driver.evaluator import Known, StoreEvaluator
 from lace.driver.intake import Intake
 from lace.errors import LaceError
@@ -34,6 +35,8 @@ RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
 BYTES_AT_ONCE: Final = 16 * 2**20
 _SECOND: Final = 1_000_000_000
+_MUCH_BYTES: Final = 16 * 2**20
+"""Record bytes after which memory is given back."""
 _SAVED_EVERY: Final = 30 * _SECOND
 """How long an open exchange goes on before it keeps another cursor."""
 
@@ -109,6 +112,7 @@ class Party:
         self._evaluator: StoreEvaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
         self._unsaved: wanted.SaveCursor | None = None
+        self._tidied = 0
         self._saved: Tai | None = None
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
@@ -188,6 +192,7 @@ class Party:
             case wanted.Evaluate():
                 if effect.added or effect.relabelled or effect.removed:
                     self._unsaved = None  # claims are of another state from now on
+                self._tidy_up()
                 return self._evaluating().evaluate(effect)
             case wanted.Describe():
                 return self._evaluating().describe(effect)
@@ -208,6 +213,14 @@ class Party:
             case wanted.SaveCursor():
                 self._save(effect)
         return None
+
+    def _tidy_up(self) -> None:
+        """Give back the memory of batches that were large."""
+        counters = self.machine.counters
+        moved = counters.bytes_received + counters.bytes_sent
+        if moved - self._tidied >= _MUCH_BYTES:
+            self._tidied = moved
+            give_back_memory()
 
     def _agree(self, effect: wanted.Agree) -> StoreEvaluator:
         known: Known | None = None

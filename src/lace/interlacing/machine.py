@@ -150,7 +150,7 @@ class Machine:
         if self._renewal is not None:
             self._handshake.renew(self._renewal.operand, self._renewal.exposures)
             self._renewal = None
-        self._totals, self._loops = self._counters(), None
+        self._totals, self._loops = self.counters, None
         self._state = State.SETUP
         self._handshakes += 1
         return [self._handshake.send_setup()]
@@ -322,7 +322,9 @@ class Machine:
         self._state = State.CLOSED
         return [Close(outcome)]
 
-    def _counters(self) -> Counters:
+    @property
+    def counters(self) -> Counters:
+        """What was counted so far."""
         loops, before = self._loops, self._totals
         if loops is None:
             return before
@@ -354,6 +356,6 @@ class Machine:
             at_fixed_point=is_settled and failure is None,
             reason=reason,
             failure=failure,
-            counters=self._counters(),
+            counters=self.counters,
             seconds=self._times.seconds,
         )

@@ -82,15 +82,15 @@ class AdvertisementSet:
         """Return the set of some records, each once, with the digests of their advertisements."""
         return cls().changed(records, digests, ())
 
-    def to_bytes(self) -> bytes:
-        """Return the set as bytes, with its root, for `from_bytes`."""
+    def to_pieces(self) -> list[bytes | memoryview]:
+        """Return the set as bytes, with its root, for `from_bytes`; the large pieces are shared."""
         others = json.dumps({record: b64a.encode(each) for record, each in self._others.items()})
         sizes = _SIZES.pack(len(self._rows), len(others))
-        return b"".join((sizes, self.root(""), others.encode("ascii"), *self._rows.to_bytes()))
+        return [sizes, self.root(""), others.encode("ascii"), *self._rows.to_pieces()]
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> AdvertisementSet:
-        """Return the set of bytes that `to_bytes` gave.
+    def from_bytes(cls, raw: memoryview) -> AdvertisementSet:
+        """Return the set of the bytes that `to_pieces` gave, which it shares.
 
         Raises:
             ValueError, TypeError: they are no such bytes.
@@ -101,9 +101,9 @@ class AdvertisementSet:
         first = _SIZES.size + DIGEST_BYTES
         made = cls()
         made._rows = Rows.from_bytes(raw[first + size :], count)
-        found = json.loads(raw[first : first + size])
+        found = json.loads(bytes(raw[first : first + size]))
         made._others = {str(record): b64a.decode(each) for record, each in found.items()}
-        made._roots = {"": raw[_SIZES.size : first]}
+        made._roots = {"": bytes(raw[_SIZES.size : first])}
         return made
 
     def for_comparing(self) -> AdvertisementSet:

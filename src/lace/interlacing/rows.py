@@ -139,12 +139,17 @@ class Rows:
             self._leaves = leaves_of(self.digests)
         return self._leaves
 
-    def to_bytes(self) -> tuple[bytes, bytes]:
-        """Return keys and digests as bytes."""
-        return self.keys.tobytes(), self.digests.tobytes()
+    def to_pieces(self) -> tuple[memoryview, memoryview]:
+        """Return keys and digests as bytes, without copying them."""
+        if not len(self):
+            return memoryview(b""), memoryview(b"")
+        return (
+            _bytes_of(self.keys).reshape(-1).data,
+            np.ascontiguousarray(self.digests).reshape(-1).data,
+        )
 
     @classmethod
-    def from_bytes(cls, raw: bytes, count: int) -> Rows:
+    def from_bytes(cls, raw: memoryview, count: int) -> Rows:
         """Return the rows of so many keys, and as many digests behind them.
 
         Raises:

@@ -104,7 +104,7 @@ class States:
 
     def learn(self, theirs: AdvertisementSet) -> None:
         """Take what the peer claims now."""
-        self.theirs, self.is_known = theirs, True
+        self.theirs, self.is_known = theirs.for_comparing(), True
         self.expected = self.relabelled = None  # nobody needs to guess for now
 
     @property

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.base import b64a
-from lace.base.digest import DIGEST_BYTES, digest
+from lace.base.digest import DIGEST_BYTES, Hasher, digest
 from lace.interlacing.advertisement import Advertisement
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
@@ -128,20 +128,22 @@ def _private(path: str, flags: int) -> int:
 # -- the file: a line of format, a line of JSON, two tables, and the digest of all of it --------
 
 
-def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes]:
+def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes | memoryview]:
     cursor = kept.cursor
-    tables = [each.to_bytes() for each in (cursor.theirs, cursor.ours)]
+    tables = [each.to_pieces() for each in (cursor.theirs, cursor.ours)]
     head = {
         "link": link_id,
         "names": None if cursor.schema.all else sorted(cursor.schema.names),
         "claims": [[each.record, each.fields] for each in kept.claims],
         "high-water": kept.high_water,
         "removal-sequence": kept.removal_sequence,
-        "tables": [len(each) for each in tables],
+        "tables": [sum(map(len, each)) for each in tables],
     }
-    body = [_FORMAT, json.dumps(head).encode("ascii"), b"\n", *tables]
-    yield from body
-    yield digest(b"".join(body))
+    hasher = Hasher()
+    for piece in (_FORMAT, json.dumps(head).encode("ascii"), b"\n", *tables[0], *tables[1]):
+        hasher.update(piece)
+        yield piece
+    yield hasher.digest()
 
 
 def _parse(raw: bytes, link_id: str) -> KeptLink:
@@ -150,22 +152,22 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
     Raises:
         ValueError, KeyError, TypeError: it is not whole, or not about this link.
     """
-    body, check = raw[:-DIGEST_BYTES], raw[-DIGEST_BYTES:]
-    if not body.startswith(_FORMAT) or digest(body) != check:
+    body = memoryview(raw)[:-DIGEST_BYTES]
+    if not raw.startswith(_FORMAT) or digest(body) != raw[-DIGEST_BYTES:]:
         raise ValueError("the file is not what was written")
-    end = body.index(b"\n", len(_FORMAT))
-    head: dict[str, Any] = json.loads(body[len(_FORMAT) : end])
+    end = raw.index(b"\n", len(_FORMAT))
+    head: dict[str, Any] = json.loads(raw[len(_FORMAT) : end])
     if head["link"] != link_id:
         raise ValueError("the file is of another link")
     first, second = head["tables"]
-    tables = memoryview(body)[end + 1 :]
+    tables = body[end + 1 :]
     if len(tables) != first + second:
         raise ValueError("the file is cut")
     names = head["names"]
     return KeptLink(
         cursor=Cursor(
-            AdvertisementSet.from_bytes(bytes(tables[:first])),
-            AdvertisementSet.from_bytes(bytes(tables[first:])),
+            AdvertisementSet.from_bytes(tables[:first]),
+            AdvertisementSet.from_bytes(tables[first:]),
             Schema(all=True) if names is None else Schema(names=frozenset(names)),
         ),
         claims=tuple(

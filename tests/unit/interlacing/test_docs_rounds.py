@@ -71,14 +71,14 @@ def test_who_starts_a_loop_while_waiting() -> None:
     add(world, a, three)
     world.run()
     assert len(blocks(a)) == said
-    before = a.machine._counters().loops
+    before = a.machine.counters.loops
     for side, record in ((a, two), (b, valid(blob("four"))[0])):
         add(world, side, record)
     world.run()
     assert a.machine.state is b.machine.state is State.WAITING
     assert set(b.store) == set(a.store) - {three.hash_text}
     # One loop that both began, and one that finds nothing more.
-    assert a.machine._counters().loops == before + 2
+    assert a.machine.counters.loops == before + 2
 
 
 @pytest.mark.requirement("050-199")
