@@ -224,6 +224,14 @@ class Enforcement:
     def _their_public_facts(self) -> list[Fact]:
         return [fact for fact in _public_facts(self._base) if fact[0] in self._their_public]
 
+    def _their_public_relations(self) -> dict[PredicateKey, Relation]:
+        present = self._base.relations
+        return {
+            key: present.get(key) or Relation(key.arity)
+            for key in self.executable.theirs.required_base
+            if key in _PUBLIC
+        }
+
     def update(self, changes: Changes) -> None:
         """Bring everything up to date with a change that the base has made."""
         with self._undone_on_failure():
@@ -356,8 +364,7 @@ class Enforcement:
             )
             self._enclave.change(self._their_public_facts())
         else:
-            facts = [*self._facts(shown, visible), *self._their_public_facts()]
-            self._enclave.replace(facts, executable.theirs.required_base)
+            self._enclave.replace({**shown, **self._their_public_relations()}, self._base)
         self._unseen, self._unseen_public = _Difference(), None
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}

@@ -66,10 +66,18 @@ def test_before_the_first_answer_a_change_says_to_begin_anew() -> None:
 def test_replacing_leaves_what_stays() -> None:
     enclave = enclave_of(base_of())
     paths(enclave)
-    made = enclave.replace([*FACTS[:2], ("Edge", "z", "z")], [EDGE, NEVER])
-    assert made is not None
-    assert (made.added[EDGE].rows, made.removed[EDGE].rows) == (1, 1)
-    assert paths(enclave) == {("a", "b"), ("b", "c"), ("a", "c"), ("z", "z")}
+    enclave.change([("Edge", "d", "own")])
+    for hidden in ((), ("x", "own", "z", "c")):  # another base, with other numbers
+        base = FactBase(max_value_bytes=1024)
+        base.change([*(("Other", text) for text in hidden), *FACTS[:2], ("Edge", "z", "z")])
+        wanted = {EDGE: base.relations[EDGE], NEVER: Relation(1)}
+        made = enclave.replace(wanted, base)
+        assert made is not None
+        if not hidden:
+            assert (made.added[EDGE].rows, made.removed[EDGE].rows) == (1, 2)
+        else:
+            assert not made
+        assert paths(enclave) == {("a", "b"), ("b", "c"), ("a", "c"), ("z", "z")}
 
 
 def test_statistics_of_the_caller_are_counted_once() -> None:

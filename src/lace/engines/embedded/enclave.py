@@ -15,7 +15,9 @@ import numpy as np
 from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.canonical_order import renumber
 from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.load import GroupedFacts
+from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Dictionary, Ids
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.embedded.factbase import Changes
-    from lace.engines.embedded.relation import Relation
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
@@ -84,16 +85,30 @@ class Enclave:
             self.work += self._evaluation.statistics.work  # also when a limit stopped it
         return made
 
-    def replace(self, facts: Iterable[Fact], predicates: Iterable[PredicateKey]) -> Changes | None:
-        """Give some predicates exactly these facts; those that stay are not touched."""
-        wanted = set(facts)
-        held: set[Fact] = set()
-        for key in predicates:
-            found = self._base.relations.get(key)
-            if found is not None:
-                rows = self._base.dictionary.rows(found.columns(), found.rows)
-                held.update((key.name, *row) for row in rows)
-        return self.change(wanted - held, held - wanted)
+    def replace(self, relations: Mapping[PredicateKey, Relation], base: FactBase) -> Changes | None:
+        """Give some predicates exactly these rows; those that stay are not touched.
+
+        Args:
+            relations: the rows, in numbers of a base.
+            base: what those numbers mean. Texts that are new to it get numbers.
+        """
+        every = np.arange(len(self._base.dictionary), dtype=np.int32)
+        numbers = self.numbers_in(base.dictionary, every)
+        size = len(base.dictionary)
+        come: list[Fact] = []
+        gone: list[Fact] = []
+        for key, wanted in relations.items():
+            found = self._base.relations.get(key) or Relation(key.arity)
+            held = tuple(numbers[column] for column in found.columns())
+            for facts, (some, rows), (others, count) in (
+                (come, (wanted.columns(), wanted.rows), (held, found.rows)),
+                (gone, (held, found.rows), (wanted.columns(), wanted.rows)),
+            ):
+                alone = ~RowSet.of(others, count, size).contains(some, rows)
+                chosen = [column[alone] for column in some]
+                found_rows = base.dictionary.rows(chosen, int(alone.sum()))
+                facts += [(key.name, *row) for row in found_rows]
+        return self.change(come, gone)
 
     def evaluate(
         self, predicates: Iterable[PredicateKey], statistics: Statistics | None = None
