@@ -37,6 +37,8 @@ BYTES_AT_ONCE: Final = 16 * 2**20
 _SECOND: Final = 1_000_000_000
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
+_MANY_CLAIMS: Final = 50_000
+"""So are those of an evaluation that takes in so many claims."""
 _SAVED_EVERY: Final = 30 * _SECOND
 """How long an open exchange goes on before it keeps another cursor."""
 
@@ -192,8 +194,7 @@ class Party:
             case wanted.Evaluate():
                 if effect.added or effect.relabelled or effect.removed:
                     self._unsaved = None  # claims are of another state from now on
-                self._tidy_up()
-                return self._evaluating().evaluate(effect)
+                return self._evaluate(effect)
             case wanted.Describe():
                 return self._evaluating().describe(effect)
             case wanted.Validate(records):
@@ -214,13 +215,19 @@ class Party:
                 self._save(effect)
         return None
 
-    def _tidy_up(self) -> None:
-        """Give back the memory of batches that were large."""
+    def _evaluate(self, effect: wanted.Evaluate) -> Event:
+        """Evaluate, and give back the memory of what was large before and in it."""
         counters = self.machine.counters
         moved = counters.bytes_received + counters.bytes_sent
-        if moved - self._tidied >= _MUCH_BYTES:
+        claims = len(effect.added) + len(effect.relabelled)
+        is_large = moved - self._tidied >= _MUCH_BYTES or claims >= _MANY_CLAIMS
+        if is_large:
             self._tidied = moved
             give_back_memory()
+        answer = self._evaluating().evaluate(effect)
+        if is_large:
+            give_back_memory()
+        return answer
 
     def _agree(self, effect: wanted.Agree) -> StoreEvaluator:
         known: Known | None = None

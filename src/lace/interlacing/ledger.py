@@ -23,7 +23,7 @@ class Ledger:
     """Requests and their answers, for one side."""
 
     def __init__(self) -> None:
-        self.received: dict[str, None] = {}
+        self.received: list[str] = []
         self.rejected: dict[str, str] = {}
         self._rejected_claims: dict[str, bytes | None] = {}
         self.not_available: dict[str, None] = {}
@@ -101,7 +101,7 @@ class Ledger:
 
     def accept(self, record: str) -> None:
         """Note that a record is stored."""
-        self.received[record] = None
+        self.received.append(record)
         self.rejected.pop(record, None)
         self.not_available.pop(record, None)
 

@@ -7,7 +7,7 @@ sets of earlier loops what has changed since the peer asked last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lace.interlacing.advertisement import digests_of, digests_of_bare, is_bare
 from lace.interlacing.partitions import AdvertisementSet
@@ -21,18 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["States"]
 
-_REMEMBERED: Final = 2
-"""Own earlier sets that are recognised when the peer names their root: it knows that of the
-loop before, and perhaps what was kept of an earlier exchange."""
-
 
 class States:
     """The advertisements of both sides, as one side knows them.
 
     `own` is frozen for the loop, `next_own` is as evaluated last; `theirs` is what the peer
     advertised last, if `is_known`; `relabelled` is `next_own` under the peer's label, once
-    it was of use; `expected` is `theirs` with what was sent since; `remembered` are own earlier
-    sets by root.
+    it was of use; `expected` is `theirs` with what was sent since; `remembered` is the own set
+    that the peer knew last, by its root.
     """
 
     def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
@@ -123,9 +119,8 @@ class States:
         return self.theirs if self.is_known and self.expected is None else None
 
     def _remember(self, own: AdvertisementSet) -> None:
-        self.remembered[own.root("")] = own.for_comparing()
-        while len(self.remembered) > _REMEMBERED:
-            del self.remembered[next(iter(self.remembered))]
+        """Keep what the peer knows of this side: every loop tells it, so that one is enough."""
+        self.remembered = {own.root(""): own.for_comparing()}
 
     def relabel_bare(self) -> AdvertisementSet:
         """Compute one's own set under the peer's label, where advertisements have no fields."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from lace.base.limits import DEFAULT_SETTINGS, Settings
+from lace.base.limits import DEFAULT_SETTINGS, MIB, Settings
 from lace.errors import StoreError
 from lace.record.structure import SIGNED_BY
 from lace.record.validate import ValidRecord
@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "record_rows"]
 
 DATABASE_NAME: Final = "store.sqlite3"
-_OWN_NAMES: Final = frozenset({"keys", "lace.toml", "write.lock", "write.turnstile", SEGMENTS_NAME})
+_OWN_NAMES: Final = frozenset(
+    {"keys", "lace.toml", "links", "write.lock", "write.turnstile", SEGMENTS_NAME}
+)
+_READ_CACHE_BYTES: Final = 16 * MIB
+"""What a reader keeps of the database: the system keeps the rest of what was read."""
 
 INSERT: Final = (
     "INSERT INTO record "
@@ -156,7 +160,7 @@ class SqliteStore:
             self.path,
             read_only=read_only,
             create=create,
-            cache_bytes=self._settings.store_cache_bytes,
+            cache_bytes=_READ_CACHE_BYTES if read_only else self._settings.store_cache_bytes,
             wait_seconds=self._settings.wait_seconds,
         )
 
