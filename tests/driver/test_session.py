@@ -183,12 +183,12 @@ def test_an_open_exchange_carries_on_what_comes(sides: tuple[lace.Lace, lace.Lac
 def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) -> None:
     """050-223: what was validated stays; a second run completes the set."""
     left, right = sides
-    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(20_000)) for number in range(200)]))
+    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(500_000)) for number in range(70)]))
 
     async def serve(stream: ByteStream) -> None:
         cut = session(right, left, 1, stream)
         running = asyncio.create_task(cut.run())
-        while cut.sent < 1_500_000 and not running.done():
+        while cut.sent < 1_000_000 and not running.done():
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.wait([running])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -21,16 +22,30 @@ _RARELY: Final = (100_000, 20, 100)
 """New values between two searches of the young; of those, between two of the older; of all."""
 
 
+_lock = threading.Lock()
+_before: list[tuple[int, int, int]] = []
+"""The thresholds before each of the blocks that run now; the first is put back at last."""
+
+
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Collect garbage less often than usual, until the end of the block."""
-    before = gc.get_threshold()
-    if before[0] and before[0] < _RARELY[0]:  # who has turned it off, or down, keeps that
-        gc.set_threshold(*_RARELY)
+    """Collect garbage less often than usual, until the end of the block.
+
+    Blocks of several threads may overlap: the last one to end puts things back.
+    """
+    with _lock:
+        before = gc.get_threshold()
+        _before.append(before)
+        if before[0] and before[0] < _RARELY[0]:  # who has turned it off, or down, keeps that
+            gc.set_threshold(*_RARELY)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _lock:
+            first = _before[0]
+            _before.pop()
+            if not _before:
+                gc.set_threshold(*first)
 
 
 def give_back_memory() -> None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from lace.enforcement import Enforcement
 from lace.engines.embedded.exchange_facts import (
+    ClaimTable,
     RecordChanges,
+    claim_table,
     claims_about,
-    differing_records,
+    facts_of_table,
     fields_of,
     first_of,
     numbers_of,
@@ -24,7 +26,6 @@ from lace.engines.embedded.exchange_facts import (
     that_are_not,
 )
 from lace.engines.embedded.load import GroupedFacts
-from lace.errors import StoreError
 from lace.following import StoreFollower
 from lace.interlacing.advertisement import Advertisement, is_bare, ordered_fields
 from lace.interlacing.events import Described, Evaluated
@@ -39,30 +40,25 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
-    from lace.interlacing.advertisement import Field
     from lace.interlacing.effects import Describe, Evaluate
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.compile import Executable
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["KeptStateError", "Known", "StoreEvaluator"]
+__all__ = ["Known", "StoreEvaluator"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _ADVERTISED: Final = PredicateKey("Advertised", 2)
 _ADVERTISED_FIELD: Final = "AdvertisedField"
 
 
-class KeptStateError(StoreError):
-    """What was kept of a link does not fit the store."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a peer is taken to claim: these records, and what it says otherwise of some."""
+    """What a peer is taken to claim: these records; with fields, what it says of them."""
 
     claimed: AdvertisementSet
-    differing: tuple[Advertisement, ...] = ()
+    table: ClaimTable | None = None
 
 
 class StoreEvaluator:
@@ -136,7 +132,7 @@ class StoreEvaluator:
         enforcement = self._ask()
         if self._known is not None:
             known, self._known = self._known, None
-            self._take_claims(enforcement, self._claims_of(known), ())
+            self._take_known(enforcement, known)
         self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
         self._take_tick(enforcement, effect.tick)
         permissions = enforcement.evaluate()
@@ -156,33 +152,22 @@ class StoreEvaluator:
             len(wanted),
         )
 
-    def _claims_of(self, known: Known) -> list[Advertisement]:
-        """Return what the peer is taken to claim, from what was kept and from the records."""
-        claims = {claim.record: claim for claim in known.differing}
-        others = [record for record in known.claimed if record not in claims]
-        made = self._described(others, self._terms.peer_source)
-        if len(made) != len(others):
-            raise KeptStateError(
-                "what was kept of this link does not fit the records that are stored",
-                hint="remove the folder links of this lace, and run it again",
-            )
-        return [*claims.values(), *made]
+    def _take_known(self, enforcement: Enforcement, known: Known) -> None:
+        """Take what the peer is taken to claim, as it was kept."""
+        records = known.claimed.records()
+        formats = self._terms.formats
+        self._foreign.update(each for each in records if each.rpartition(".")[2] not in formats)
+        if known.table is not None:
+            enforcement.change_public(facts_of_table(known.table))
+        else:
+            claims = [Advertisement(record) for record in records]
+            enforcement.change_public(_grouped(claims, self._terms.peer_source))
 
-    def differing_claims(self) -> tuple[Advertisement, ...]:
-        """Return the peer's claims that the stored records do not say: what is to be kept."""
+    def claims(self) -> ClaimTable | None:
+        """Return what the peer claims, to be kept; None where that is no more than records."""
         if self._bare or self._enforcement is None:
-            return ()
-        base = self._enforcement.base
-        texts = base.dictionary.texts(differing_records(base, self._names))
-        fields: dict[str, list[Field]] = {record: [] for record in texts}
-        for fact in claims_about(base, texts):
-            if fact[0] == _ADVERTISED_FIELD:
-                fields[fact[1]].append((fact[3], fact[4], fact[5]))
-        source = self._terms.peer_source
-        return tuple(
-            Advertisement(record, ordered_fields(record, source, found))
-            for record, found in sorted(fields.items())
-        )
+            return None
+        return claim_table(self._enforcement.base)
 
     def _take_tick(self, enforcement: Enforcement, tick: Tai) -> None:
         runtime = frozenset(

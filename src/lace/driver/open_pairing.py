@@ -26,6 +26,8 @@ __all__ = ["OpenPairing"]
 
 LOOK_SECONDS: Final = 1.0
 """How often the databases are looked at."""
+_LAST_LOOKS: Final = 3
+"""How often there may be news after the wish to stop."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -49,6 +51,7 @@ class OpenPairing:
         self._link, self._parties, self._stores, self._clock = link, parties, stores, clock
         self._news = threading.Condition()
         self._is_told = self._is_stopping = False
+        self._last_looks = _LAST_LOOKS
         self.turns = 0
         """How often there was something to do."""
         self.error: BaseException | None = None
@@ -119,10 +122,14 @@ class OpenPairing:
             self._is_told = False
             is_stopping = self._is_stopping
         now = self._clock()
-        for party in self._parties:
+        news = [party.has_news() for party in self._parties]
+        if is_stopping and any(news) and self._last_looks:
+            self._last_looks -= 1  # what was stored before it was stopped is told
+            is_stopping = False
+        for party, has_news in zip(self._parties, news, strict=True):
             if is_stopping:
                 party.take(happened.Stopped())
-            elif party.has_news():
+            elif has_news:
                 party.take(happened.Changed())
             if party.alarm is not None and now >= party.alarm:
                 party.alarm = None

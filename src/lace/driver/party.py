@@ -111,6 +111,8 @@ class Party:
         self._transport, self._encrypted = transport, encrypted
         self._clock = clock
         self._kept = kept
+        if kept is not None:
+            kept.before = lambda: self._save(None)
         self._evaluator: StoreEvaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
         self._unsaved: wanted.SaveCursor | None = None
@@ -119,12 +121,16 @@ class Party:
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
         self.alarm: Tai | None = None
-        self.reports: list[Outcome] = []
+        self.report: Outcome | None = None
+        """What came of the last round of an open exchange."""
         self.error: LaceError | None = None
         """What could not be done here."""
 
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
+        if isinstance(event, happened.Ended):  # what has come by then is kept (G47b)
+            while self.is_busy and not self.machine.is_closed:
+                self.work(wait=True)
         events: deque[Event] = deque([event])
         while events:
             now = self._clock()
@@ -206,8 +212,9 @@ class Party:
             case wanted.Wake(at):
                 self.alarm = at
             case wanted.Report(outcome):
-                self.reports.append(outcome)
+                self.report = outcome
             case wanted.Close():
+                self._batch = None
                 self._intake.close()
                 self._save(None)
                 self._waiting.append(End())
@@ -234,9 +241,10 @@ class Party:
         if effect.known is not None:
             link_id, before = effect.terms.link_id, self._evaluator
             if link_id is not None and self._kept is not None:
-                known = Known(effect.known, self._kept.claims(link_id))
+                known = self._kept.known(link_id)
             elif before is not None:
-                known = Known(effect.known, before.differing_claims())
+                known = Known(effect.known, before.claims())
+        self._unsaved = None
         return StoreEvaluator(
             self._store,
             effect.executable,
@@ -259,7 +267,7 @@ class Party:
             if self.machine.config.is_open and not is_due:
                 return
         if self._unsaved is not None:
-            claims = self._evaluating().differing_claims()
+            claims = self._evaluating().claims()
             self._kept.save(self._unsaved.link_id, self._unsaved.cursor, claims)
             self._unsaved, self._saved = None, now
 
@@ -275,7 +283,12 @@ class Party:
                 yield self._waiting.popleft()
             if self._batch is None:
                 return
-            message = next(self._batch, None)
+            try:
+                message = next(self._batch, None)
+            except LaceError as error:
+                self._batch = None
+                self.fail(error)
+                continue
             if message is None:
                 self._batch = None
             else:

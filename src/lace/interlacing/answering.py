@@ -61,14 +61,28 @@ class Answers:
                 raise _malformed(f"partitions begin with two characters, not {prefix!r}")
             if kind == NARROW and self.own.count(prefix) == 0:
                 raise _malformed(f"the peer narrows the empty partition {prefix!r}")
-            if kind == NARROW and self._depth(prefix) >= self.limits.depth:
-                raise _malformed(f"the peer narrows beyond the depth at {prefix!r}")
+            if self._depth(prefix) + (kind == NARROW) > self.limits.depth:
+                raise _malformed(f"the peer asks beyond the depth at {prefix!r}")
+            if len(self._asked) >= self.limits.summaries:
+                # Each answer is a summary at least, and the peer keeps its own limit of these.
+                raise InterlaceFailure(
+                    Failure.SUMMARY_LIMIT,
+                    f"the peer asks more than {self.limits.summaries:,} questions in a loop",
+                    hint="raise max_partition_summaries on both sides",
+                )
             if self._is_nested(prefix):
                 raise _malformed(f"questions that are open nest at partition {prefix!r}")
             self._asked.add((kind, prefix))
             self._waiting.append((kind, prefix))
             self._open.add(prefix)
             self._above.update(_prefixes_of(prefix))
+
+    def _leave(self, prefix: str) -> None:
+        """Forget the partitions that an answered one lies in, unless another does, too."""
+        for each in _prefixes_of(prefix):
+            self._above[each] -= 1
+            if not self._above[each]:
+                del self._above[each]
 
     def _is_nested(self, prefix: str) -> bool:
         if prefix in self._open or self._above[prefix]:
@@ -111,7 +125,7 @@ class Answers:
             size += more
             self._waiting.popleft()
             self._open.discard(prefix)
-            self._above.subtract(_prefixes_of(prefix))
+            self._leave(prefix)
         return made
 
     def _answer(

@@ -99,7 +99,7 @@ class Inquiry:
         """Take a full listing."""
         self._total = len(state)
         self.result = state
-        self.listed.update(found)
+        self._note_listed(found)
 
     def is_known(self) -> bool:
         """Tell whether some state at hand has all that was announced."""
@@ -203,6 +203,15 @@ class Inquiry:
         differing = sum(not each.must_list for each in added)
         self._agenda.shares.note(len(parent) + 1, CHILDREN, differing)
 
+    def _note_listed(self, found: Mapping[str, Advertisement]) -> None:
+        """Keep advertisements that were listed; there are no more than were announced."""
+        self.listed.update(found)
+        if len(self.listed) > self._total:
+            raise InterlaceFailure(
+                Failure.COUNT_MISMATCH,
+                f"the peer announced {self._total:,} records and lists more",
+            )
+
     def take_listing(
         self, prefix: str, summary: Summary, found: Mapping[str, Advertisement], source: str
     ) -> None:
@@ -220,13 +229,13 @@ class Inquiry:
         self._announced[prefix] = summary
         is_narrowed = (NARROW, prefix) in self._agenda.asked
         self._assembly.learn(prefix, made, is_narrowed=is_narrowed)
-        self.listed.update(found)
+        self._note_listed(found)
 
     def take_delta(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:
         """Take the whole state that a delta leads to; it is not checked yet."""
         self._assembly.trusted[""] = state
         self._is_delta = True
-        self.listed.update(found)
+        self._note_listed(found)
 
     # -- following -----------------------------------------------------------------------------
 

@@ -54,7 +54,6 @@ class Machine:
         self._loops: Loops | None = None
         self._totals = Counters()
         self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
-        self._cursors: dict[str, Cursor] = {}
         self._epoch: tuple[Terms, Cursor | None] | None = None
         self._renewal: happened.Renewed | None = None
         self._has_changed = self._has_ended = self._is_saved = False
@@ -203,7 +202,7 @@ class Machine:
         """Return what is known of the peer's advertisements under these terms."""
         cursor: Cursor | None = None
         if terms.link_id is not None:
-            cursor = self._cursors.get(terms.link_id) or self.config.cursors.get(terms.link_id)
+            cursor = self.config.cursors.get(terms.link_id)
         elif self._epoch is not None:
             before, known = self._epoch
             cursor = known if before.plan_id == terms.plan_id and before.link_id is None else None
@@ -231,7 +230,6 @@ class Machine:
         if link is None:
             return []
         self._is_saved = True
-        self._cursors[link] = cursor
         return [SaveCursor(link, cursor)]
 
     def _look(self) -> list[Effect]:

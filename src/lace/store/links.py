@@ -2,7 +2,7 @@
 
 A link is two proven verifiers and a plan (its Link-Id). Its file says what each side
 advertised when they last agreed, so that the next exchange tells changes only. All of it is
-a cache: a file that is missing, damaged or of other records costs bytes, nothing else.
+a cache: a file that is missing or damaged costs bytes, nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES, Hasher, digest
-from lace.interlacing.advertisement import Advertisement
+from lace.engines.embedded.exchange_facts import ClaimTable
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
@@ -38,17 +38,13 @@ _FRESH: Final = ".new"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLink:
-    """What a file says of a link.
+    """What a file says of a link: what each side advertised, and what the peer said of it.
 
-    `cursor` is what each side advertised; `claims` are those of the peer that differ from the
-    records here, or are about records that are not. The rest of what it claims is what the
-    records of this store say, as it was at `high_water` and `removal_sequence`.
+    Without fields there is no more to say of a record than that it is advertised.
     """
 
     cursor: Cursor
-    claims: tuple[Advertisement, ...]
-    high_water: int
-    removal_sequence: int
+    claims: ClaimTable | None = None
 
 
 class LinkFiles:
@@ -131,16 +127,20 @@ def _private(path: str, flags: int) -> int:
 def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes | memoryview]:
     cursor = kept.cursor
     tables = [each.to_pieces() for each in (cursor.theirs, cursor.ours)]
-    head = {
+    head: dict[str, object] = {
         "link": link_id,
         "names": None if cursor.schema.all else sorted(cursor.schema.names),
-        "claims": [[each.record, each.fields] for each in kept.claims],
-        "high-water": kept.high_water,
-        "removal-sequence": kept.removal_sequence,
         "tables": [sum(map(len, each)) for each in tables],
+        "claims": None,
     }
+    rows: list[bytes] = []
+    if kept.claims is not None:
+        texts = json.dumps(kept.claims.texts).encode("ascii")
+        rows = [texts, *kept.claims.rows.values()]
+        head["claims"] = [["", len(texts)], *((k, len(v)) for k, v in kept.claims.rows.items())]
     hasher = Hasher()
-    for piece in (_FORMAT, json.dumps(head).encode("ascii"), b"\n", *tables[0], *tables[1]):
+    first = (_FORMAT, json.dumps(head).encode("ascii"), b"\n")
+    for piece in (*first, *tables[0], *tables[1], *rows):
         hasher.update(piece)
         yield piece
     yield hasher.digest()
@@ -161,19 +161,27 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
         raise ValueError("the file is of another link")
     first, second = head["tables"]
     tables = body[end + 1 :]
-    if len(tables) != first + second:
-        raise ValueError("the file is cut")
     names = head["names"]
     return KeptLink(
         cursor=Cursor(
             AdvertisementSet.from_bytes(tables[:first]),
-            AdvertisementSet.from_bytes(tables[first:]),
+            AdvertisementSet.from_bytes(tables[first : first + second]),
             Schema(all=True) if names is None else Schema(names=frozenset(names)),
         ),
-        claims=tuple(
-            Advertisement(record, tuple((name, index, value) for name, index, value in fields))
-            for record, fields in head["claims"]
-        ),
-        high_water=int(head["high-water"]),
-        removal_sequence=int(head["removal-sequence"]),
+        claims=_claims(head["claims"], tables[first + second :]),
     )
+
+
+def _claims(sizes: list[tuple[str, int]] | None, raw: memoryview) -> ClaimTable | None:
+    """Return the claims of a file: texts, then the rows of each predicate."""
+    if sizes is None:
+        if len(raw):
+            raise ValueError("bytes behind the sets")
+        return None
+    pieces: dict[str, bytes] = {}
+    for name, size in sizes:
+        pieces[name] = bytes(raw[:size])
+        raw = raw[size:]
+    if len(raw):
+        raise ValueError("bytes behind the claims")
+    return ClaimTable(tuple(map(str, json.loads(pieces.pop("")))), pieces)

@@ -84,9 +84,11 @@ class ValidationProcess:
     @property
     def has_answer(self) -> bool:
         """Whether a result has begun to arrive, or the process has died."""
-        return self._process.stdout is None or bool(
-            select.select([self._process.stdout], [], [], 0)[0]
-        )
+        if self._process.stdout is None:
+            return True
+        waiting = select.poll()  # which knows no highest descriptor, as select does
+        waiting.register(self._process.stdout, select.POLLIN | select.POLLHUP)
+        return bool(waiting.poll(0))
 
     def receive(self) -> Result | None:
         """Return the next result; None when the process has died."""

@@ -294,7 +294,10 @@ def test_more_advertisements_than_this_side_takes() -> None:
 @pytest.mark.parametrize(
     ("change", "failures"),
     [
-        (turned("AdvertisementPartition", None, "3"), {Failure.ROOT_MISMATCH}),
+        (
+            turned("AdvertisementPartition", None, "3"),
+            {Failure.ROOT_MISMATCH, Failure.COUNT_MISMATCH},
+        ),
         (turned("AdvertisementPartition", None, None, ROOT), {Failure.ROOT_MISMATCH}),
         (turned("AdvertisementPartition", None, "x"), {Failure.MALFORMED_SUMMARY}),
         (turned("AdvertisementPartition", None, None, "x"), {Failure.MALFORMED_SUMMARY}),

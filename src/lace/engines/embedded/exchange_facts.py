@@ -6,17 +6,19 @@ the fields that are advertised of them. Everything else stays in numbers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from lace.engines.embedded.index import Members
-from lace.engines.embedded.keys import RowSet, distinct_sorted
+from lace.engines.embedded.keys import distinct_sorted
+from lace.engines.embedded.load import GroupedFacts
 from lace.engines.embedded.relation import EVERYTHING, Pattern, Relation
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lace.engines.embedded.dictionary import Dictionary, Ids
     from lace.engines.embedded.factbase import FactBase
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
 
 __all__ = [
+    "ClaimTable",
     "RecordChanges",
     "claims_about",
-    "differing_records",
+    "claim_table",
+    "facts_of_table",
     "fields_of",
     "first_of",
     "numbers_of",
@@ -35,11 +39,18 @@ __all__ = [
     "that_are_not",
 ]
 
-_HAVE: Final = PredicateKey("Have", 1)
 _FIELD: Final = PredicateKey("Field", 4)
 _ADVERTISED: Final = PredicateKey("Advertised", 2)
 _ADVERTISED_FIELD: Final = PredicateKey("AdvertisedField", 5)
 Field = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTable:
+    """Advertisement facts in a form to be kept: texts, and rows of places among them."""
+
+    texts: tuple[str, ...]
+    rows: Mapping[str, bytes]
 
 
 def that_are(base: FactBase, key: PredicateKey, numbers: Ids) -> Ids:
@@ -116,25 +127,33 @@ def fields_of(base: FactBase, records: Ids, names: frozenset[str] | None) -> dic
     return made
 
 
-def differing_records(base: FactBase, names: frozenset[str] | None) -> Ids:
-    """Return the claimed records of which the facts here do not say just what is claimed.
+def claim_table(base: FactBase) -> ClaimTable:
+    """Return all advertisement facts as texts, each once, and rows of places among them."""
+    columns = {key: _columns(base, key, EVERYTHING) for key in (_ADVERTISED, _ADVERTISED_FIELD)}
+    together = [column for each in columns.values() for column in each]
+    present = distinct_sorted(np.concatenate(together))
+    rows = {
+        key.name: np.searchsorted(present, np.stack(each, axis=1)).astype("<i4").tobytes()
+        for key, each in columns.items()
+    }
+    return ClaimTable(tuple(base.dictionary.texts(present)), rows)
 
-    They are not here, or have other fields of these names, or some that are not claimed.
+
+def facts_of_table(table: ClaimTable) -> GroupedFacts:
+    """Return the facts of a table.
+
+    Raises:
+        ValueError: it contradicts itself.
     """
-    claimed = _columns(base, _ADVERTISED, EVERYTHING)[0]
-    odd = [that_are_not(base, _HAVE, claimed)]
-    said = _columns(base, _ADVERTISED_FIELD, EVERYTHING)
-    said = [said[at] for at in (0, 2, 3, 4)]
-    found = [_columns(base, _FIELD, pattern) for pattern in _patterns(base, names)]
-    here = [np.concatenate(columns) for columns in zip(*found, strict=True)] if found else None
-    if here is None:
-        here = [np.empty(0, np.int32)] * _FIELD.arity
-    of_claimed = Members(claimed, base.size).mask(here[0])
-    here = [column[of_claimed] for column in here]
-    for some, other in ((said, here), (here, said)):
-        rows = RowSet.of(other, len(other[0]), base.size)
-        odd.append(some[0][~rows.contains(some, len(some[0]))])
-    return distinct_sorted(np.concatenate(odd))
+    made = GroupedFacts()
+    texts = np.array([*table.texts, ""], object)
+    for key in (_ADVERTISED, _ADVERTISED_FIELD):
+        places = np.frombuffer(table.rows.get(key.name, b""), "<i4")
+        if len(places) % key.arity or bool(((places < 0) | (places >= len(table.texts))).any()):
+            raise ValueError("a table of claims contradicts itself")
+        if len(places):
+            made[key] = texts[places].tolist()
+    return made
 
 
 def _columns(base: FactBase, key: PredicateKey, pattern: Pattern) -> list[Ids]:
