@@ -117,6 +117,8 @@ def party_of(
     clock: Callable[[], Tai],
     *,
     is_open: bool = False,
+    is_plain: bool = False,
+    expected: frozenset[str] = frozenset(),
     proven: Proven | None = None,
 ) -> Party:
     """Return a side as operand 0 or 1, not started.
@@ -126,6 +128,8 @@ def party_of(
         index: the index of its operand.
         clock: gives the time.
         is_open: go on after a fixed point.
+        is_plain: leave the nonce out, for a peer that knows only 050.
+        expected: the verifiers that the peer may be; none: anyone.
         proven: what the transport proves; nothing for a link within this process.
     """
     found = proven or _IN_PROCESS
@@ -140,6 +144,8 @@ def party_of(
         peer_limits=peer_limits_of(side.settings),
         cursors=kept,
         is_open=is_open,
+        is_plain=is_plain,
+        expected=expected,
         transport_peer=found.peer,
         channel=found.channel,
     )

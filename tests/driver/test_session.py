@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import lace
 from lace.api import now
+from lace.driver.collecting import collecting_rarely
 from lace.driver.session import Session
 from lace.exchanging import Side, party_of
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE
 from lace.interlacing.failures import Failure
 from lace.transport.listening import connect, listen
-from tests.driver.test_pairing import SELECT, hashes, plex, policy
+from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -205,3 +207,91 @@ def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) ->
     assert again.failure is None
     assert hashes(left) == wanted
     assert left.verify().damaged == 0
+
+
+def test_a_peer_that_takes_nothing_is_given_up(
+    tmp_path: Path, sides: tuple[lace.Lace, lace.Lace]
+) -> None:
+    """A peer that has asked for much and then neither reads nor leaves holds nobody for ever."""
+    left, _ = sides
+    outcomes: list[Outcome] = []
+
+    class Stuck:
+        """A stream that takes no more once records begin to be sent."""
+
+        def __init__(self, stream: ByteStream) -> None:
+            self._stream = stream
+            self._written = 0
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._stream, name)
+
+        async def write(self, data: bytes) -> None:
+            self._written += len(data)
+            if self._written > 300_000:
+                await asyncio.Event().wait()
+            await self._stream.write(data)
+
+    with lace.open(tmp_path / "slow", settings={"phase_timeout_seconds": 1}) as slow:
+        slow.add_all([plex(f"n/{number}", data=bytes(20_000)) for number in range(50)])
+        key = lace.SigningKey.generate()
+        slow.keys.add(key)
+        slow.keys.set_default(key.verifier)
+
+        async def serve(stream: ByteStream) -> None:
+            stuck = cast("ByteStream", Stuck(stream))
+            outcomes.append(await session(slow, left, 1, stuck).run())
+
+        async def run() -> Outcome:
+            async with connected(BINDINGS[0], serve) as stream:
+                return await session(left, slow, 0, stream).run()
+
+        theirs = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcomes[0].failure is not None
+    assert outcomes[0].failure.failure is Failure.PHASE_TIMEOUT
+    assert "took less than" in outcomes[0].failure.message
+    assert theirs.failure is not None
+    assert theirs.failure.failure is Failure.PEER_CLOSED
+
+
+def test_another_policy_begins_a_new_epoch(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    right.add_all([plex("public"), plex("more", group="private")])
+    running: list[Session] = []
+
+    async def serve(stream: ByteStream) -> None:
+        running.append(session(right, left, 1, stream, is_open=True))
+        await running[-1].run()
+
+    async def until(holds: Callable[[], bool]) -> None:
+        while not holds():
+            await asyncio.sleep(0.01)
+
+    async def run() -> tuple[Outcome, str]:
+        async with connected(BINDINGS[0], serve) as stream:
+            here = session(left, right, 0, stream, is_open=True)
+            going = asyncio.create_task(here.run())
+            await until(lambda: len(left) == 1)
+            assert here.standing.received > 0
+            for side, link, peer in ((left, here, right), (right, running[0], left)):
+                wide = policy(peer, EVERYTHING)
+                link.renew(wide.operand(0 if side is left else 1), wide.exposures)
+            await until(lambda: len(left) == 2)
+            here.stop()
+            return await going, here.standing.state.value
+
+    outcome, state = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcome.failure is None
+    assert outcome.at_fixed_point
+    assert state == "closed"
+
+
+def test_garbage_is_collected_as_before_once_all_sessions_have_ended() -> None:
+    before = gc.get_threshold()
+    first, second = collecting_rarely(), collecting_rarely()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert gc.get_threshold() != before
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == before

@@ -9,8 +9,10 @@ not read: the peer's bytes then wait in the transport.
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lace.driver.bridge import Inbound, Outbound
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.driver.party import Party
     from lace.interlacing.events import Event
-    from lace.interlacing.result import Outcome
+    from lace.interlacing.result import Counters, Outcome
+    from lace.policy.exposure import Exposure
+    from lace.policy.operand import Operand
     from lace.transport.stream import ByteStream
 
-__all__ = ["Session"]
+__all__ = ["Session", "Standing"]
 
 READ_BYTES: Final = 256 * 1024
 """The most that is read at once."""
@@ -39,10 +43,33 @@ WRITE_BYTES: Final = 256 * 1024
 """About how much is given to the stream at once."""
 LOOK_SECONDS: Final = 1.0
 """How often an open exchange looks for what other processes have stored."""
-GROUP_SECONDS: Final = 1.0
-"""How long records wait for others to be validated with."""
+ROUND_SECONDS: Final = 5.0
+"""How long a round may go on once this side is to end; then it ends with its phase."""
 _SECOND: Final = 1_000_000_000
+_ROUND: Final = frozenset({"advertise", "request", "transfer"})
+"""The phases of a round; one that has begun is finished before this side ends by its own wish."""
 _Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an exchange stands at a moment, for whoever watches it.
+
+    Attributes:
+        state: what it is at.
+        waited: for how many seconds the peer has been waited for; None when it is not.
+        timeout: for how many it is.
+        received: the bytes that have come.
+        sent: the bytes that were sent.
+        counters: what was counted.
+    """
+
+    state: State
+    waited: float | None
+    timeout: int
+    received: int
+    sent: int
+    counters: Counters
 
 
 class Session:
@@ -64,7 +91,11 @@ class Session:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
         self._to_write = asyncio.Event()
         self._to_look = asyncio.Event()
-        self._is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_after: float | None = None
+        self._last_phase: str | None = None
+        self._renewal: happened.Renewed | None = None
+        self._patience = limits.phase_timeout_seconds
         self.sent = 0
         """The bytes that were sent."""
 
@@ -73,16 +104,40 @@ class Session:
         """The bytes that have come."""
         return self._inbound.received
 
+    @property
+    def error(self) -> LaceError | None:
+        """What could not be done on this side, if that ended it."""
+        return self._party.error
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now; any thread may ask."""
+        machine, alarm = self._party.machine, self._party.alarm
+        state, waited = machine.state, None
+        if alarm is not None and state is not State.WAITING:
+            left = (alarm.nanoseconds - self._clock().nanoseconds) / _SECOND
+            waited = max(0.0, self._patience - left)
+        return Standing(
+            state=state,
+            waited=waited,
+            timeout=self._patience,
+            received=self.received,
+            sent=self.sent,
+            counters=machine.counters,
+        )
+
     async def run(self) -> Outcome:
         """Run the exchange to its end."""
         machine = self._party.machine
         writing: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
         try:
             with collecting_rarely():
                 await self._take(happened.Started())
                 writing = asyncio.create_task(self._write_all())
                 await self._read_all()
-                await writing
+                if machine.outcome is not None and machine.outcome.failure is None:
+                    await asyncio.wait([writing], timeout=self._patience)
         finally:
             if writing is not None and not writing.done():
                 writing.cancel()
@@ -98,8 +153,14 @@ class Session:
         return machine.outcome
 
     def stop(self) -> None:
-        """End once what is under way allows it."""
-        self._is_stopping = True
+        """End soon: with the round that is under way or, if that takes long, with a phase."""
+        if self._stop_after is None:
+            self._stop_after = time.monotonic() + ROUND_SECONDS
+        self._to_look.set()
+
+    def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
+        """Go on with another policy: an open exchange begins a new epoch when it waits."""
+        self._renewal = happened.Renewed(operand, exposures)
         self._to_look.set()
 
     def look(self) -> None:
@@ -128,7 +189,11 @@ class Session:
             pieces, is_end = await self._do(self._gather)
             if pieces:
                 try:
-                    await self._stream.write(pieces)
+                    async with asyncio.timeout(self._patience):
+                        await self._stream.write(pieces)
+                except TimeoutError:
+                    await self._give_up()
+                    return
                 except LaceError:
                     self._to_look.set()
                     return  # the reader sees the end as well, and says what it is
@@ -137,6 +202,16 @@ class Session:
                 return
             if not pieces:
                 await self._to_write.wait()
+
+    async def _give_up(self) -> None:
+        """End because the peer takes nothing; it may have nothing left to send, and stay."""
+        failure = InterlaceFailure(
+            Failure.PHASE_TIMEOUT,
+            f"the peer took less than {WRITE_BYTES // 1024} KiB in {self._patience} s",
+            hint="raise phase_timeout_seconds if the peer is only slow",
+        )
+        await self._fail(failure)
+        self._to_look.set()
 
     def _gather(self) -> tuple[bytes, bool]:
         """Return the next bytes to send, about as many as are sent at once."""
@@ -164,10 +239,9 @@ class Session:
     async def _read_all(self) -> None:
         party, machine = self._party, self._party.machine
         reading: asyncio.Task[bytes] | None = None
-        self._loop = asyncio.get_running_loop()
         try:
             while not machine.is_closed:
-                if await self._step():
+                if await self._heed() or await self._step():
                     continue
                 if reading is None and party.can_take and not self._inbound.has_ended:
                     reading = asyncio.create_task(self._stream.read(READ_BYTES))
@@ -191,6 +265,22 @@ class Session:
             pass  # an abort is an end; whether it comes early, the machine knows
         self._inbound.feed(data)
 
+    async def _heed(self) -> bool:
+        """Do what whoever runs this side wants; tells whether there was anything."""
+        if self._renewal is not None:
+            renewal, self._renewal = self._renewal, None
+            await self._take(renewal)
+            return True
+        if self._stop_after is None:
+            return False
+        phase = self._party.machine.state.phase
+        is_late = time.monotonic() >= self._stop_after
+        if phase in _ROUND and (not is_late or self._last_phase in (None, phase)):
+            self._last_phase = phase
+            return False
+        await self._take(happened.Stopped())
+        return True
+
     async def _step(self) -> bool:
         """Do one thing that can be done now; tells whether there was one."""
         party, machine = self._party, self._party.machine
@@ -209,7 +299,7 @@ class Session:
         return False
 
     async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
-        """Wait for bytes, an alarm, validations, news of the store, or the wish to stop."""
+        """Wait for bytes, an alarm, validations, news of the store, or another wish."""
         party = self._party
         if party.is_busy and (reading is None or not reading.done()):
             await self._do(lambda: party.work(wait=True))
@@ -227,11 +317,8 @@ class Session:
         await self._look()
 
     async def _look(self) -> None:
-        """Tell the machine of an alarm, of news, or to stop."""
+        """Tell the machine of an alarm or of news."""
         party, machine = self._party, self._party.machine
-        if self._is_stopping and machine.state is State.WAITING:
-            await self._take(happened.Stopped())
-            return
         if party.alarm is not None and self._clock() >= party.alarm:
             party.alarm = None
             await self._take(happened.Woken())

@@ -6,34 +6,17 @@ side needs to validate and store what has arrived does not count.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.effects import Effect, Wake
-from lace.interlacing.transitions import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lace.base.tai import Tai
+    from lace.interlacing.transitions import State
 
 __all__ = ["PhaseTimes", "Timing"]
 
 _SECOND: Final = 1_000_000_000
-_PHASES: Final[Mapping[State, str]] = MappingProxyType(
-    {
-        State.SETUP: "setup",
-        State.HELLO: "hello",
-        State.EVALUATING: "advertise",
-        State.DESCRIBING: "advertise",
-        State.ADVERTISING: "advertise",
-        State.COMPARING: "request",
-        State.REQUESTING: "request",
-        State.CHECKING: "transfer",
-        State.TRANSFERRING: "transfer",
-        State.WAITING: "waiting",
-    }
-)
 
 
 class PhaseTimes:
@@ -49,7 +32,7 @@ class PhaseTimes:
         if self._phase is not None and self._since is not None:
             passed = max(0, now.nanoseconds - self._since.nanoseconds)
             self._passed[self._phase] = self._passed.get(self._phase, 0) + passed
-        self._phase, self._since = _PHASES.get(state), now
+        self._phase, self._since = state.phase, now
 
     @property
     def seconds(self) -> tuple[tuple[str, float], ...]:

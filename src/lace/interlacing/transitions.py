@@ -35,7 +35,26 @@ class State(Enum):
     WAITING = "waiting for something new"
     CLOSED = "closed"
 
+    @property
+    def phase(self) -> str | None:
+        """The phase that it belongs to; None before the first and after the last."""
+        return _PHASES.get(self)
 
+
+_PHASES: Final[Mapping[State, str]] = MappingProxyType(
+    {
+        State.SETUP: "setup",
+        State.HELLO: "hello",
+        State.EVALUATING: "advertise",
+        State.DESCRIBING: "advertise",
+        State.ADVERTISING: "advertise",
+        State.COMPARING: "request",
+        State.REQUESTING: "request",
+        State.CHECKING: "transfer",
+        State.TRANSFERRING: "transfer",
+        State.WAITING: "waiting",
+    }
+)
 _ALWAYS: Final = frozenset(
     {
         happened.Changed,
