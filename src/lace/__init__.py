@@ -7,7 +7,7 @@
 
 from typing import TYPE_CHECKING
 
-from lace.api import Lace, SigningKey, evaluate, interlace, parse_record
+from lace.api import Lace, SigningKey, connect, evaluate, interlace, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
 from lace.errors import (
@@ -46,6 +46,7 @@ __all__ = [
     "StoreError",
     "Tai",
     "Verifier",
+    "connect",
     "evaluate",
     "interlace",
     "open",

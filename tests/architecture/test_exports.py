@@ -40,6 +40,7 @@ def test_the_front_page() -> None:
         "StoreError",
         "Tai",
         "Verifier",
+        "connect",
         "evaluate",
         "interlace",
         "open",

@@ -38,7 +38,7 @@ CONFINED = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "websockets": ("transport/websocket/",),
-    "asyncio": ("transport/", "driver/", "api.py", "cli/", "web/"),
+    "asyncio": ("transport/", "driver/", "syncing.py", "serving.py", "api.py", "cli/", "web/"),
     "unicodedata": (),
     "unicodedata2": ("base/text.py",),
     "coincurve": ("record/",),

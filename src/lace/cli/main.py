@@ -50,6 +50,8 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "preview": "lace.cli.preview",
         "disclose": "lace.cli.disclose",
         "test": "lace.cli.test",
+        "sync": "lace.cli.sync",
+        "serve": "lace.cli.serve",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",
         "remove": "lace.cli.remove",

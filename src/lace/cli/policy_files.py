@@ -50,6 +50,7 @@ __all__ = [
     "note_missing",
     "note_missing_facts",
     "note_no_record",
+    "read_own_policy",
     "read_policy",
     "refuse_shared_input",
     "warn_of",
@@ -171,6 +172,23 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
         viewer=viewer,
         public=public,
     )
+
+
+def read_own_policy(session: Session, select: str, expose: Sequence[str], lowering: str) -> Policy:
+    """Read this side's selector and exposures; findings of all files are shown.
+
+    Raises:
+        UsageError: a file cannot be read.
+        RuleError: rules are not legal; all findings were shown.
+        PolicyError: a viewer is a label of one exchange.
+    """
+    named = [parse_exposure(argument) for argument in expose]
+    refuse_shared_input((select, *dict.fromkeys(each.file for each in named)))
+    wanted = [Wanted(select, SELECTOR, session.rule_limits()), *exposure_files(session, named)]
+    ours, *exposing = check_files(session, wanted)
+    policy = Policy(ours, exposures_of(named, exposing), lowering=lowering)
+    warn_of(session, policy.warnings)
+    return policy
 
 
 def ask_again(lace: Lace, question: Callable[[], Answer]) -> Answer:

@@ -1,0 +1,140 @@
+"""The options that `sync` and `serve` have in common, and what they are read into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
+from lace.store.keys import parse_verifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.iltp.address import Address
+    from lace.policy.local import Policy
+    from lace.record.seal import SigningKey
+
+__all__ = [
+    "link_options",
+    "parse_peers",
+    "path_of",
+    "signing_key",
+    "tls_options",
+    "warn_of_links",
+]
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+_READABLE: Final = frozenset({"tcp", "ws"})
+"""Streams that others on the way can read."""
+
+
+def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that gives a command the options of both."""
+    return _all(
+        click.option(
+            "--select",
+            metavar="FILE",
+            required=select_required,
+            help="Your selector: rules for SelectHave(P) and SelectAdvertised(P,S). The peer "
+            "gets to see it.",
+        ),
+        EXPOSE_OPTION,
+        LOWERING_OPTION,
+        click.option(
+            "--key",
+            metavar="V",
+            help="The verifier of the key that says who you are; else the default key of the "
+            "lace. Without any, you prove nothing.",
+        ),
+        click.option(
+            "--plain",
+            is_flag=True,
+            default=None,
+            help="For a peer that knows only 050: no nonce is sent, so that nobody proves "
+            "anything by a key. You claim to be nobody unless --key names a key, and then the "
+            "transport has to prove it.",
+        ),
+        click.option(
+            "--open",
+            "is_open",
+            is_flag=True,
+            default=None,
+            help="Go on after a fixed point: what is stored on either side later moves as well.",
+        ),
+    )
+
+
+def tls_options(certificate: str, key: str) -> Callable[[Decorated], Decorated]:
+    """Return a decorator for the two options of a certificate, with what they mean."""
+    return _all(
+        click.option("--tls-cert", metavar="FILE", help=certificate),
+        click.option("--tls-key", metavar="FILE", help=key),
+    )
+
+
+def _all(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    def decorate(function: Decorated) -> Decorated:
+        made: Any = function
+        for option in reversed(options):
+            made = option(made)
+        return made  # type: ignore[no-any-return]  # the same function to click
+
+    return decorate
+
+
+def parse_peers(texts: Iterable[str]) -> frozenset[str]:
+    """Return the verifiers that `--peer` names.
+
+    Raises:
+        UsageError: one is no verifier.
+    """
+    return frozenset(str(parse_verifier(text)) for text in texts)
+
+
+def path_of(name: str | None) -> Path | None:
+    """Return a file that an option names."""
+    return None if name is None else Path(name)
+
+
+def signing_key(lace: Lace, named: str | None, *, is_plain: bool) -> SigningKey | None:
+    """Return the key of a lace that an option names, else its default one, if it has any.
+
+    On a plain link nothing is signed: who claims to be someone there needs a transport that
+    proves it, so that only a key that is named counts.
+
+    Raises:
+        UsageError: the name is no verifier.
+        StoreError: the lace does not have that key.
+    """
+    if named is not None:
+        return lace.keys.load(parse_verifier(named))
+    return None if is_plain else lace.signing_key()
+
+
+def warn_of_links(
+    session: Session, policy: Policy, address: Address, key: SigningKey | None, *, is_plain: bool
+) -> None:
+    """Say what of this side's options may not do what was meant (G31, G39b)."""
+    named = any(each.viewers is not None for each in policy.exposures)
+    if is_plain and named:
+        session.output.warn(
+            "with --plain nobody proves anything by a key, so an exposure for a named viewer "
+            "counts only where the transport proves who the peer is [G39b]"
+        )
+    elif named and address.scheme in _READABLE:
+        session.output.warn(
+            f"what is exposed to a named viewer goes over {address.scheme}, where a proof says "
+            "who opened the exchange and not who reads the rest [G39b]; use wss, unix, or stdio "
+            "over ssh"
+        )
+    if key is None and not is_plain:
+        session.output.note(
+            "this lace has no key, so you prove nothing to the peer; `lace key new`"
+        )
+    if not policy.exposures:
+        session.output.note("nothing is exposed, so nothing is sent [G31]; see --expose")

@@ -1,0 +1,165 @@
+"""What came of an exchange, as a person, a script or a log reads it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.cli.output import Column, plural, size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lace.cli.output import Output
+    from lace.driver.session import Session as LinkSession
+    from lace.interlacing.result import Outcome
+
+__all__ = [
+    "OUTCOME_KEYS",
+    "LinkLine",
+    "count_rows",
+    "exit_code_of",
+    "logged_result",
+    "note_rejected",
+    "show_outcome",
+]
+
+OUTCOME_KEYS: Final = {
+    "link-id": "the identifier of this link, or null",
+    "exchange-plan-id": "the E. identifier of the agreed plan, or null",
+    "peer-verifier": "the peer's proven verifier, or null",
+    "received-hashes": "hashes of the records that came and are stored",
+    "rejected-hashes": "a list of {hash, reason} of records that came and are not",
+    "not-available-hashes": "hashes that the peer could not send any more",
+    "bytes-received": "bytes of records that came",
+    "bytes-sent": "bytes of records that were sent",
+    "cursor-updated": "whether something is kept that makes the next exchange shorter",
+    "at-fixed-point": "whether nothing more was to be had",
+    "reason": "why it ended, in words",
+    "failure": "the name of the failure, or null",
+    "loops": "how often both sides advertised, requested and transferred",
+    "turns": "how many blocks each side sent for that",
+    "requested": "records that were asked for",
+    "stored": "records that were stored",
+    "pending-here": "records that could still be asked for",
+    "pending-there": "records that the peer asked for and did not get",
+    "seconds": "how long each phase took",
+}
+"""The keys of the result, named as 050 names them."""
+_MOST_REJECTED: Final = 10
+
+
+def exit_code_of(outcome: Outcome) -> int:
+    """Return what a command exits with after an exchange: 0 at a fixed point."""
+    if outcome.failure is not None:
+        return outcome.failure.exit_code
+    return 0 if outcome.at_fixed_point else 1
+
+
+def count_rows(outcome: Outcome) -> Iterator[tuple[str, object]]:
+    """Yield what a script cuts: names as in JSON, lists by how many they have."""
+    document = outcome.to_json()
+    yield "at-fixed-point", "yes" if outcome.at_fixed_point else "no"
+    yield "reason", outcome.reason
+    for name in ("exchange-plan-id", "link-id", "peer-verifier"):
+        yield name, document[name] or "-"
+    yield "received", len(outcome.received)
+    yield "rejected", len(outcome.rejected)
+    yield "not-available", len(outcome.not_available)
+    for name in ("bytes-received", "bytes-sent", "loops", "turns", "pending-here", "pending-there"):
+        yield name, document[name]
+    for phase, seconds in outcome.seconds:
+        yield f"seconds-{phase}", f"{seconds:.3f}"
+
+
+def show_outcome(output: Output, outcome: Outcome) -> None:
+    """Write the result: a page, lines of a name and a value, or JSON."""
+    if output.json:
+        output.json_document(outcome.to_json())
+    elif output.terminal:
+        output.table((Column("", style="bold"), Column("")), _page(outcome), heading=False)
+    else:
+        for name, value in count_rows(outcome):
+            output.line(f"{name} {value}")
+    output.flush()
+
+
+def _page(outcome: Outcome) -> list[tuple[str, str]]:
+    counters = outcome.counters
+    received = plural(len(outcome.received), "record")
+    rows = [
+        ("result", outcome.reason),
+        ("the peer is", outcome.peer_verifier or "unproven"),
+        ("plan", outcome.plan_id or "none was agreed"),
+        ("received", f"{received}, {size_text(counters.bytes_received)}"),
+        ("sent", size_text(counters.bytes_sent)),
+    ]
+    if outcome.rejected:
+        rows.append(("rejected", plural(len(outcome.rejected), "record")))
+    if outcome.not_available:
+        rows.append(("not available", plural(len(outcome.not_available), "record")))
+    if counters.pending_here or counters.pending_there:
+        rows.append(
+            ("pending", f"{counters.pending_here:,} here, {counters.pending_there:,} there")
+        )
+    rows.append(("loops", f"{counters.loops:,}, in {plural(counters.turns, 'turn')}"))
+    times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in outcome.seconds)
+    rows.append(("time", times))
+    return rows
+
+
+def note_rejected(output: Output, outcome: Outcome) -> None:
+    """Tell which records came and are not stored, and why."""
+    for record, reason in outcome.rejected[:_MOST_REJECTED]:
+        output.note(f"{record} was rejected: {reason}")
+    if len(outcome.rejected) > _MOST_REJECTED:
+        output.note(f"and {len(outcome.rejected) - _MOST_REJECTED:,} more")
+
+
+def logged_result(outcome: Outcome) -> dict[str, Any]:
+    """Return what the log of a lace keeps: counts and identifiers."""
+    made: dict[str, Any] = {
+        "plan": outcome.plan_id,
+        "link": outcome.link_id,
+        "peer": outcome.peer_verifier,
+        "fixed_point": outcome.at_fixed_point,
+        "received": len(outcome.received),
+        "rejected": len(outcome.rejected),
+    }
+    return {name: value for name, value in made.items() if value is not None}
+
+
+class LinkLine:
+    """What a link is at, in one line: phase, records, bytes, rate, pending both ways."""
+
+    def __init__(self) -> None:
+        self.link: LinkSession | None = None
+        self._before: tuple[float, int] | None = None
+
+    def __call__(self) -> str:
+        """Return the line for this moment."""
+        if self.link is None:
+            return ""
+        standing = self.link.standing
+        counters = standing.counters
+        what = standing.state.value
+        if standing.waited is not None and what.startswith("waiting for "):
+            rest = what.removeprefix("waiting for ")
+            what = f"waiting {standing.waited:.0f} s of {standing.timeout} s for {rest}"
+        parts = [what]
+        if counters.requested:
+            parts.append(f"{counters.stored:,} of {plural(counters.requested, 'record')} stored")
+        parts.append(f"{size_text(standing.received)} in, {size_text(standing.sent)} out")
+        parts.append(f"{size_text(self._rate(standing.received + standing.sent))}/s")
+        if counters.pending_here or counters.pending_there:
+            parts.append(
+                f"pending {counters.pending_here:,} here, {counters.pending_there:,} there"
+            )
+        return ", ".join(parts)
+
+    def _rate(self, moved: int) -> int:
+        """Return the bytes a second since the line before."""
+        now = time.monotonic()
+        since, before = self._before or (now - 1.0, moved)
+        self._before = now, moved
+        return round((moved - before) / max(now - since, 0.001))

@@ -1,0 +1,136 @@
+"""Peers with a name: the tables `[peer.NAME]` of `lace.toml`.
+
+    [peer.office]
+    address = "wss:office.example"
+    select = "../team.lace"
+    expose = ["../team-view.lace@V.….H3"]
+    peer = "V.….H3"
+
+A table has the options of `lace sync` by their names; the command line goes over it. Files
+are named from the folder of `lace.toml`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.api import SETTINGS_FILE
+from lace.cli.policy_options import parse_exposure
+from lace.errors import Place, SettingError, UsageError
+from lace.policy.plan_lines import LOWERINGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["SyncArguments", "is_peer_name", "read_peer"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_ADDRESSES: Final = frozenset({"stdio", "unix", "tcp", "ws", "wss"})
+_FILES: Final = frozenset({"select", "ca", "tls_cert", "tls_key"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncArguments:
+    """What is said of a peer, on the command line or in its table; None: nothing."""
+
+    address: str | None = None
+    command: tuple[str, ...] | None = None
+    select: str | None = None
+    expose: tuple[str, ...] | None = None
+    lowering: str | None = None
+    key: str | None = None
+    peer: str | None = None
+    ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    plain: bool | None = None
+    open: bool | None = None
+
+    def over(self, table: SyncArguments) -> SyncArguments:
+        """Return both together; what is said here counts."""
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {name: value for name, value in own.items() if value not in (None, ())}
+        return replace(table, **given)
+
+
+_KINDS: Final[dict[str, tuple[str, type]]] = {
+    "command": ("a list of texts", list),
+    "expose": ("a list of texts", list),
+    "plain": ("true or false", bool),
+    "open": ("true or false", bool),
+}
+
+
+def is_peer_name(text: str) -> bool:
+    """Tell whether an ADDRESS is the name of a peer: no address looks like one."""
+    return bool(_NAME.fullmatch(text)) and text not in _ADDRESSES
+
+
+def read_peer(folder: Path, name: str) -> SyncArguments:
+    """Return what the `lace.toml` of a lace says of a peer.
+
+    Raises:
+        UsageError: there is no such peer.
+        SettingError: its table is not legal.
+    """
+    import tomllib  # only a named peer needs it
+
+    path = folder / SETTINGS_FILE
+    try:
+        found = tomllib.loads(path.read_text("utf-8")).get("peer", {})
+    except FileNotFoundError:
+        found = {}
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{path} cannot be read: {error}") from error
+    tables = found if isinstance(found, dict) else {}
+    if name not in tables:
+        near = difflib.get_close_matches(name, tables, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"write an address, as tcp:host:port, or a table [peer.{name}] into {path}"
+        )
+        raise UsageError(f"there is no peer {name!r} in {path}", hint=hint)
+    return _read_table(path, name, tables[name])
+
+
+def _read_table(path: Path, name: str, table: object) -> SyncArguments:
+    place = Place(f"{path}: [peer.{name}]")
+    if not isinstance(table, dict):
+        raise SettingError("a peer is a table", place=place, hint=f"write [peer.{name}]")
+    known = [each.name for each in fields(SyncArguments)]
+    made: dict[str, Any] = {}
+    for word, value in table.items():
+        key = word.replace("-", "_")
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
+            raise SettingError(f"a peer has no {word!r}", place=place, hint=hint)
+        what, kind = _KINDS.get(key, ("a text", str))
+        texts = value if isinstance(value, list) else []
+        if not isinstance(value, kind) or not all(isinstance(each, str) for each in texts):
+            raise SettingError(f"{word} is {what}", place=place, hint=f"write {what}")
+        made[key] = tuple(texts) if kind is list else value
+    if made.get("address") is None:
+        raise SettingError("a peer has an address", place=place, hint='write address = "tcp:…"')
+    if made.get("lowering") not in (None, *LOWERINGS):
+        raise SettingError(
+            "there is no such lowering", place=place, hint=f"it is one of {', '.join(LOWERINGS)}"
+        )
+    return _from_folder(path.parent, SyncArguments(**made))
+
+
+def _from_folder(folder: Path, table: SyncArguments) -> SyncArguments:
+    """Return a table with its files named from its folder."""
+    named: dict[str, Any] = {
+        name: str(folder / value) for name in _FILES if (value := getattr(table, name)) is not None
+    }
+    exposing = None
+    if table.expose is not None:
+        exposing = tuple(str(folder / each) for each in table.expose)
+        for each in exposing:
+            parse_exposure(each, "expose")
+    return replace(table, expose=exposing, **named)

@@ -1,0 +1,308 @@
+"""`lace serve`: accept exchanges on an address, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lace.api import now, processors
+from lace.cli.command import command as lace_command
+from lace.cli.link_options import (
+    link_options,
+    parse_peers,
+    path_of,
+    signing_key,
+    tls_options,
+    warn_of_links,
+)
+from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of, logged_result
+from lace.cli.policy_files import read_own_policy
+from lace.cli.served_links import log_line, served_document
+from lace.cli.signals import Signals
+from lace.errors import LaceError, UsageError
+from lace.iltp.address import parse_address
+from lace.policy.plan_lines import LOWERINGS
+from lace.serving import Server
+from lace.store.sqlite.store import Operation
+from lace.syncing import LinkOptions
+from lace.transport.accepting import ConnectionLimits
+from lace.transport.listening import ListenOptions
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.exchanging import Side
+    from lace.iltp.address import Address
+    from lace.policy.local import Policy
+    from lace.record.seal import SigningKey
+    from lace.serving import Served
+
+__all__ = ["command"]
+
+
+class _Serve:
+    """A server as this command runs it: its rule files, its log, its end."""
+
+    def __init__(
+        self, session: Session, lace: Lace, address: Address, given: dict[str, Any]
+    ) -> None:
+        self._session, self._lace, self._address, self._given = session, lace, address, given
+        self._key: SigningKey | None = signing_key(
+            lace, given["key"], is_plain=bool(given["plain"])
+        )
+        self._last: Served | None = None
+        self._logging = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
+        self._server: Server | None = None
+        self._policy = self._read_policy()
+        self._options = LinkOptions(
+            is_open=bool(given["is_open"]),
+            is_plain=bool(given["plain"]),
+            expected=parse_peers(given["peer"]),
+        )
+        self._listening = _listening(given)
+        warn_of_links(session, self._policy, address, self._key, is_plain=self._options.is_plain)
+
+    def _read_policy(self) -> Policy:
+        given = self._given
+        lowering = given["lowering"] or LOWERINGS[0]
+        return read_own_policy(self._session, given["select"], given["expose"], lowering)
+
+    def run(self) -> int:
+        """Serve to the end; returns the exit code."""
+        signals = Signals(self._stop, self._renew)
+        with self._logging:
+            signals.run(self._run())
+        signals.check()
+        last = self._last
+        if last is None:
+            return 0
+        if last.error is not None:
+            raise last.error
+        return 1 if last.outcome is None else exit_code_of(last.outcome)
+
+    async def _run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._tell_fault)
+        self._server = Server(
+            self._policy,
+            self._open,
+            self._options,
+            now,
+            report=self._report,
+            once=self._given["once"],
+        )
+        await self._server.run(self._address, self._listening, bound=self._bound)
+
+    def _open(self, policy: Policy) -> AbstractContextManager[Side]:
+        # Processes for validation are of use to few links: more than processors help nobody.
+        is_busy = self._server is not None and self._server.links > processors()
+        workers = 0 if is_busy else None
+        return self._lace.side(policy, self._key, workers=workers, purpose="lace serve")
+
+    def _bound(self, address: Address) -> None:
+        output = self._session.output
+        if output.json:
+            output.json_line({"address": str(address)})
+        else:
+            output.line(str(address))
+        output.flush()
+
+    def _stop(self) -> bool:
+        if self._server is None:
+            return False
+        self._server.stop()
+        return True
+
+    def _renew(self) -> None:
+        """Read the rule files again; while they are not legal, what was read before counts."""
+        output = self._session.output
+        if self._server is None:
+            return
+        try:
+            policy = self._read_policy()
+        except LaceError as error:
+            output.complain(
+                f"lace: the rule files are not taken, what was read before counts: {error}"
+            )
+            return
+        self._server.renew(policy)
+        output.note(f"the rule files were read again; the selector is {policy.select.id}")
+
+    def _report(self, served: Served) -> None:
+        self._last = served
+        output = self._session.output
+        output.note(log_line(served, with_detail=self._session.debug))
+        outcome = served.outcome
+        if outcome is not None:
+            if output.json:
+                output.json_line(served_document(served))
+                output.flush()
+            if outcome.received or outcome.rejected:
+                self._logging.submit(self._log, served)
+
+    def _log(self, served: Served) -> None:
+        """Add an entry to the log of the lace: this link has changed it."""
+        outcome = served.outcome
+        if outcome is None:
+            raise AssertionError("only an exchange changes a lace")
+        finished = now()
+        operation = Operation(
+            started=finished.shift(-round(served.seconds * 1e9)),
+            finished=finished,
+            command="serve",
+            exit_code=exit_code_of(outcome),
+            result=logged_result(outcome),
+        )
+        try:
+            self._lace.log(operation)
+        except LaceError as error:
+            self._session.output.warn(f"the log of the lace has no entry for this: {error}")
+
+    def _tell_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Tell of a fault of ours that has ended a link; the others go on."""
+        error = context.get("exception")
+        self._session.output.complain(
+            f"lace: internal error: {context['message']}: {type(error).__name__}: {error}"
+        )
+        if self._session.debug:
+            loop.default_exception_handler(context)
+
+
+def _listening(given: dict[str, Any]) -> ListenOptions:
+    from lace.transport.maps import read_fingerprint_map, read_uid_map
+    from lace.transport.tls import load_certificate, load_server_tls
+
+    tls = None
+    certificate, key = path_of(given["tls_cert"]), path_of(given["tls_key"])
+    client_map, client_ca = path_of(given["tls_client_map"]), path_of(given["tls_client_ca"])
+    if certificate is not None and key is not None:
+        tls = load_server_tls(
+            certificate,
+            key,
+            clients=None if client_map is None else read_fingerprint_map(client_map),
+            client_authorities=client_ca,
+        )
+    elif certificate is not None or key is not None:
+        raise UsageError("--tls-cert and --tls-key belong together", hint="name both")
+    elif client_map is not None or client_ca is not None:
+        raise UsageError(
+            "certificates of clients are asked for by a server that has one",
+            hint="name it: --tls-cert FILE --tls-key FILE",
+        )
+    users, channel = path_of(given["uid_map"]), path_of(given["channel_cert"])
+    return ListenOptions(
+        verifiers={} if users is None else read_uid_map(users),
+        tls=tls,
+        channel_certificate=None if channel is None else load_certificate(channel),
+        hosts=frozenset(name.lower() for name in given["host"]),
+        origins=frozenset(given["origin"]),
+        limits=ConnectionLimits(
+            in_all=given["max_links"], of_address=given["max_links_of_address"]
+        ),
+    )
+
+
+@lace_command(
+    "serve",
+    piped="The address, with its true port, on the first line; nothing else. On stdio it goes "
+    "to standard error. Standard error has a line for each link that has ended.",
+    json_keys={
+        "address": "the address, with its true port; on a line of its own, the first",
+        "link": "the number of a link; one line for each that has ended, with the keys below",
+        "from": "where the peer is",
+        **OUTCOME_KEYS,
+    },
+    examples=[
+        (
+            "lace serve tcp:127.0.0.1:4790 --select team.lace --expose team-view.lace@V.….H3",
+            "let whoever proves to hold that key converge with you",
+        ),
+        (
+            "lace serve wss:0.0.0.0:443 --select team.lace --expose view.lace@V.….H3 "
+            "--tls-cert server.pem --tls-key server.key",
+            "the same, encrypted",
+        ),
+        (
+            "lace serve unix:/run/lace/s --select all.lace --expose view.lace --uid-map users",
+            "for users of this machine",
+        ),
+        ("lace serve tcp:127.0.0.1:0 --select all.lace --once", "one exchange on any free port"),
+    ],
+)
+@click.argument("address", metavar="ADDRESS")
+@link_options(select_required=True)
+@click.option(
+    "--peer",
+    metavar="V",
+    multiple=True,
+    help="A verifier that a peer has to prove; without any, everyone is taken. Repeatable.",
+)
+@click.option(
+    "--uid-map", metavar="FILE", help="Who the users of a Unix socket are: `uid V` lines."
+)
+@tls_options("The certificate of a wss server, PEM.", "The key of that certificate, PEM.")
+@click.option(
+    "--tls-client-map",
+    metavar="FILE",
+    help="Ask clients for certificates; who they are: `SHA256-fingerprint V` lines.",
+)
+@click.option(
+    "--tls-client-ca",
+    metavar="FILE",
+    help="Whose client certificates are taken, PEM; else the system's authorities.",
+)
+@click.option(
+    "--channel-cert",
+    metavar="FILE",
+    help="For ws behind a proxy that ends TLS: that proxy's certificate, PEM.",
+)
+@click.option(
+    "--host",
+    metavar="NAME",
+    multiple=True,
+    help="A further name of a ws or wss server. Repeatable.",
+)
+@click.option(
+    "--origin", metavar="URL", multiple=True, help="A web page that may connect. Repeatable."
+)
+@click.option(
+    "--max-links",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="How many links there may be at once.",
+)
+@click.option(
+    "--max-links-of-address",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="How many of them from one address or user.",
+)
+@click.option("--once", is_flag=True, help="End after the first link, with its exit code.")
+@click.pass_obj
+def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: ANN401 - the options
+    """Accept exchanges.
+
+    ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`; port 0 picks a
+    free one. Many links run at once, each by itself: what goes wrong with one is told on
+    standard error, and the others go on.
+
+    SIGHUP reads the rule files again: new links get them, and open ones begin a new epoch. A
+    first SIGTERM or Ctrl-C takes no more links and ends those that there are, each at a good
+    moment; a second ends them at once.
+    """
+    place = parse_address(address, for_serving=True)
+    if "-" in (given["select"], *given["expose"]) and (
+        place.scheme == "stdio" or sys.stdin is None
+    ):
+        raise UsageError("standard input is the connection", hint="name files")
+    with session.open("serve") as lace:
+        return _Serve(session, lace, place, given).run()

@@ -1,0 +1,84 @@
+"""Signals while links run: the first ends them at a good moment, a second at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from lace.cli.failures import Terminated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+__all__ = ["Signals"]
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+_Made = TypeVar("_Made")
+
+
+class Signals:
+    """Runs asynchronous work and heeds signals meanwhile.
+
+    Args:
+        stop: called at the first SIGINT or SIGTERM; tells whether the work then ends by
+            itself, else it is cancelled.
+        renew: called at SIGHUP.
+    """
+
+    def __init__(self, stop: Callable[[], bool], renew: Callable[[], None] | None = None) -> None:
+        self._stop, self._renew = stop, renew
+        self._task: asyncio.Task[Any] | None = None
+        self.caught: BaseException | None = None
+        """What the first signal is to whoever called the command."""
+
+    def run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
+        """Run work to its end; returns None when a signal has cut it off."""
+        return asyncio.run(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
+        self._task = task = asyncio.create_task(work)
+        with self._heeded():
+            try:
+                return await task
+            except asyncio.CancelledError:
+                if self.caught is None:
+                    raise
+                return None
+
+    def check(self) -> None:
+        """Raise what the first signal is, if there was one."""
+        if self.caught is not None:
+            raise self.caught
+
+    @contextmanager
+    def _heeded(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        wanted: dict[signal.Signals, Callable[[], None]] = {
+            number: self._end(number) for number in _ENDING
+        }
+        if self._renew is not None:
+            wanted[signal.SIGHUP] = self._renew
+        before = {}
+        for number, heed in wanted.items():
+            found = signal.getsignal(number)
+            if found is not signal.SIG_IGN or number is signal.SIGHUP:
+                before[number] = found
+                loop.add_signal_handler(number, heed)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def _end(self, number: signal.Signals) -> Callable[[], None]:
+        def end() -> None:
+            is_first = self.caught is None
+            if is_first:
+                self.caught = KeyboardInterrupt() if number is signal.SIGINT else Terminated()
+            if not (is_first and self._stop()) and self._task is not None:
+                self._task.cancel()
+
+        return end

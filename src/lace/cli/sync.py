@@ -1,0 +1,259 @@
+"""`lace sync`: one exchange with a server, or with a command that is started for it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lace.api import now
+from lace.cli.command import command as lace_command
+from lace.cli.link_options import (
+    link_options,
+    parse_peers,
+    path_of,
+    signing_key,
+    tls_options,
+    warn_of_links,
+)
+from lace.cli.outcomes import (
+    OUTCOME_KEYS,
+    LinkLine,
+    exit_code_of,
+    logged_result,
+    note_rejected,
+    show_outcome,
+)
+from lace.cli.peers import SyncArguments, is_peer_name, read_peer
+from lace.cli.policy_files import read_own_policy
+from lace.cli.progress import Waiting
+from lace.cli.signals import Signals
+from lace.errors import Place, UsageError
+from lace.exchanging import Side
+from lace.iltp.address import parse_address
+from lace.interlacing.failures import Failure
+from lace.policy.plan_lines import LOWERINGS
+from lace.syncing import LinkOptions, sync
+from lace.transport.faults import TransportError
+from lace.transport.listening import ConnectOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.driver.session import Session as LinkSession
+    from lace.iltp.address import Address
+    from lace.interlacing.result import Outcome
+    from lace.policy.local import Policy
+    from lace.record.seal import SigningKey
+
+__all__ = ["command"]
+
+_PAUSES: Final = (1, 2, 4, 8, 15, 30, 60)
+"""Seconds before an open exchange is tried again, each time that it failed."""
+_PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
+"""Failures that may be over the next time."""
+
+
+class _Sync:
+    """An exchange with one server; an open one is begun again when the connection is lost."""
+
+    def __init__(
+        self,
+        session: Session,
+        side: Side,
+        address: Address,
+        options: LinkOptions,
+        connecting: ConnectOptions,
+    ) -> None:
+        self._session, self._side = session, side
+        self._address, self._options, self._connecting = address, options, connecting
+        self._is_stopping = False
+        self.line = LinkLine()
+        self.outcome: Outcome | None = None
+        self.signals = Signals(self._stop)
+
+    def run(self) -> None:
+        """Run it; `outcome` says what came of it, also when a signal has ended it."""
+        with Waiting(self._session, f"sync with {self._address}", self.line):
+            self.signals.run(self._run_again() if self._options.is_open else self._run_once())
+
+    def _stop(self) -> bool:
+        """Have it end by itself; tells whether it will."""
+        self._is_stopping = True
+        if self.line.link is None:
+            return False
+        self.line.link.stop()
+        return True
+
+    def _begin(self, link: LinkSession) -> None:
+        self.line.link = link
+
+    @contextmanager
+    def _opened(self) -> Iterator[Side]:
+        yield self._side
+
+    async def _run_once(self) -> None:
+        try:
+            self.outcome = await sync(
+                self._address,
+                self._opened,
+                self._options,
+                now,
+                connecting=self._connecting,
+                began=self._begin,
+            )
+        finally:
+            self.line.link = None
+
+    async def _run_again(self) -> None:
+        failed = 0
+        while True:
+            why = ""
+            try:
+                await self._run_once()
+            except TransportError as error:
+                if self.outcome is None:  # it has never worked
+                    raise
+                why = str(error)
+                failed += 1
+            else:
+                outcome = self.outcome
+                if self._is_stopping or outcome is None or not _is_passing(outcome):
+                    return
+                why = outcome.reason
+                failed = failed + 1 if outcome.failure is not None else 0
+            pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
+            self._session.output.note(f"the link has ended ({why}); again in {pause} s")
+            await asyncio.sleep(pause)
+
+
+def _is_passing(outcome: Outcome) -> bool:
+    return outcome.failure is None or outcome.failure.failure in _PASSING
+
+
+def _arguments(session: Session, given: SyncArguments) -> SyncArguments:
+    """Return what is known of the peer, from its table and the command line."""
+    if given.address is not None and is_peer_name(given.address):
+        table = read_peer(session.folder(), given.address)
+        given = replace(given, address=None).over(table)
+    if given.select is None:
+        raise UsageError("--select FILE is missing", hint="an exchange takes your selector")
+    return given
+
+
+def _connecting(given: SyncArguments) -> ConnectOptions:
+    tls = None
+    if given.ca is not None or given.tls_cert is not None or given.tls_key is not None:
+        from lace.transport.tls import load_client_tls
+
+        tls = load_client_tls(
+            authorities=path_of(given.ca),
+            certificate=path_of(given.tls_cert),
+            key=path_of(given.tls_key),
+        )
+    return ConnectOptions(command=given.command or (), tls=tls)
+
+
+def _sync(
+    session: Session, lace: Lace, given: SyncArguments, policy: Policy, key: SigningKey | None
+) -> _Sync:
+    address = parse_address(given.address or "")
+    options = LinkOptions(
+        is_open=bool(given.open),
+        is_plain=bool(given.plain),
+        expected=parse_peers([given.peer] if given.peer is not None else []),
+    )
+    connecting = _connecting(given)
+    warn_of_links(session, policy, address, key, is_plain=options.is_plain)
+    side = Side(lace.store, lace.settings, policy, key, lace.workers)
+    return _Sync(session, side, address, options, connecting)
+
+
+@lace_command(
+    "sync",
+    piped="Lines of a name and a value: at-fixed-point (yes or no), reason, exchange-plan-id, "
+    "link-id, peer-verifier, received, rejected, not-available, bytes-received, bytes-sent, "
+    "loops, turns, pending-here, pending-there, and seconds-PHASE for each phase.",
+    json_keys=OUTCOME_KEYS,
+    examples=[
+        (
+            "lace sync tcp:example.org --select team.lace --expose team-view.lace@V.….H3 "
+            "--peer V.….H3",
+            "converge with a server, if it is the one that holds that key",
+        ),
+        (
+            "lace sync stdio --select team.lace --expose view.lace -- "
+            "ssh example.org lace serve stdio --select team.lace --expose view.lace",
+            "the same over ssh, with no server running",
+        ),
+        ("lace sync office --open", "stay in step with [peer.office] of lace.toml"),
+        ("lace sync unix:/run/lace.sock --select all.lace --json", "for a program"),
+    ],
+)
+@click.argument("address", metavar="ADDRESS")
+@click.argument("child", metavar="[-- COMMAND…]", nargs=-1, type=click.UNPROCESSED)
+@link_options(select_required=False)
+@click.option(
+    "--peer", metavar="V", help="The verifier that the peer has to prove; any other is refused."
+)
+@click.option(
+    "--ca",
+    metavar="FILE",
+    help="Whose server certificates are taken, PEM, for wss; else the system's authorities.",
+)
+@tls_options(
+    "Your certificate, PEM, where a wss server asks for one.",
+    "The key of that certificate, PEM.",
+)
+@click.pass_obj
+def command(
+    session: Session,
+    /,
+    address: str,
+    child: tuple[str, ...],
+    is_open: bool | None,
+    **rest: Any,  # noqa: ANN401 - the options, by their names
+) -> int:
+    """Converge with a peer on what both select.
+
+    ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
+    a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
+    expose, key, peer, ca, tls-cert, tls-key, lowering, plain, open, command). With `stdio`,
+    COMMAND is started, and its standard input and output are the connection.
+
+    What both selectors choose, and each side exposes to the other, moves both ways; every
+    record is validated before it is stored. Exit code 0 means that nothing more was to be
+    had, 1 that it ended before, 4 that the peer or the network failed. Whatever was received
+    stays, and running it again completes the set. A first Ctrl-C or SIGTERM ends it at a
+    good moment, a second at once.
+    """
+    given = _arguments(session, SyncArguments(address=address, command=child, open=is_open, **rest))
+    policy = read_own_policy(
+        session, given.select or "", given.expose or (), given.lowering or LOWERINGS[0]
+    )
+    with session.changing("sync") as change:
+        key = signing_key(change.lace, given.key, is_plain=bool(given.plain))
+        work = _sync(session, change.lace, given, policy, key)
+        try:
+            work.run()
+        finally:
+            if work.outcome is not None:
+                change.result.update(logged_result(work.outcome))
+                show_outcome(session.output, work.outcome)
+                note_rejected(session.output, work.outcome)
+        work.signals.check()
+        outcome = work.outcome
+        if outcome is None:
+            raise AssertionError("an exchange that nobody stops has an outcome")
+        if outcome.failure is not None:
+            outcome.failure.place = outcome.failure.place or Place(given.address)
+            raise outcome.failure
+        change.exit_code = exit_code_of(outcome)
+    if change.exit_code:
+        session.output.complain(f"lace: {given.address}: {outcome.reason}; run it again")
+    return change.exit_code

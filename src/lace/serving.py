@@ -1,0 +1,200 @@
+"""A server: every connection is a link of its own, until it is told to end.
+
+What goes wrong with one link ends that link. A policy that is read again counts for new
+links at once, and begins a new epoch on those that are open (050).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lace.errors import LaceError
+from lace.syncing import ACCEPTING, LinkOptions, run_link
+from lace.transport.listening import listen
+from lace.transport.stream import CloseReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from lace.base.tai import Tai
+    from lace.driver.session import Session
+    from lace.exchanging import Side
+    from lace.iltp.address import Address
+    from lace.interlacing.result import Outcome
+    from lace.policy.local import Policy
+    from lace.transport.listening import Listener, ListenOptions
+    from lace.transport.stream import ByteStream, Proven
+
+__all__ = ["Served", "Server"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What became of one connection.
+
+    Attributes:
+        number: which one it was, from 1.
+        proven: what the transport proves of it.
+        outcome: what came of the exchange; None when there was none.
+        error: why there was none: something could not be done here.
+        received: bytes that came.
+        sent: bytes that were sent.
+        seconds: how long it took.
+    """
+
+    number: int
+    proven: Proven
+    outcome: Outcome | None
+    error: LaceError | None
+    received: int
+    sent: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """A link that is under way."""
+
+    number: int
+    since: float = field(default_factory=time.monotonic)
+    session: Session | None = None
+
+
+class Server:
+    """Accepts exchanges.
+
+    Args:
+        policy: what this side selects and exposes.
+        opening: opens this side's lace under a policy, once for each link.
+        options: how links run.
+        clock: gives the time.
+        report: hears of each link that has ended.
+        once: end after the first link.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        opening: Callable[[Policy], AbstractContextManager[Side]],
+        options: LinkOptions,
+        clock: Callable[[], Tai],
+        *,
+        report: Callable[[Served], None],
+        once: bool = False,
+    ) -> None:
+        self.policy = policy
+        self._opening, self._options, self._clock = opening, options, clock
+        self._report = report
+        self._once = once
+        self._count = 0
+        self._links: dict[int, _Running] = {}
+        self._ending = asyncio.Event()
+        self._is_stopping = False
+
+    @property
+    def links(self) -> int:
+        """How many links there are now."""
+        return len(self._links)
+
+    async def run(
+        self,
+        address: Address,
+        listening: ListenOptions | None = None,
+        *,
+        bound: Callable[[Address], None],
+    ) -> None:
+        """Serve until told to stop; with `once`, and on `stdio`, until the one link has ended.
+
+        Args:
+            address: where.
+            listening: how to listen.
+            bound: gets the address as soon as connections are taken.
+
+        Raises:
+            ListenError: the address cannot be had.
+            UsageError: an option that this kind of address does not have, or lacks.
+        """
+        async with await listen(address, self._serve, listening) as listener:
+            bound(listener.address)
+            await asyncio.to_thread(import_module, "lace.exchanging")  # before someone waits for it
+            if address.scheme != "stdio":
+                await self._ending.wait()
+                await listener.stop_listening()
+            await self._finish(listener)
+
+    async def _finish(self, listener: Listener) -> None:
+        if self._is_stopping:
+            self._stop_links()
+        await listener.finish()
+
+    def stop(self) -> None:
+        """Take no more connections, and end the links that there are, each at a good moment."""
+        self._is_stopping = True
+        self._ending.set()
+        self._stop_links()
+
+    def _stop_links(self) -> None:
+        for link in self._links.values():
+            if link.session is not None:
+                link.session.stop()
+
+    def renew(self, policy: Policy) -> None:
+        """Go on with another policy."""
+        self.policy = policy
+        for link in self._links.values():
+            if link.session is not None:
+                link.session.renew(policy.operand(ACCEPTING), policy.exposures)
+
+    async def _serve(self, stream: ByteStream) -> None:
+        if self._once and self._count:
+            return  # it came in the moment before nobody was let in any more
+        self._count += 1
+        link = self._links[self._count] = _Running(self._count)
+        if self._once:
+            self._ending.set()
+        try:
+            await self._run(stream, link)
+        finally:
+            del self._links[link.number]
+
+    async def _run(self, stream: ByteStream, link: _Running) -> None:
+        policy = self.policy
+        outcome: Outcome | None = None
+        problem: LaceError | None = None
+
+        def begin(session: Session) -> None:
+            link.session = session
+            if self.policy is not policy:
+                session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
+            if self._is_stopping:
+                session.stop()
+
+        try:
+            outcome = await run_link(
+                stream,
+                lambda: self._opening(policy),
+                ACCEPTING,
+                self._options,
+                self._clock,
+                began=begin,
+            )
+        except LaceError as error:
+            problem = error
+            await stream.close(CloseReason.ABORT)
+        session = link.session
+        self._report(
+            Served(
+                number=link.number,
+                proven=stream.proven,
+                outcome=outcome,
+                error=problem,
+                received=session.received if session is not None else 0,
+                sent=session.sent if session is not None else 0,
+                seconds=time.monotonic() - link.since,
+            )
+        )

@@ -1,0 +1,435 @@
+"""`lace sync` and `lace serve` as processes: two laces converge over every binding."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from lace.api import open_lace
+from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
+from tests.cli.running import process, spawn
+from tests.unit.transport.certificates import Certificates, make_certificates, openssl
+
+
+@pytest.fixture
+def parties(tmp_path: Path) -> tuple[Party, Party]:
+    return make_parties(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl command to make certificates with")
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def check_converged(left: Party, right: Party, count: int = 10) -> None:
+    assert hashes(left) == hashes(right)
+    assert len(hashes(left)) == count
+
+
+# -- each binding --------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("060-132")
+@pytest.mark.parametrize("binding", ["unix", "tcp", "ws"])
+def test_two_laces_converge(parties: tuple[Party, Party], tmp_path: Path, binding: str) -> None:
+    left, right = parties
+    address = f"unix:{tmp_path}/s" if binding == "unix" else f"{binding}:127.0.0.1:0"
+    with serving(right, left, address, "--peer", left.verifier) as server:
+        done = left.sync(right, server.address, "--peer", right.verifier, "--json")
+        assert done.code == 0, done.err
+        result = done.json()
+        assert result["at-fixed-point"]
+        assert result["peer-verifier"] == right.verifier
+        assert len(result["received-hashes"]) == 5
+        check_converged(left, right)
+        again = left.sync(right, server.address)
+        assert again.code == 0
+        assert again.lines[0] == "at-fixed-point yes"
+        assert "received 0" in again.lines
+        server.wait_for("outcome=fixed-point", 2)
+        assert f"peer={left.verifier}" in server.errors
+        assert not any(record in server.errors for record in hashes(left))
+        assert server.end() == 143
+    for party in parties:
+        assert process("--lace", party.folder, "verify").code == 0
+
+
+def test_wss(parties: tuple[Party, Party], certificates: Certificates) -> None:
+    left, right = parties
+    files = [
+        *("--tls-cert", certificates.certificate("server")),
+        *("--tls-key", certificates.key("server")),
+    ]
+    with serving(right, left, "wss:127.0.0.1:0", *files) as server:
+        ca = ("--ca", certificates.certificate("authority"))
+        done = left.sync(right, server.address, *ca)
+        assert done.code == 0, done.err
+        assert "warning" not in done.err
+        check_converged(left, right)
+        assert "warning" not in server.errors
+        untrusted = left.sync(right, server.address)
+        assert untrusted.code == 4
+        assert "--ca FILE" in untrusted.err
+    with serving(
+        right,
+        left,
+        "wss:127.0.0.1:0",
+        *("--tls-cert", certificates.certificate("elsewhere")),
+        *("--tls-key", certificates.key("elsewhere")),
+    ) as server:
+        wrong = left.sync(right, server.address, *ca)
+        assert wrong.code == 4
+        assert "the server's certificate is not for 127.0.0.1" in wrong.err
+
+
+@pytest.mark.requirement("060-137")
+def test_a_client_is_known_by_its_certificate(
+    parties: tuple[Party, Party], certificates: Certificates, tmp_path: Path
+) -> None:
+    left, right = parties
+    printed = openssl(
+        "x509", "-noout", "-fingerprint", "-sha256", "-in", certificates.certificate("client")
+    )
+    (tmp_path / "clients").write_text(f"{printed.strip().partition('=')[2]} {left.verifier}\n")
+    files = [
+        *("--tls-cert", certificates.certificate("server")),
+        *("--tls-key", certificates.key("server")),
+        *("--tls-client-map", tmp_path / "clients"),
+        *("--tls-client-ca", certificates.certificate("authority")),
+    ]
+    own = [
+        *("--ca", certificates.certificate("authority")),
+        *("--tls-cert", certificates.certificate("client")),
+        *("--tls-key", certificates.key("client")),
+    ]
+    with serving(right, left, "wss:127.0.0.1:0", *files, "--plain") as server:
+        done = left.sync(right, server.address, *own, "--plain")
+        assert done.code == 0, done.err
+        assert f"peer={left.verifier}" in server.errors
+        assert len(hashes(left)) == 10
+        assert len(hashes(right)) == 5, "the server has proven nothing, so nothing is sent to it"
+
+
+@pytest.mark.requirement("060-128")
+def test_a_user_of_a_unix_socket_is_known_by_its_number(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    left, right = parties
+    (tmp_path / "users").write_text(f"{os.getuid()} {left.verifier}\n")
+    known = ("--uid-map", tmp_path / "users", "--peer", left.verifier, "--plain")
+    with serving(right, left, f"unix:{tmp_path}/s", *known) as server:
+        done = left.sync(right, server.address, "--plain")
+        assert done.code == 0, done.err
+        assert len(hashes(left)) == 10
+
+
+def test_stdio(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    child = [sys.executable, "-m", "lace", "serve", "stdio", *right.policy(left)]
+    done = left.sync(right, "stdio", "--", *child)
+    assert done.code == 0, done.err
+    assert done.lines[0] == "at-fixed-point yes"
+    assert "stdio\n" in done.err, "the child's address goes to standard error"
+    assert "outcome=fixed-point" in done.err
+    check_converged(left, right)
+
+
+def test_stdio_without_a_peer(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    alone = process("serve", "stdio", *left.policy(right), given=b"")
+    assert alone.code == 4
+    no_command = left.sync(right, "stdio")
+    assert no_command.code == 2
+    assert "there is no command to start" in no_command.err
+    missing = left.sync(right, "stdio", "--", "no-such-program-here")
+    assert missing.code == 2
+    assert "is not found" in missing.err
+    ended = left.sync(right, "stdio", "--", "true")
+    assert ended.code == 4
+    assert "peer closed early" in ended.err or "ended before its preface" in ended.err
+    elsewhere = left.sync(right, "tcp:127.0.0.1:1", "--", "true")
+    assert elsewhere.code == 2
+    assert "a command is for stdio addresses only" in elsewhere.err
+
+
+# -- what cannot work, in one line ---------------------------------------------------------------
+
+
+def test_nobody_listens(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        refused = left.sync(right, f"tcp:127.0.0.1:{free.getsockname()[1]}")
+    assert refused.code == 4
+    assert "nobody listens there" in refused.err
+    absent = left.sync(right, f"unix:{tmp_path}/none")
+    assert absent.code == 4
+    assert "there is no such socket" in absent.err
+    for done in (refused, absent):
+        assert done.out == ""
+        assert "Traceback" not in done.err
+        assert done.err.count("\nlace: ") + done.err.startswith("lace: ") == 1 + done.err.count(
+            "lace: warning"
+        )
+
+
+def test_an_address_that_cannot_be_had(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        used = process("serve", f"tcp:127.0.0.1:{port}", *left.policy(right))
+    assert used.code == 3
+    assert f"port {port} is in use" in used.err
+    path = tmp_path / ("x" * 110)
+    long = process("serve", f"unix:{path}", *left.policy(right))
+    assert long.code == 2
+    assert "a socket's has at most 107" in long.err
+    bare = process("serve", "wss:127.0.0.1:0", *left.policy(right))
+    assert bare.code == 2
+    assert "wss needs a certificate and its key" in bare.err
+    gone = ("--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key")
+    missing = process("serve", "wss:127.0.0.1:0", *left.policy(right), *gone)
+    assert missing.code == 2
+    assert "no.pem: the file cannot be read" in missing.err
+    url = process("serve", "ws://127.0.0.1", *left.policy(right))
+    assert url.code == 2
+
+
+def test_wrong_usage(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    own = ["--lace", left.folder]
+    missing = process("sync", "tcp:127.0.0.1:1", *own, "--select", "no-such.lace")
+    assert missing.code == 2
+    assert "no-such.lace cannot be read" in missing.err
+    bare = process("sync", "tcp:127.0.0.1:1", *own)
+    assert bare.code == 2
+    assert "--select FILE is missing" in bare.err
+    Path("bad.lace").write_text("SelectHave(P) :- Nothing(P).\n")
+    bad = process("sync", "tcp:127.0.0.1:1", *own, "--select", "bad.lace")
+    assert bad.code == 1
+    assert "bad.lace:1:" in bad.err
+    unknown = process("sync", "office", *own, "--select", left.select)
+    assert unknown.code == 2
+    assert "there is no peer 'office'" in unknown.err
+    nobody = left.sync(right, "tcp:127.0.0.1:1", "--peer", "me")
+    assert nobody.code == 2
+    stranger = left.sync(right, "tcp:127.0.0.1:1", "--key", right.verifier)
+    assert stranger.code != 0
+    assert "Traceback" not in "".join(each.err for each in (missing, bare, bad, nobody, stranger))
+
+
+def test_a_peer_that_speaks_http(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection = server.accept()[0]
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = left.sync(right, f"tcp:127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert done.code == 4
+    assert "HTTP" in done.err
+    assert done.lines[0] == "at-fixed-point no"
+
+
+def test_a_bad_peer_harms_nobody_else(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0", "--peer", left.verifier) as server:
+        port = int(server.address.rpartition(":")[2])
+        for raw in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"", b"\xff" * 5000):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(raw)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+        server.wait_for("outcome=failed", 3)
+        assert "malformed fact block" in server.errors
+        stranger = right.sync(right, server.address)
+        assert stranger.code == 4
+        server.wait_for("peer verifier mismatch")
+        good = left.sync(right, server.address)
+        assert good.code == 0, good.err
+        check_converged(left, right)
+        assert "Traceback" not in server.errors
+
+
+def test_a_wrong_peer_is_refused(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        done = left.sync(right, server.address, "--peer", left.verifier)
+        assert done.code == 4
+        assert f"the peer claims to be {right.verifier}" in done.err
+        assert len(hashes(left)) == len(hashes(right)) == 5
+
+
+# -- how a server runs ---------------------------------------------------------------------------
+
+
+def test_once(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0", "--once", "--json") as server:
+        address = json.loads(server.address)["address"]
+        assert left.sync(right, address).code == 0
+        assert server.process.wait(60) == 0
+        assert server.process.stdout is not None
+        line = json.loads(server.process.stdout.readline())
+        assert line["link"] == 1
+        assert len(line["received-hashes"]) == 5
+    assert process("--lace", right.folder, "log", "--json").json_lines()[-1]["command"] == "serve"
+    assert (
+        process("--lace", left.folder, "log", "--json").json_lines()[-1]["result"]["received"] == 5
+    )
+
+
+def test_a_named_exposure_over_a_plain_stream_is_warned_of(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        server.wait_for("[G39b]")
+
+
+def test_many_links_at_once(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    _, right = parties
+    clients = [make_parties(_made(tmp_path / f"c{number}"))[0] for number in range(3)]
+    exposing = [part for each in clients for part in ("--expose", f"{right.view}@{each.verifier}")]
+    with serving(right, clients[0], "tcp:127.0.0.1:0", *exposing[2:]) as server:
+        started = [spawn("sync", server.address, *each.policy(right), "--json") for each in clients]
+        for each in started:
+            out, err = each.communicate(timeout=60)
+            assert each.returncode == 0, err
+            assert json.loads(out)["at-fixed-point"]
+        server.wait_for("outcome=fixed-point", 3)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"]
+)
+def test_an_open_link_carries_on_and_ends_cleanly(
+    parties: tuple[Party, Party], number: signal.Signals, code: int
+) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0", "--open") as server:
+        started = spawn("sync", server.address, *left.policy(right), "--open")
+        try:
+            wait_until(lambda: hashes(left) == hashes(right))
+            with open_lace(right.folder) as lace:
+                lace.add(plex("later"))
+            wait_until(lambda: len(hashes(left)) == 11)
+            if number is signal.SIGTERM:
+                assert server.end(number) == code
+                assert "outcome=fixed-point" in server.errors
+            started.send_signal(number)
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+        assert started.returncode == code, err
+        assert b"at-fixed-point yes" in out
+
+
+def test_rule_files_are_read_again(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    text = right.select.read_text()
+    right.select.write_text(text.replace("Have(P).", "Have(P), Field(P,'Group',_,'first')."))
+    with open_lace(right.folder) as lace:
+        lace.add(plex("first", group="first"))
+    own = left.select.with_name("own.lace")
+    own.write_text(text)
+    with serving(right, left, "tcp:127.0.0.1:0", "--open") as server:
+        options = [*left.policy(right)]
+        options[options.index("--select") + 1] = str(own)
+        started = spawn("sync", server.address, *options, "--open")
+        try:
+            wait_until(lambda: len(hashes(left)) == 6)
+            right.select.write_text("nonsense")
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("what was read before counts")
+            right.select.write_text(text)
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("were read again")
+            wait_until(lambda: len(hashes(left)) == len(hashes(right)) == 11)
+        finally:
+            started.kill()
+            started.communicate()
+        server.wait_for("link=1")
+        assert server.process.poll() is None
+
+
+def test_a_peer_with_a_name(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        table = f"""\
+[peer.office]
+address = "{server.address}"
+select = "../all.lace"
+expose = ["../view.lace@{right.verifier}"]
+peer = "{right.verifier}"
+"""
+        (left.folder / "lace.toml").write_text(table)
+        done = process("--lace", left.folder, "sync", "office")
+        assert done.code == 0, done.err
+        check_converged(left, right)
+        wrong = process("--lace", left.folder, "sync", "office", "--peer", left.verifier)
+        assert wrong.code == 4, "the command line goes over the table"
+    for bad, said in (
+        ("adress = 'x'", "did you mean 'address'?"),
+        ("select = 1", "select is a text"),
+        ("select = 'x'", "a peer has an address"),
+        ("expose = 'x'", "expose is a list of texts"),
+    ):
+        (left.folder / "lace.toml").write_text(f"[peer.office]\n{bad}\n")
+        done = process("--lace", left.folder, "sync", "office")
+        assert done.code == 2
+        assert said in done.err
+    near = process("--lace", left.folder, "sync", "ofice")
+    assert "did you mean 'office'?" in near.err
+
+
+# -- cut off -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("killed", ["server", "client"])
+def test_a_killed_side_loses_nothing(parties: tuple[Party, Party], killed: str) -> None:
+    left, right = parties
+    with open_lace(right.folder) as lace:
+        lace.add_all([plex(f"large/{number}", bytes(50_000)) for number in range(300)])
+    few = ("--set", "import_batch_records=20")
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        started = spawn("sync", server.address, *left.policy(right), *few)
+        try:
+            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
+            (server.process if killed == "server" else started).kill()
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+        if killed == "server" and started.returncode:
+            assert started.returncode == 4, err
+            assert b"at-fixed-point no" in out
+        else:
+            assert started.returncode in (0, -signal.SIGKILL)
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        done = left.sync(right, server.address)
+        assert done.code == 0, done.err
+    check_converged(left, right, 310)
+    for party in parties:
+        assert process("--lace", party.folder, "verify").code == 0
