@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lace.base.tai import Tai
+    from lace.driver.dry_run import DryRun
     from lace.driver.session import Session
     from lace.exchanging import Side
     from lace.iltp.address import Address
@@ -47,11 +48,13 @@ class LinkOptions:
         is_open: go on after a fixed point.
         is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
         expected: the verifiers that the peer may be; none: anyone.
+        dry_run: stop before anything moves; takes note of what would.
     """
 
     is_open: bool = False
     is_plain: bool = False
     expected: frozenset[str] = frozenset()
+    dry_run: DryRun | None = None
 
 
 async def run_link(
@@ -92,7 +95,7 @@ async def run_link(
             expected=options.expected,
             proven=stream.proven,
         )
-        session = Session(party, stream, clock)
+        session = Session(party, stream, clock, dry_run=options.dry_run)
         with watching(side.store.folder, _teller(session)):
             if began is not None:
                 began(session)

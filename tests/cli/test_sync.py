@@ -15,7 +15,7 @@ import pytest
 
 from lace.api import open_lace
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
-from tests.cli.running import process, spawn
+from tests.cli.running import on_terminal, process, spawn
 from tests.unit.transport.certificates import Certificates, make_certificates, openssl
 
 
@@ -433,3 +433,34 @@ def test_a_killed_side_loses_nothing(parties: tuple[Party, Party], killed: str) 
     check_converged(left, right, 310)
     for party in parties:
         assert process("--lace", party.folder, "verify").code == 0
+
+
+# -- a dry run -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_a_dry_run_moves_nothing(parties: tuple[Party, Party], mode: int) -> None:
+    left, right = parties
+    mine, theirs = hashes(left), hashes(right)
+    set_mode = ("--set", f"reconcile_mode={mode}")
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        done = left.sync(right, server.address, "--dry-run", "--json", *set_mode)
+        assert done.code == 0, done.err
+        assert "nothing has moved" in done.err
+        found = done.json()["dry-run"]
+        assert set(found["request"]) == theirs
+        assert found["request-in-all"] == 5
+        assert set(found["send"]) == set(found["named"]) == set(found["may-send"]) == mine
+        assert (hashes(left), hashes(right)) == (mine, theirs)
+        server.wait_for("peer closed early")
+        assert left.sync(right, server.address).code == 0
+        with open_lace(left.folder) as lace:
+            new = str(lace.add(plex("new")))
+        again = left.sync(right, server.address, "--dry-run", *set_mode)
+        assert f"send\t{new}" in again.lines
+        assert f"named\t{new}" in again.lines
+        assert again.code == 0
+        shown = on_terminal("sync", server.address, *left.policy(right), "--dry-run", *set_mode)
+        assert "would be sent: 1 record\n" in shown.out
+        assert "//u//n//new" in shown.out
+    assert len(hashes(right)) == 10

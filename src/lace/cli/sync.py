@@ -11,6 +11,7 @@ import click
 
 from lace.api import now
 from lace.cli.command import command as lace_command
+from lace.cli.dry_runs import DRY_RUN_KEYS, show_dry_run
 from lace.cli.link_options import (
     link_options,
     parse_peers,
@@ -31,6 +32,7 @@ from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.policy_files import read_own_policy
 from lace.cli.progress import Waiting
 from lace.cli.signals import Signals
+from lace.driver.dry_run import DryRun
 from lace.errors import Place, UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
@@ -81,6 +83,26 @@ class _Sync:
         """Run it; `outcome` says what came of it, also when a signal has ended it."""
         with Waiting(self._session, f"sync with {self._address}", self.line):
             self.signals.run(self._run_again() if self._options.is_open else self._run_once())
+
+    def show(self) -> None:
+        """Tell what came of it, or would have."""
+        output, outcome, dry = self._session.output, self.outcome, self._options.dry_run
+        if outcome is None:
+            return
+        if dry is not None and dry.is_complete:
+            with self._side.store.snapshot() as snapshot:
+                show_dry_run(output, snapshot, dry, outcome)
+            return
+        show_outcome(output, outcome)
+        note_rejected(output, outcome)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with, if there was no failure."""
+        dry, outcome = self._options.dry_run, self.outcome
+        if outcome is None or (dry is not None and dry.is_complete):
+            return 0
+        return exit_code_of(outcome)
 
     def _stop(self) -> bool:
         """Have it end by itself; tells whether it will."""
@@ -160,11 +182,18 @@ def _connecting(given: SyncArguments) -> ConnectOptions:
 
 
 def _sync(
-    session: Session, lace: Lace, given: SyncArguments, policy: Policy, key: SigningKey | None
+    session: Session,
+    lace: Lace,
+    given: SyncArguments,
+    policy: Policy,
+    key: SigningKey | None,
+    *,
+    dry_run: bool,
 ) -> _Sync:
     address = parse_address(given.address or "")
     options = LinkOptions(
-        is_open=bool(given.open),
+        is_open=bool(given.open) and not dry_run,
+        dry_run=DryRun() if dry_run else None,
         is_plain=bool(given.plain),
         expected=parse_peers([given.peer] if given.peer is not None else []),
     )
@@ -178,8 +207,9 @@ def _sync(
     "sync",
     piped="Lines of a name and a value: at-fixed-point (yes or no), reason, exchange-plan-id, "
     "link-id, peer-verifier, received, rejected, not-available, bytes-received, bytes-sent, "
-    "loops, turns, pending-here, pending-there, and seconds-PHASE for each phase.",
-    json_keys=OUTCOME_KEYS,
+    "loops, turns, pending-here, pending-there, and seconds-PHASE for each phase. With --dry-run: "
+    "lines of request, send or named, a tab, and a hash.",
+    json_keys={**OUTCOME_KEYS, **DRY_RUN_KEYS},
     examples=[
         (
             "lace sync tcp:example.org --select team.lace --expose team-view.lace@V.….H3 "
@@ -192,6 +222,7 @@ def _sync(
             "the same over ssh, with no server running",
         ),
         ("lace sync office --open", "stay in step with [peer.office] of lace.toml"),
+        ("lace sync office --dry-run", "what would move, and what the peer learns by asking"),
         ("lace sync unix:/run/lace.sock --select all.lace --json", "for a program"),
     ],
 )
@@ -206,6 +237,12 @@ def _sync(
     metavar="FILE",
     help="Whose server certificates are taken, PEM, for wss; else the system's authorities.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Go up to the request lists and end there: nothing moves. Shows what would, and what "
+    "the peer has learned.",
+)
 @tls_options(
     "Your certificate, PEM, where a wss server asks for one.",
     "The key of that certificate, PEM.",
@@ -217,6 +254,7 @@ def command(
     address: str,
     child: tuple[str, ...],
     is_open: bool | None,
+    dry_run: bool,
     **rest: Any,  # noqa: ANN401 - the options, by their names
 ) -> int:
     """Converge with a peer on what both select.
@@ -231,6 +269,9 @@ def command(
     had, 1 that it ended before, 4 that the peer or the network failed. Whatever was received
     stays, and running it again completes the set. A first Ctrl-C or SIGTERM ends it at a
     good moment, a second at once.
+
+    With --dry-run both sides compare what they have, and then this one breaks off: to the
+    peer that is a connection that was lost.
     """
     given = _arguments(session, SyncArguments(address=address, command=child, open=is_open, **rest))
     policy = read_own_policy(
@@ -238,14 +279,14 @@ def command(
     )
     with session.changing("sync") as change:
         key = signing_key(change.lace, given.key, is_plain=bool(given.plain))
-        work = _sync(session, change.lace, given, policy, key)
+        work = _sync(session, change.lace, given, policy, key, dry_run=dry_run)
         try:
             work.run()
         finally:
             if work.outcome is not None:
                 change.result.update(logged_result(work.outcome))
-                show_outcome(session.output, work.outcome)
-                note_rejected(session.output, work.outcome)
+                change.result.update({"dry_run": True} if dry_run else {})
+                work.show()
         work.signals.check()
         outcome = work.outcome
         if outcome is None:
@@ -253,7 +294,7 @@ def command(
         if outcome.failure is not None:
             outcome.failure.place = outcome.failure.place or Place(given.address)
             raise outcome.failure
-        change.exit_code = exit_code_of(outcome)
+        change.exit_code = work.exit_code
     if change.exit_code:
         session.output.complain(f"lace: {given.address}: {outcome.reason}; run it again")
     return change.exit_code

@@ -125,6 +125,8 @@ class Party:
         """What came of the last round of an open exchange."""
         self.error: LaceError | None = None
         """What could not be done here."""
+        self.watcher: Callable[[Effect, Event | None], None] | None = None
+        """Hears of what is done, with the answer if there is one at once."""
 
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
@@ -140,6 +142,8 @@ class Party:
                 except LaceError as error:
                     self.fail(error)
                     return
+                if self.watcher is not None:
+                    self.watcher(effect, answer)
                 if answer is not None:
                     events.append(answer)
 
@@ -275,6 +279,10 @@ class Party:
         if self._evaluator is None:
             raise AssertionError("evaluations come after both sides agree")
         return self._evaluator
+
+    def take_back(self) -> Message:
+        """Return the last of what is to be sent, which then is not."""
+        return self._waiting.pop()
 
     def messages(self) -> Iterator[Message]:
         """Yield what is to be sent now, as it is made."""

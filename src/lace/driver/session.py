@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lace.base.tai import Tai
+    from lace.driver.dry_run import DryRun
     from lace.driver.party import Party
     from lace.interlacing.events import Event
     from lace.interlacing.result import Counters, Outcome
@@ -79,10 +80,21 @@ class Session:
         party: the side, not started.
         stream: the connection.
         clock: gives the time.
+        dry_run: stop before anything moves, and take note of what would.
     """
 
-    def __init__(self, party: Party, stream: ByteStream, clock: Callable[[], Tai]) -> None:
+    def __init__(
+        self,
+        party: Party,
+        stream: ByteStream,
+        clock: Callable[[], Tai],
+        *,
+        dry_run: DryRun | None = None,
+    ) -> None:
         self._party, self._stream, self._clock = party, stream, clock
+        self._dry_run = dry_run
+        if dry_run is not None:
+            party.watcher = dry_run.note
         limits = party.machine.config.capabilities.limits
         self._inbound = Inbound(
             max_block_bytes=limits.max_fact_block_size, max_data_bytes=party.max_data_bytes
@@ -174,8 +186,26 @@ class Session:
         return await loop.run_in_executor(self._thread, work)
 
     async def _take(self, event: Event) -> None:
-        await self._do(lambda: self._party.take(event))
+        await self._do(lambda: self._take_here(event))
         self._to_write.set()
+
+    def _take_here(self, event: Event) -> None:
+        party, dry = self._party, self._dry_run
+        if dry is None:
+            party.take(event)
+            return
+        if dry.is_held and isinstance(event, happened.BlockReceived):
+            try:
+                dry.take_theirs(event.facts)
+            except InterlaceFailure as failure:
+                party.fail(failure)
+            else:
+                party.take(happened.Stopped())
+            return
+        party.take(event)
+        # Here, in the party's own thread, nobody has gathered the list for sending yet.
+        if party.machine.state is State.REQUESTING and not dry.is_held:
+            dry.hold(party.take_back())
 
     async def _fail(self, error: LaceError) -> None:
         await self._do(lambda: self._party.fail(error))
