@@ -7,16 +7,17 @@ link has a lace of its own to work with: what it reads and writes happens in its
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from lace.errors import LaceError, StoreError
 from lace.store.watching import watching
 from lace.transport.listening import connect
+from lace.transport.stream import CloseReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -83,9 +84,7 @@ async def run_link(
     from lace.driver.session import Session
     from lace.exchanging import party_of
 
-    opened = opening()
-    side = await asyncio.to_thread(opened.__enter__)
-    try:
+    async with _opened(opening) as side:
         party = party_of(
             side,
             index,
@@ -103,8 +102,19 @@ async def run_link(
         if isinstance(session.error, StoreError):
             raise session.error
         return outcome
+
+
+@asynccontextmanager
+async def _opened(opening: Opening) -> AsyncIterator[Side]:
+    """Open a lace and close it in other threads: both may wait for the disk."""
+    opened = opening()
+    entering = asyncio.create_task(asyncio.to_thread(opened.__enter__))
+    try:
+        yield await asyncio.shield(entering)
     finally:
-        await asyncio.to_thread(opened.__exit__, None, None, None)
+        await asyncio.wait([entering])  # whoever is cancelled meanwhile leaves nothing open
+        if entering.exception() is None:
+            await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
 def _teller(session: Session) -> Callable[[], None]:
@@ -138,7 +148,7 @@ async def sync(
     try:
         return await run_link(stream, opening, CONNECTING, options, clock, began=began)
     finally:
-        await stream.close()
+        await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
 
 
 class Link:
@@ -171,6 +181,7 @@ class Link:
         self._connecting = connecting
         self._session: Session | None = None
         self._is_stopping = False
+        self._stream: ByteStream | None = None
         self._running: asyncio.Task[Outcome] | None = None
         self.outcome: Outcome | None = None
         """What came of it, with its failure if there was one; None before its end."""
@@ -205,17 +216,13 @@ class Link:
             session.stop()
 
     async def __aenter__(self) -> Self:
-        stream = await connect(self.address, self._connecting)
-        self._running = asyncio.create_task(self._run(stream))
-        return self
-
-    async def _run(self, stream: ByteStream) -> Outcome:
-        try:
-            return await run_link(
+        self._stream = stream = await connect(self.address, self._connecting)
+        self._running = asyncio.create_task(
+            run_link(
                 stream, self._opening, CONNECTING, self._options, self._clock, began=self._begin
             )
-        finally:
-            await stream.close()
+        )
+        return self
 
     async def __aexit__(
         self,
@@ -223,15 +230,21 @@ class Link:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        running = self._running
-        if running is None:
+        running, stream = self._running, self._stream
+        if running is None or stream is None:
             return
-        if kind is not None:
-            running.cancel()
-            with suppress(asyncio.CancelledError, LaceError):
-                await running
-            return
-        if self._options.is_open:
-            self.stop()
-        if self.outcome is None:  # whoever has asked knows of a failure already
-            await self.result()
+        try:
+            if kind is not None:
+                running.cancel()
+                with suppress(asyncio.CancelledError, LaceError):
+                    await running
+                return
+            if self._options.is_open:
+                self.stop()
+            if self.outcome is None:  # whoever has asked knows of a failure already
+                await self.result()
+        finally:
+            if not running.done():  # whoever waited here was cancelled
+                running.cancel()
+                await asyncio.wait([running])
+            await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run

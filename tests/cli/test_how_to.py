@@ -1,4 +1,4 @@
-"""The page on exposing and previewing: its commands run, and print what it says."""
+"""The pages with commands: they run, and print what the page says."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import clean_environment
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "expose-and-preview.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== the next block"
 
 
-def steps() -> list[tuple[str, str, str | None]]:
+def steps(page: str) -> list[tuple[str, str, str | None]]:
     """Each block that runs: its language, its text, and the output that follows, if any."""
-    found = BLOCK.findall(PAGE.read_text("utf-8"))
+    found = BLOCK.findall((PAGES / page).read_text("utf-8"))
     made: list[tuple[str, str, str | None]] = []
     for language, text in found:
+        if language in ("toml", "text"):
+            continue
         if language:
             made.append((language, text, None))
         else:
@@ -26,9 +30,9 @@ def steps() -> list[tuple[str, str, str | None]]:
     return made
 
 
-def script() -> str:
+def script(page: str) -> str:
     lines = [f'lace() {{ "{sys.executable}" -m lace "$@"; }}']
-    for language, text, _ in steps():
+    for language, text, _ in steps(page):
         lines.append(f"echo '{MARK}'")
         if language == "python":
             lines.append(f"\"{sys.executable}\" - <<'PYTHON'\n{text}PYTHON")
@@ -37,9 +41,10 @@ def script() -> str:
     return "\n".join(lines)
 
 
-def test_the_page_is_true(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["expose-and-preview.md", "sync.md"])
+def test_the_page_is_true(tmp_path: Path, page: str) -> None:
     done = subprocess.run(
-        ["bash", "-c", script()],
+        ["bash", "-c", script(page)],
         cwd=tmp_path,
         env=clean_environment(),
         stdout=subprocess.PIPE,
@@ -49,6 +54,6 @@ def test_the_page_is_true(tmp_path: Path) -> None:
         timeout=120,
     )
     printed = done.stdout.split(f"{MARK}\n")[1:]
-    assert len(printed) == len(steps())
-    for (_, text, wanted), found in zip(steps(), printed, strict=True):
+    assert len(printed) == len(steps(page))
+    for (_, text, wanted), found in zip(steps(page), printed, strict=True):
         assert found == (wanted or ""), text

@@ -96,8 +96,8 @@ def cli(ctx: click.Context) -> int | None:
     terminal, lines for scripts when piped, JSON with --json.
 
     Exit codes: 0 done; 1 no, or refused; 2 wrong usage, no lace or a missing file; 3 the
-    environment lacks something; 5 the lace is busy; 6 the lace is damaged; 130
-    interrupted, 141 pipe closed, 143 terminated.
+    environment lacks something; 4 a peer or the network failed; 5 the lace is busy; 6 the
+    lace is damaged; 130 interrupted, 141 pipe closed, 143 terminated.
     """
     if ctx.invoked_subcommand is None:
         session = ctx.ensure_object(Session) if ctx.obj is None else ctx.obj
