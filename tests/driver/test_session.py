@@ -254,6 +254,30 @@ def test_a_peer_that_takes_nothing_is_given_up(
     assert theirs.failure.failure is Failure.PEER_CLOSED
 
 
+def test_a_peer_that_goes_while_records_are_sent_to_it(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    """It has sent its own batch, so that nothing more is awaited from it."""
+    left, right = sides
+    left.add_all([plex(f"n/{number}", data=bytes(200_000)) for number in range(40)])
+
+    async def serve(stream: ByteStream) -> None:
+        gone = session(right, left, 1, stream)
+        running = asyncio.create_task(gone.run())
+        while gone.received < 500_000 and not running.done():
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+
+    async def run() -> Outcome:
+        async with connected(BINDINGS[0], serve) as stream:
+            return await session(left, right, 0, stream).run()
+
+    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.PEER_CLOSED
+
+
 def test_another_policy_begins_a_new_epoch(sides: tuple[lace.Lace, lace.Lace]) -> None:
     left, right = sides
     right.add_all([plex("public"), plex("more", group="private")])

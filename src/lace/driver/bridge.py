@@ -52,9 +52,10 @@ _FAILURES: Final = {
 def failure_of(error: StreamError) -> InterlaceFailure:
     """Return what bytes that are no stream are to an exchange."""
     failure = _FAILURES.get(error.fault, Failure.MALFORMED_BLOCK)
-    return InterlaceFailure(
-        failure, error.message, rule=error.rule, place=error.place, hint=error.hint
-    )
+    hint = error.hint
+    if hint is None and error.fault is StreamFault.PREFACE:
+        hint = "the peer is no Lace, or not at such an address: check host, port and scheme"
+    return InterlaceFailure(failure, error.message, rule=error.rule, place=error.place, hint=hint)
 
 
 class Inbound:

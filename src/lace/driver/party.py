@@ -16,6 +16,7 @@ from lace.driver.intake import Intake
 from lace.errors import LaceError
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,6 +173,13 @@ class Party:
         self.error = error
         for last in self.machine.fail(error):
             self._do(last)
+
+    def cut_off(self) -> None:
+        """Drop what is to be sent, because nothing can be; in the midst of a batch that ends it."""
+        self._waiting.clear()
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self.fail(InterlaceFailure(Failure.PEER_CLOSED, "while records were sent to it"))
 
     def has_news(self) -> bool:
         """Tell whether the store has changed since it was evaluated last."""

@@ -156,7 +156,8 @@ class Session:
                 with suppress(asyncio.CancelledError):
                     await writing
             outcome = machine.outcome
-            is_clean = outcome is not None and outcome.failure is None
+            # One that was stopped before there was a plan has nothing to wait for.
+            is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
             await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
             await self._do(self._party.close)
             self._thread.shutdown(wait=False)
@@ -225,12 +226,24 @@ class Session:
                     await self._give_up()
                     return
                 except LaceError:
-                    self._to_look.set()
-                    return  # the reader sees the end as well, and says what it is
+                    await self._drop_all()
+                    return
                 self.sent += len(pieces)
             if is_end:
                 return
             if not pieces:
+                await self._to_write.wait()
+
+    async def _drop_all(self) -> None:
+        """Go on without a peer that takes anything: its end is read as well, and says what it is.
+
+        Only a batch that is being sent would wait for its own end for ever.
+        """
+        while not self._party.machine.is_closed:
+            self._to_write.clear()
+            await self._do(self._party.cut_off)
+            self._to_look.set()
+            if not self._party.machine.is_closed:
                 await self._to_write.wait()
 
     async def _give_up(self) -> None:
