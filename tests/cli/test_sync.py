@@ -405,36 +405,6 @@ peer = "{right.verifier}"
     assert "did you mean 'office'?" in near.err
 
 
-# -- cut off -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("killed", ["server", "client"])
-def test_a_killed_side_loses_nothing(parties: tuple[Party, Party], killed: str) -> None:
-    left, right = parties
-    with open_lace(right.folder) as lace:
-        lace.add_all([plex(f"large/{number}", bytes(50_000)) for number in range(300)])
-    few = ("--set", "import_batch_records=20")
-    with serving(right, left, "tcp:127.0.0.1:0") as server:
-        started = spawn("sync", server.address, *left.policy(right), *few)
-        try:
-            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
-            (server.process if killed == "server" else started).kill()
-            out, err = started.communicate(timeout=60)
-        finally:
-            started.kill()
-        if killed == "server" and started.returncode:
-            assert started.returncode == 4, err
-            assert b"at-fixed-point no" in out
-        else:
-            assert started.returncode in (0, -signal.SIGKILL)
-    with serving(right, left, "tcp:127.0.0.1:0") as server:
-        done = left.sync(right, server.address)
-        assert done.code == 0, done.err
-    check_converged(left, right, 310)
-    for party in parties:
-        assert process("--lace", party.folder, "verify").code == 0
-
-
 # -- a dry run -----------------------------------------------------------------------------------
 
 

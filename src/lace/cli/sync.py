@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -55,8 +56,10 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_PAUSES: Final = (1, 2, 4, 8, 15, 30, 60)
-"""Seconds before an open exchange is tried again, each time that it failed."""
+_PAUSES: Final = (0, 1, 2, 4, 8, 15, 30, 60)
+"""Seconds before an open exchange is begun again, the more often it has ended soon."""
+_STEADY_SECONDS: Final = 10.0
+"""A link that lasted so long did not end soon."""
 _PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
 """Failures that may be over the next time."""
 
@@ -135,20 +138,19 @@ class _Sync:
     async def _run_again(self) -> None:
         failed = 0
         while True:
-            why = ""
+            since = time.monotonic()
             try:
                 await self._run_once()
             except TransportError as error:
                 if self.outcome is None:  # it has never worked
                     raise
                 why = str(error)
-                failed += 1
             else:
                 outcome = self.outcome
                 if self._is_stopping or outcome is None or not _is_passing(outcome):
                     return
                 why = outcome.reason
-                failed = failed + 1 if outcome.failure is not None else 0
+            failed = failed + 1 if time.monotonic() - since < _STEADY_SECONDS else 0
             pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
             self._session.output.note(f"the link has ended ({why}); again in {pause} s")
             await asyncio.sleep(pause)
@@ -292,7 +294,8 @@ def command(
         if outcome is None:
             raise AssertionError("an exchange that nobody stops has an outcome")
         if outcome.failure is not None:
-            outcome.failure.place = outcome.failure.place or Place(given.address)
+            place = outcome.failure.place
+            outcome.failure.place = Place(given.address, offset=place.offset if place else None)
             raise outcome.failure
         change.exit_code = work.exit_code
     if change.exit_code:

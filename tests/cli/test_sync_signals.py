@@ -1,0 +1,168 @@
+"""Links that are ended, cut, kept waiting or found busy; each leaves whole records only."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.api import open_lace
+from lace.store.lock import WriteLock
+from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
+from tests.cli.running import on_terminal, process, spawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def parties(tmp_path: Path) -> tuple[Party, Party]:
+    return make_parties(tmp_path)
+
+
+@pytest.fixture
+def large(parties: tuple[Party, Party]) -> tuple[Party, Party]:
+    """The same, where the second has much to send."""
+    with open_lace(parties[1].folder) as lace:
+        lace.add_all([plex(f"large/{number}", bytes(50_000)) for number in range(200)])
+    return parties
+
+
+@pytest.mark.parametrize("killed", ["server", "client"])
+def test_a_killed_side_loses_nothing(large: tuple[Party, Party], killed: str) -> None:
+    """[interrupted/cut] kill -9 of either side: a second run completes the set."""
+    left, right = large
+    few = ("--set", "import_batch_records=20")
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        started = spawn("sync", server.address, *left.policy(right), *few)
+        try:
+            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
+            (server.process if killed == "server" else started).kill()
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+        if killed == "server" and started.returncode:
+            assert started.returncode == 4, err
+            assert b"at-fixed-point no" in out
+        else:
+            assert started.returncode in (0, -signal.SIGKILL)
+        if killed == "client" and started.returncode:
+            server.wait_for("peer closed early")
+    check_completed(left, right)
+
+
+def check_completed(left: Party, right: Party) -> None:
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        done = left.sync(right, server.address)
+        assert done.code == 0, done.err
+    assert hashes(left) == hashes(right)
+    assert len(hashes(left)) == 210
+    for party in (left, right):
+        assert process("--lace", party.folder, "verify").code == 0
+
+
+@pytest.mark.parametrize("ended", ["server", "client"])
+def test_a_side_that_is_told_to_end_keeps_what_it_has(
+    large: tuple[Party, Party], ended: str
+) -> None:
+    left, right = large
+    few = ("--set", "import_batch_records=20")
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        started = spawn("sync", server.address, *left.policy(right), *few)
+        try:
+            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
+            (server.process if ended == "server" else started).terminate()
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+        assert b"Traceback" not in err
+        assert out.startswith(b"at-fixed-point "), "the result is told in any case"
+        if ended == "client":
+            assert started.returncode in (0, 143)
+        else:
+            assert server.process.wait(60) == 143
+            assert "Traceback" not in server.errors
+            assert started.returncode in (0, 4)
+    check_completed(left, right)
+
+
+@pytest.fixture
+def silent() -> str:
+    """The address of a peer that accepts and says nothing."""
+    server = socket.create_server(("127.0.0.1", 0))
+    kept: list[socket.socket] = []
+
+    def accept() -> None:
+        try:
+            while True:
+                kept.append(server.accept()[0])
+        except OSError:
+            pass
+
+    threading.Thread(target=accept, daemon=True).start()
+    return f"tcp:127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_silent_peer(parties: tuple[Party, Party], silent: str) -> None:
+    left, right = parties
+    patient = ("--set", "phase_timeout_seconds=2")
+    shown = on_terminal("sync", silent, *left.policy(right), *patient)
+    assert shown.code == 4
+    assert "s of 2 s for the peer's setup" in shown.out
+    assert "phase timeout: 2 s while waiting for the peer's setup" in shown.out
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_while_a_peer_is_silent(
+    parties: tuple[Party, Party], silent: str, times: int
+) -> None:
+    left, right = parties
+    started = spawn("sync", silent, *left.policy(right), "--debug")
+    assert started.stderr is not None
+    started.stderr.readline()  # the warning: it is about to connect
+    try:
+        for _ in range(times):
+            time.sleep(0.2)
+            started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=60)
+    finally:
+        started.kill()
+    assert started.returncode == 130, err
+
+
+def test_a_busy_lace(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        with WriteLock(left.folder, "a test").held(0):
+            done = left.sync(right, server.address, "--wait", "1")
+        assert done.code == 5, done.err
+        assert "a test" in done.err
+        with WriteLock(right.folder, "a test").held(0):
+            pass
+        assert left.sync(right, server.address).code == 0
+
+
+def test_an_open_sync_comes_back(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    address = f"unix:{tmp_path}/s"
+    started = None
+    try:
+        with serving(right, left, address, "--open"):
+            started = spawn("sync", address, *left.policy(right), "--open")
+            wait_until(lambda: hashes(left) == hashes(right))
+        with open_lace(right.folder) as lace:
+            lace.add(plex("later"))
+        with serving(right, left, address, "--open"):
+            wait_until(lambda: len(hashes(left)) == 11)
+            started.send_signal(signal.SIGTERM)
+            out, err = started.communicate(timeout=60)
+    finally:
+        if started is not None:
+            started.kill()
+    assert started.returncode == 143, err
+    assert b"the link has ended" in err
+    assert out.startswith(b"at-fixed-point yes")
