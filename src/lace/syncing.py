@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lace.exchanging import Side
     from lace.iltp.address import Address
     from lace.interlacing.result import Outcome
+    from lace.transport.captured import Capture
     from lace.transport.listening import ConnectOptions
     from lace.transport.stream import ByteStream
 
@@ -136,8 +137,18 @@ async def sync(
     *,
     connecting: ConnectOptions | None = None,
     began: Callable[[Session], None] | None = None,
+    capture: Capture | None = None,
 ) -> Outcome:
     """Connect to a server and run one exchange with it; a failure of it is in its outcome.
+
+    Args:
+        address: where to.
+        opening: opens this side's lace.
+        options: how it runs.
+        clock: gives the time.
+        connecting: how to connect.
+        began: gets the session when it begins.
+        capture: takes what goes over the wire.
 
     Raises:
         TransportError: there is no connection to be had.
@@ -145,6 +156,8 @@ async def sync(
         UsageError: an option that this kind of address does not have.
     """
     stream = await connect(address, connecting)
+    if capture is not None:
+        stream = capture.stream(stream)
     try:
         return await run_link(stream, opening, CONNECTING, options, clock, began=began)
     finally:

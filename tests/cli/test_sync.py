@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from lace.api import open_lace
+from lace.transport.captured import read_capture
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
-from tests.cli.running import on_terminal, process, spawn
+from tests.cli.running import Result, call, on_terminal, process, spawn
 from tests.unit.transport.certificates import Certificates, make_certificates, openssl
 
 
@@ -29,6 +30,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl command to make certificates with")
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def here(left: Party, right: Party, address: str, *more: object) -> Result:
+    """Run `lace sync` in this process."""
+    return call("sync", address, *left.policy(right), *more)
 
 
 def check_converged(left: Party, right: Party, count: int = 10) -> None:
@@ -169,10 +175,10 @@ def test_nobody_listens(parties: tuple[Party, Party], tmp_path: Path) -> None:
     left, right = parties
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        refused = left.sync(right, f"tcp:127.0.0.1:{free.getsockname()[1]}")
+        refused = here(left, right, f"tcp:127.0.0.1:{free.getsockname()[1]}")
     assert refused.code == 4
     assert "nobody listens there" in refused.err
-    absent = left.sync(right, f"unix:{tmp_path}/none")
+    absent = here(left, right, f"unix:{tmp_path}/none")
     assert absent.code == 4
     assert "there is no such socket" in absent.err
     for done in (refused, absent):
@@ -189,43 +195,43 @@ def test_an_address_that_cannot_be_had(parties: tuple[Party, Party], tmp_path: P
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        used = process("serve", f"tcp:127.0.0.1:{port}", *left.policy(right))
+        used = call("serve", f"tcp:127.0.0.1:{port}", *left.policy(right))
     assert used.code == 3
     assert f"port {port} is in use" in used.err
     path = tmp_path / ("x" * 110)
-    long = process("serve", f"unix:{path}", *left.policy(right))
+    long = call("serve", f"unix:{path}", *left.policy(right))
     assert long.code == 2
     assert "a socket's has at most 107" in long.err
-    bare = process("serve", "wss:127.0.0.1:0", *left.policy(right))
+    bare = call("serve", "wss:127.0.0.1:0", *left.policy(right))
     assert bare.code == 2
     assert "wss needs a certificate and its key" in bare.err
     gone = ("--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key")
-    missing = process("serve", "wss:127.0.0.1:0", *left.policy(right), *gone)
+    missing = call("serve", "wss:127.0.0.1:0", *left.policy(right), *gone)
     assert missing.code == 2
     assert "no.pem: the file cannot be read" in missing.err
-    url = process("serve", "ws://127.0.0.1", *left.policy(right))
+    url = call("serve", "ws://127.0.0.1", *left.policy(right))
     assert url.code == 2
 
 
 def test_wrong_usage(parties: tuple[Party, Party]) -> None:
     left, right = parties
     own = ["--lace", left.folder]
-    missing = process("sync", "tcp:127.0.0.1:1", *own, "--select", "no-such.lace")
+    missing = call("sync", "tcp:127.0.0.1:1", *own, "--select", "no-such.lace")
     assert missing.code == 2
     assert "no-such.lace cannot be read" in missing.err
-    bare = process("sync", "tcp:127.0.0.1:1", *own)
+    bare = call("sync", "tcp:127.0.0.1:1", *own)
     assert bare.code == 2
     assert "--select FILE is missing" in bare.err
     Path("bad.lace").write_text("SelectHave(P) :- Nothing(P).\n")
-    bad = process("sync", "tcp:127.0.0.1:1", *own, "--select", "bad.lace")
+    bad = call("sync", "tcp:127.0.0.1:1", *own, "--select", "bad.lace")
     assert bad.code == 1
     assert "bad.lace:1:" in bad.err
-    unknown = process("sync", "office", *own, "--select", left.select)
+    unknown = call("sync", "office", *own, "--select", left.select)
     assert unknown.code == 2
     assert "there is no peer 'office'" in unknown.err
-    nobody = left.sync(right, "tcp:127.0.0.1:1", "--peer", "me")
+    nobody = here(left, right, "tcp:127.0.0.1:1", "--peer", "me")
     assert nobody.code == 2
-    stranger = left.sync(right, "tcp:127.0.0.1:1", "--key", right.verifier)
+    stranger = here(left, right, "tcp:127.0.0.1:1", "--key", right.verifier)
     assert stranger.code != 0
     assert "Traceback" not in "".join(each.err for each in (missing, bare, bad, nobody, stranger))
 
@@ -398,10 +404,10 @@ peer = "{right.verifier}"
         ("expose = 'x'", "expose is a list of texts"),
     ):
         (left.folder / "lace.toml").write_text(f"[peer.office]\n{bad}\n")
-        done = process("--lace", left.folder, "sync", "office")
+        done = call("--lace", left.folder, "sync", "office")
         assert done.code == 2
         assert said in done.err
-    near = process("--lace", left.folder, "sync", "ofice")
+    near = call("--lace", left.folder, "sync", "ofice")
     assert "did you mean 'office'?" in near.err
 
 
@@ -434,3 +440,27 @@ def test_a_dry_run_moves_nothing(parties: tuple[Party, Party], mode: int) -> Non
         assert "would be sent: 1 record\n" in shown.out
         assert "//u//n//new" in shown.out
     assert len(hashes(right)) == 10
+
+
+def test_a_capture_has_what_was_on_the_wire(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    path = tmp_path / "capture"
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        done = left.sync(right, server.address, "--capture", path)
+        assert done.code == 0, done.err
+        port = server.address.rpartition(":")[2]
+        server.wait_for("link=1")
+        counts = dict(word.split("=", 1) for word in server.errors.split() if "=" in word)
+    with path.open(encoding="utf-8", newline="\n") as file:
+        text = file.read()
+    (pieces,) = read_capture(text.split("\n")[:-1], "capture")
+    sent = b"".join(piece for direction, piece in pieces if direction == ">")
+    came = b"".join(piece for direction, piece in pieces if direction == "<")
+    assert len(sent) == int(counts["bytes_in"])
+    assert len(came) == int(counts["bytes_out"])
+    assert all(record.encode() in sent + came for record in hashes(left))
+    assert port not in text
+    assert "view.lace" not in text
+    assert "AllowQueryRecord" not in text, "exposures stay at home"
+    refused = left.sync(right, server.address, "--capture", tmp_path / "none" / "x")
+    assert refused.code == 2

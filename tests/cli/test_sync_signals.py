@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import socket
 import threading
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
+from lace.cli.failures import Terminated
+from lace.cli.signals import Signals
 from lace.store.lock import WriteLock
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
-from tests.cli.running import on_terminal, process, spawn
+from tests.cli.running import call, on_terminal, spawn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +66,7 @@ def check_completed(left: Party, right: Party) -> None:
     assert hashes(left) == hashes(right)
     assert len(hashes(left)) == 210
     for party in (left, right):
-        assert process("--lace", party.folder, "verify").code == 0
+        assert call("--lace", party.folder, "verify").code == 0
 
 
 @pytest.mark.parametrize("ended", ["server", "client"])
@@ -116,22 +120,62 @@ def test_a_silent_peer(parties: tuple[Party, Party], silent: str) -> None:
     assert "phase timeout: 2 s while waiting for the peer's setup" in shown.out
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_while_a_peer_is_silent(
-    parties: tuple[Party, Party], silent: str, times: int
-) -> None:
+def test_a_signal_while_a_peer_is_silent(parties: tuple[Party, Party], silent: str) -> None:
     left, right = parties
-    started = spawn("sync", silent, *left.policy(right), "--debug")
+    started = spawn("sync", silent, *left.policy(right))
     assert started.stderr is not None
     started.stderr.readline()  # the warning: it is about to connect
     try:
-        for _ in range(times):
-            time.sleep(0.2)
-            started.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        started.send_signal(signal.SIGINT)
         _, err = started.communicate(timeout=60)
     finally:
         started.kill()
     assert started.returncode == 130, err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_what_the_first_does_not(number: signal.Signals) -> None:
+    heard: list[str] = []
+
+    def stop() -> bool:
+        heard.append("stop")
+        os.kill(os.getpid(), number)
+        return True
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        while "renew" not in heard:
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), number)
+        await asyncio.Event().wait()
+
+    before = signal.getsignal(number)
+    signals = Signals(stop, lambda: heard.append("renew"))
+    assert signals.run(work()) is None
+    assert heard == ["renew", "stop"]
+    assert signal.getsignal(number) is before
+    with pytest.raises(KeyboardInterrupt if number is signal.SIGINT else Terminated):
+        signals.check()
+
+
+def test_work_that_cannot_end_by_itself_is_ended() -> None:
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    signals = Signals(lambda: False)
+    assert signals.run(work()) is None
+    assert isinstance(signals.caught, Terminated)
+
+
+def test_work_that_nobody_disturbs() -> None:
+    async def work() -> int:
+        return 5
+
+    signals = Signals(lambda: True)
+    assert signals.run(work()) == 5
+    signals.check()
 
 
 def test_a_busy_lace(parties: tuple[Party, Party]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -40,6 +41,7 @@ from lace.iltp.address import parse_address
 from lace.interlacing.failures import Failure
 from lace.policy.plan_lines import LOWERINGS
 from lace.syncing import LinkOptions, sync
+from lace.transport.captured import Capture
 from lace.transport.faults import TransportError
 from lace.transport.listening import ConnectOptions
 
@@ -74,8 +76,9 @@ class _Sync:
         address: Address,
         options: LinkOptions,
         connecting: ConnectOptions,
+        capture: Capture | None,
     ) -> None:
-        self._session, self._side = session, side
+        self._session, self._side, self._capture = session, side, capture
         self._address, self._options, self._connecting = address, options, connecting
         self._is_stopping = False
         self.line = LinkLine()
@@ -84,8 +87,15 @@ class _Sync:
 
     def run(self) -> None:
         """Run it; `outcome` says what came of it, also when a signal has ended it."""
-        with Waiting(self._session, f"sync with {self._address}", self.line):
-            self.signals.run(self._run_again() if self._options.is_open else self._run_once())
+        capture = self._capture
+        try:
+            with Waiting(self._session, f"sync with {self._address}", self.line):
+                self.signals.run(self._run_again() if self._options.is_open else self._run_once())
+        finally:
+            if capture is not None:
+                capture.close()
+                if capture.problem is not None:
+                    self._session.output.warn(f"the capture is not whole: {capture.problem}")
 
     def show(self) -> None:
         """Tell what came of it, or would have."""
@@ -131,6 +141,7 @@ class _Sync:
                 now,
                 connecting=self._connecting,
                 began=self._begin,
+                capture=self._capture,
             )
         finally:
             self.line.link = None
@@ -191,6 +202,7 @@ def _sync(
     key: SigningKey | None,
     *,
     dry_run: bool,
+    capture: str | None,
 ) -> _Sync:
     address = parse_address(given.address or "")
     options = LinkOptions(
@@ -202,7 +214,8 @@ def _sync(
     connecting = _connecting(given)
     warn_of_links(session, policy, address, key, is_plain=options.is_plain)
     side = Side(lace.store, lace.settings, policy, key, lace.workers)
-    return _Sync(session, side, address, options, connecting)
+    taken = None if capture is None else Capture(Path(capture))
+    return _Sync(session, side, address, options, connecting, taken)
 
 
 @lace_command(
@@ -245,6 +258,11 @@ def _sync(
     help="Go up to the request lists and end there: nothing moves. Shows what would, and what "
     "the peer has learned.",
 )
+@click.option(
+    "--capture",
+    metavar="FILE",
+    help="Write what goes over the wire, both ways, as text. Records are in it.",
+)
 @tls_options(
     "Your certificate, PEM, where a wss server asks for one.",
     "The key of that certificate, PEM.",
@@ -257,6 +275,7 @@ def command(
     child: tuple[str, ...],
     is_open: bool | None,
     dry_run: bool,
+    capture: str | None,
     **rest: Any,  # noqa: ANN401 - the options, by their names
 ) -> int:
     """Converge with a peer on what both select.
@@ -281,7 +300,7 @@ def command(
     )
     with session.changing("sync") as change:
         key = signing_key(change.lace, given.key, is_plain=bool(given.plain))
-        work = _sync(session, change.lace, given, policy, key, dry_run=dry_run)
+        work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
         try:
             work.run()
         finally:
