@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lace
-from lace.driver.intake import Intake
+from lace.driver.intake import FEW_RECORDS, Intake
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord, frame_record, frame_records
+from lace.store import validation
 from lace.store.interface import Admission
 from lace.store.sqlite.store import SqliteStore
+from lace.store.validation_process import ValidationProcess
 from lace.store.watching import watching
 from tests.store.samples import blob, flip, forged, mixed, plex, seal
 
@@ -50,7 +53,7 @@ def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> Non
     told: list[int] = []
     with watching(opened.store.folder, lambda: told.append(len(opened))):
         for start in range(0, len(frames), 10):
-            intake.validate(frames[start : start + 10])
+            intake.validate(frames[start : start + 10], further=FEW_RECORDS)
         found = drain(intake)
     intake.close()
     validated = [event for event in found if isinstance(event, Validated)]
@@ -65,6 +68,46 @@ def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> Non
     assert len(opened) == len(set(raws)) - 2
     assert told[-1] == len(opened)
     assert 2 <= len(told) <= 4, "few large transactions"
+
+
+def test_small_batches_start_no_process(opened: lace.Lace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open exchange brings one record now and another then, as long as it lasts."""
+
+    class Unwanted(ValidationProcess):
+        def __init__(self) -> None:
+            raise AssertionError("a process for a few records")
+
+    monkeypatch.setattr(validation, "ValidationProcess", Unwanted)
+    intake = Intake(opened.store, opened.settings, os.urandom, 2)
+    for record in mixed(20):
+        intake.validate([frame_record(record.bytes)])
+        drain(intake)
+    intake.close()
+    assert len(opened) == len({record.id for record in mixed(20)})
+
+
+def test_a_process_among_many_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = 1200
+    if hard != resource.RLIM_INFINITY and hard < many:
+        pytest.skip("so many files cannot be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, many), hard))
+    held = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while held[-1] < 1024:
+            held.append(os.dup(held[0]))
+        process = ValidationProcess()
+        try:
+            process.send([frame_record(blob().bytes)])
+            while not process.has_answer:
+                pass
+            assert process.receive() is not None
+        finally:
+            process.close()
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_record_that_is_not_stored_is_not_counted(

@@ -8,7 +8,7 @@ said to be stored before its transaction is.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from lace.store.validation import Verdicts
 
 __all__ = ["Intake"]
+
+FEW_RECORDS: Final = 1_000
+"""Records below which a batch is validated here: an open exchange has many small ones."""
 
 
 class Intake:
@@ -72,7 +75,8 @@ class Intake:
         """Have records validated; `further` are known to follow."""
         if further > ALONE_BATCHES * SIGNATURE_BATCH:
             self._pool.expect_many()
-        self._pool.submit(Batch(list(records), [], 0))
+        is_small = len(records) + further < FEW_RECORDS and not self._settings.import_workers
+        self._pool.submit(Batch(list(records), [], 0), here=is_small)
 
     def admit(self, records: Sequence[ValidRecord]) -> None:
         """Have records stored."""

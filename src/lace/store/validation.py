@@ -180,10 +180,12 @@ class ValidationPool:
         self.waiting: deque[tuple[Batch, ValidationProcess | None]] = deque()
         """What was submitted and not collected."""
 
-    def submit(self, batch: Batch) -> None:
-        """Take a batch."""
+    def submit(self, batch: Batch, *, here: bool = False) -> None:
+        """Take a batch; `here`: it is too small for another process."""
         worker = None
-        if self._alone > 0:
+        if here:
+            pass
+        elif self._alone > 0:
             self._alone -= 1
         elif self._number and batch.size <= _HEAVY_BYTES * len(batch.records):
             if self._turn == len(self._workers):

@@ -86,9 +86,9 @@ class ValidationProcess:
         """Whether a result has begun to arrive, or the process has died."""
         if self._process.stdout is None:
             return True
-        waiting = select.poll()  # which knows no highest descriptor, as select does
-        waiting.register(self._process.stdout, select.POLLIN | select.POLLHUP)
-        return bool(waiting.poll(0))
+        poll = select.poll()  # `select.select` takes no descriptor above 1023
+        poll.register(self._process.stdout, select.POLLIN)
+        return bool(poll.poll(0))
 
     def receive(self) -> Result | None:
         """Return the next result; None when the process has died."""
