@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from lace.store.interface import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import APPLICATION_ID
 from lace.store.sqlite.migrations import MIGRATIONS
 from lace.store.sqlite.store import DATABASE_NAME, Operation, SqliteStore, is_lace
@@ -559,3 +561,23 @@ def test_a_copied_folder_is_the_same_lace(folder: Path, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "copy")
     assert contents(store) == records
     store.close()
+
+
+def test_threads_of_one_process_wait_for_each_other(tmp_path: Path) -> None:
+    """Many links of a server write to one lace: that they are many does not make it busy."""
+    lock = WriteLock(tmp_path, "a test")
+    inside: list[int] = []
+    seen: list[int] = []
+
+    def write(number: int) -> None:
+        with lock.held(0.5):
+            inside.append(number)
+            time.sleep(0.02)
+            seen.append(len(inside))
+            inside.remove(number)
+
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(write, range(50)))
+    assert seen == [1] * 50
+    with lock.held(0), pytest.raises(StoreBusyError), lock.held(0):
+        pass

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,13 @@ __all__ = ["WriteLock"]
 
 _PAUSE_SECONDS: Final = 0.01
 _HOLDER_BYTES: Final = 4096
+
+
+_OWN_PATIENCE: Final = 6
+"""How many times longer a thread waits for others of its own process."""
+_guard = threading.Lock()
+_turns: dict[Path, threading.Lock] = {}
+"""Whose turn it is among the threads of this process, by lock file."""
 
 
 class WriteLock:
@@ -42,7 +50,24 @@ class WriteLock:
             StoreBusyError: another process kept it for longer than wait_seconds.
             StoreUnavailableError: the lock files cannot be written.
         """
-        deadline = time.monotonic() + wait_seconds
+        with self._own_turn(wait_seconds):
+            yield from self._held(time.monotonic() + wait_seconds, wait_seconds)
+
+    @contextmanager
+    def _own_turn(self, wait_seconds: float) -> Iterator[None]:
+        """Wait for other threads of this process: they are many in a server, and must not poll."""
+        with _guard:
+            turn = _turns.setdefault(self._lock.absolute(), threading.Lock())
+        # Each of them holds it for a moment only; their number is no sign that the lace is busy.
+        patience = wait_seconds * _OWN_PATIENCE
+        if not (turn.acquire(timeout=patience) if patience else turn.acquire(blocking=False)):
+            raise self._busy(wait_seconds)
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def _held(self, deadline: float, wait_seconds: float) -> Iterator[None]:
         descriptor = self._open(self._lock)
         try:
             turnstile = self._open(self._turnstile)
