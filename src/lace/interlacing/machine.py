@@ -85,11 +85,6 @@ class Machine:
         """How many requests of this side have no answer yet."""
         return self._ledger.outstanding
 
-    @property
-    def counters(self) -> Counters:
-        """What was counted so far."""
-        return self._counters()
-
     def receive(self, event: Event, now: Tai) -> list[Effect]:
         """Take an event; returns what is to be done, in order."""
         if self.is_closed:
