@@ -17,11 +17,12 @@ from lace.exchanging import Side, party_of
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE
 from lace.interlacing.failures import Failure
+from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.transport.listening import connect, listen
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from lace.interlacing.result import Outcome
@@ -319,3 +320,24 @@ def test_garbage_is_collected_as_before_once_all_sessions_have_ended() -> None:
     assert gc.get_threshold() != before
     second.__exit__(None, None, None)
     assert gc.get_threshold() == before
+
+
+def test_a_store_that_fails_while_records_are_sent(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exchange ends on both sides, and this one says what could not be read."""
+    left, right = sides
+    right.add_all([plex(f"n/{number}") for number in range(20)])
+
+    def failing(_: SqliteSnapshot, identifiers: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        if identifiers:
+            raise lace.StoreError("record 3 is damaged")
+        return iter(())
+
+    monkeypatch.setattr(SqliteSnapshot, "bytes_of", failing)
+    outcome, served = exchange(left, right, BINDINGS[0])
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.PEER_CLOSED
+    assert "record 3 is damaged" in str(served.failure)
+    with pytest.raises(lace.StoreError, match="record 3 is damaged"):
+        lace.interlace(left, right, policy(right), policy(left))
