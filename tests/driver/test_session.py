@@ -250,7 +250,6 @@ def test_a_peer_that_takes_nothing_is_given_up(
         theirs = asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert outcomes[0].failure is not None
     assert outcomes[0].failure.failure is Failure.PHASE_TIMEOUT
-    assert "took less than" in outcomes[0].failure.message
     assert theirs.failure is not None
     assert theirs.failure.failure is Failure.PEER_CLOSED
 
