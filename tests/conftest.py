@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tests.unit.transport.certificates import Certificates
+
 # Not test modules themselves; their assertions are still to be explained.
 pytest.register_assert_rewrite(
     "tests.simulator.side",
@@ -44,6 +46,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates for TLS, made once."""
+    from tests.unit.transport.certificates import make_certificates
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
 
 NAMED_IDS = pytest.StashKey[set[str]]()
 WORKER_KEY = "lace_requirement_ids"

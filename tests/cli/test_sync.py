@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -17,19 +16,12 @@ from lace.api import open_lace
 from lace.transport.captured import read_capture
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import Result, call, on_terminal, process, spawn
-from tests.unit.transport.certificates import Certificates, make_certificates, openssl
+from tests.unit.transport.certificates import Certificates, fingerprint
 
 
 @pytest.fixture
 def parties(tmp_path: Path) -> tuple[Party, Party]:
     return make_parties(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl command to make certificates with")
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def here(left: Party, right: Party, address: str, *more: object) -> Result:
@@ -103,10 +95,8 @@ def test_a_client_is_known_by_its_certificate(
     parties: tuple[Party, Party], certificates: Certificates, tmp_path: Path
 ) -> None:
     left, right = parties
-    printed = openssl(
-        "x509", "-noout", "-fingerprint", "-sha256", "-in", certificates.certificate("client")
-    )
-    (tmp_path / "clients").write_text(f"{printed.strip().partition('=')[2]} {left.verifier}\n")
+    known = fingerprint(certificates.certificate("client"))
+    (tmp_path / "clients").write_text(f"{known} {left.verifier}\n")
     files = [
         *("--tls-cert", certificates.certificate("server")),
         *("--tls-key", certificates.key("server")),

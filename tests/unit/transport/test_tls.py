@@ -24,7 +24,7 @@ from lace.transport.tls import (
     load_server_tls,
 )
 from tests.unit.transport.bindings import run
-from tests.unit.transport.certificates import openssl
+from tests.unit.transport.certificates import fingerprint, with_password
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,7 @@ def test_digest_and_fingerprint(certificates: Certificates) -> None:
     path = certificates.certificate("server")
     der = load_certificate(path)
     assert channel_digest(der) == digest_of_proofs(der)
-    printed = openssl("x509", "-noout", "-fingerprint", "-sha256", "-in", path)
-    line = f"{printed.strip().partition('=')[2]} {ALICE}".encode()
+    line = f"{fingerprint(path)} {ALICE}".encode()
     assert parse_fingerprint_map(line, "map") == {certificate_fingerprint(der): ALICE}
 
 
@@ -98,8 +97,7 @@ def test_keys_are_private_and_have_no_password(certificates: Certificates, tmp_p
     with pytest.raises(TlsError, match="can be read by others; run `chmod 600") as caught:
         load_server_tls(certificate, copy)
     assert caught.value.exit_code == 2
-    key = certificates.key("server")
-    openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", copy)
+    with_password(certificates.key("server"), copy)
     copy.chmod(0o600)
     with pytest.raises(TlsError, match="has a password, and nobody is asked"):
         load_server_tls(certificate, copy)
