@@ -179,6 +179,8 @@ class StoreError(LaceError):
     """The lace cannot do what was asked of it."""
 
     exit_code = 3
+    result: object | None = None
+    """What had come of an exchange by then, where this has ended one."""
 
 
 class EngineError(LaceError):

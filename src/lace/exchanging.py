@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Interlaced", "Side", "open_exchange", "party_of", "run_exchange"]
+__all__ = ["Interlaced", "Side", "named", "open_exchange", "party_of", "run_exchange"]
 
 _IN_PROCESS: Final = Proven(transport="stdio")
 """What is known of a link that has no transport."""
+_NAMES: Final = ("the left", "the right")
+"""The sides, as errors name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
     Raises:
         InterlaceFailure: the sides do not agree, or a limit was reached; its `result` says
             what had come of it by then. Whatever was validated before stays stored.
-        StoreError: a store could not be read or written.
+        StoreError: a store could not be read or written; the message says of which side, and
+            `result` what had come of the exchange by then.
     """
     parties = [party_of(side, index, clock) for index, side in enumerate((left, right))]
     link = Pairing(*parties)
@@ -87,13 +90,20 @@ def _result(parties: Sequence[Party]) -> Interlaced:
     failures = [outcome.failure for outcome in outcomes if outcome and outcome.failure]
     # The side that only saw the other close says nothing of the cause.
     failures.sort(key=lambda failure: failure.failure is Failure.PEER_CLOSED)
-    for party in parties:
+    for name, party in zip(_NAMES, parties, strict=True):
         if isinstance(party.error, StoreError):
-            raise party.error
+            raise named(party.error, name, result)
     if failures:
         failures[0].result = result
         raise failures[0]
     return result
+
+
+def named(error: StoreError, name: str, result: object) -> StoreError:
+    """Return the error of a side's lace, which says whose it is and what came before it."""
+    error.message = f"{name} lace: {error.message}"
+    error.result = result
+    return error
 
 
 def open_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> OpenPairing:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lace.errors import LaceError
+from lace.errors import LaceError, StoreError
 from lace.syncing import ACCEPTING, LinkOptions, run_link
 from lace.transport.listening import listen
 from lace.transport.stream import CloseReason
@@ -41,7 +41,7 @@ class Served:
         number: which one it was, from 1.
         proven: what the transport proves of it.
         outcome: what came of the exchange; None when there was none.
-        error: why there was none: something could not be done here.
+        error: what could not be done here, if that has ended it or kept it from beginning.
         received: bytes that came.
         sent: bytes that were sent.
         seconds: how long it took.
@@ -185,6 +185,7 @@ class Server:
             )
         except LaceError as error:
             problem = error
+            outcome = _outcome_before(error)
             await stream.close(CloseReason.ABORT)
         session = link.session
         self._report(
@@ -198,3 +199,11 @@ class Server:
                 seconds=time.monotonic() - link.since,
             )
         )
+
+
+def _outcome_before(error: LaceError) -> Outcome | None:
+    """Return what had come of an exchange that an error of this side's lace has ended."""
+    from lace.interlacing.result import Outcome  # loaded by then, if there was an exchange
+
+    result = error.result if isinstance(error, StoreError) else None
+    return result if isinstance(result, Outcome) else None

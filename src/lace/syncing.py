@@ -79,11 +79,12 @@ async def run_link(
         began: gets the session when it begins, to watch it and to stop it.
 
     Raises:
-        StoreError: the lace cannot be opened, read or written.
+        StoreError: the lace cannot be opened, read or written; where that has ended the
+            exchange, `result` is its outcome.
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.driver.session import Session
-    from lace.exchanging import party_of
+    from lace.exchanging import named, party_of
 
     async with _opened(opening) as side:
         party = party_of(
@@ -101,7 +102,7 @@ async def run_link(
                 began(session)
             outcome = await session.run()
         if isinstance(session.error, StoreError):
-            raise session.error
+            raise named(session.error, "this side's", outcome)
         return outcome
 
 

@@ -46,11 +46,11 @@ def log_line(served: Served, *, with_detail: bool = False) -> str:
         "seconds": f"{served.seconds:.3f}",
     }
     failure = outcome.failure if outcome is not None else None
-    if failure is not None:
+    if error is not None:
+        words["why"] = str(error)
+    elif failure is not None:
         words["why"] = str(failure) if with_detail else failure.failure.condition
         words["rule"] = failure.rule
-    elif error is not None:
-        words["why"] = str(error)
     elif outcome is not None and not outcome.at_fixed_point:
         words["why"] = outcome.reason
     return " ".join(f"{name}={_value(value)}" for name, value in words.items())

@@ -35,10 +35,11 @@ from lace.cli.policy_files import read_own_policy
 from lace.cli.progress import Waiting
 from lace.cli.signals import Signals
 from lace.driver.dry_run import DryRun
-from lace.errors import Place, UsageError
+from lace.errors import Place, StoreError, UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
 from lace.interlacing.failures import Failure
+from lace.interlacing.result import Outcome
 from lace.policy.plan_lines import LOWERINGS
 from lace.syncing import LinkOptions, sync
 from lace.transport.captured import Capture
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.driver.session import Session as LinkSession
     from lace.iltp.address import Address
-    from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
 
@@ -143,6 +143,10 @@ class _Sync:
                 began=self._begin,
                 capture=self._capture,
             )
+        except StoreError as error:
+            if isinstance(error.result, Outcome):  # it is told what came before this
+                self.outcome = error.result
+            raise
         finally:
             self.line.link = None
 

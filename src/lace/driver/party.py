@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lace.driver.collecting import give_back_memory
 from lace.driver.evaluator import Known, StoreEvaluator
 from lace.driver.intake import Intake
-from lace.errors import LaceError
+from lace.driver.local_errors import LOCAL_ERRORS, error_of
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.base.tai import Tai
     from lace.driver.kept import KeptLinks
+    from lace.errors import LaceError
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
     from lace.interlacing.machine import Machine
@@ -140,7 +141,7 @@ class Party:
             for effect in self.machine.receive(events.popleft(), now):
                 try:
                     answer = self._do(effect)
-                except LaceError as error:
+                except LOCAL_ERRORS as error:
                     self.fail(error)
                     return
                 if self.watcher is not None:
@@ -156,7 +157,7 @@ class Party:
         """
         try:
             done = self._intake.work(wait=wait)
-        except LaceError as error:
+        except LOCAL_ERRORS as error:
             self.fail(error)
             return True
         for event in done:
@@ -168,10 +169,12 @@ class Party:
         """Whether records that arrived are being validated or stored."""
         return self._intake.is_busy
 
-    def fail(self, error: LaceError) -> None:
+    def fail(self, error: LaceError | OSError | MemoryError) -> None:
         """End because something could not be done here, or the peer's bytes are no stream."""
-        self.error = error
-        for last in self.machine.fail(error):
+        if self.machine.is_closed:
+            return
+        self.error = error_of(error, self._store.folder)
+        for last in self.machine.fail(self.error):
             self._do(last)
 
     def cut_off(self) -> None:
@@ -301,7 +304,7 @@ class Party:
                 return
             try:
                 message = next(self._batch, None)
-            except LaceError as error:
+            except LOCAL_ERRORS as error:
                 self._batch = None
                 self.fail(error)
                 continue

@@ -9,12 +9,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lace.errors import ProtocolError
+from lace.errors import ProtocolError, StoreError
 
 if TYPE_CHECKING:
-    from lace.errors import Place
+    from lace.errors import LaceError, Place
 
-__all__ = ["Action", "Failure", "InterlaceFailure", "limit_failure"]
+__all__ = ["Action", "Failure", "InterlaceFailure", "limit_failure", "local_failure"]
 
 
 class Action(Enum):
@@ -37,6 +37,8 @@ class Action(Enum):
 
 _PEER = 4
 """A peer or the network failed."""
+_HERE = 3
+"""Something that an exchange needs failed here; what it was may have a code of its own."""
 _REFUSED = 1
 """Something was refused here, or the exchange is not at a fixed point."""
 _DONE = 0
@@ -102,6 +104,7 @@ class Failure(Enum):
 
     # Evaluation and requests.
     EVALUATION_ERROR = ("evaluation error", Action.ABORT, "050-173", _REFUSED)
+    STORE_FAILED = ("this side's lace failed", Action.ABORT_PARTIAL, "050-227", _HERE)
     UNADVERTISED_REQUEST = ("request outside the send set", Action.ABORT, "G54", _PEER)
     UNANSWERED_REQUEST = ("request list without any answer", Action.ABORT, "G47", _PEER)
 
@@ -138,6 +141,7 @@ class InterlaceFailure(ProtocolError):
         rule: a requirement that says it more closely than the row's own.
         place: where in the block or stream, if that is known.
         hint: what to do next.
+        exit_code: what a command exits with, where that is not the row's own.
     """
 
     def __init__(
@@ -148,14 +152,39 @@ class InterlaceFailure(ProtocolError):
         rule: str | None = None,
         place: Place | None = None,
         hint: str | None = None,
+        exit_code: int | None = None,
     ) -> None:
         message = f"{failure.condition}: {detail}" if detail else failure.condition
         super().__init__(message, rule=rule or failure.rule, place=place, hint=hint)
         self.failure = failure
         self.detail = detail
-        self.exit_code = failure.exit_code
+        self.exit_code = failure.exit_code if exit_code is None else exit_code
         self.result: object | None = None
         """What had come of the exchange by then, where whoever ran it says so."""
+
+
+def local_failure(error: LaceError) -> InterlaceFailure:
+    """Return what something that could not be done here is to an exchange.
+
+    A lace that cannot be read or written is named as that; all else is an evaluation that
+    did not come to its end. Rule, place, hint and exit code stay those of the error.
+
+    >>> local_failure(StoreError("no space is left")).message
+    "this side's lace failed: no space is left"
+    """
+    if isinstance(error, InterlaceFailure):
+        return error
+    row = Failure.STORE_FAILED if isinstance(error, StoreError) else Failure.EVALUATION_ERROR
+    made = InterlaceFailure(
+        row,
+        error.message,
+        rule=error.rule,
+        place=error.place,
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )
+    made.__cause__ = error
+    return made
 
 
 def limit_failure(

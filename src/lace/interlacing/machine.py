@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lace.interlacing import events as happened
 from lace.interlacing.config import Cursor, MachineConfig
 from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
 from lace.interlacing.handshake import Handshake
 from lace.interlacing.ledger import Ledger
 from lace.interlacing.loops import End, Loops
@@ -108,9 +108,7 @@ class Machine:
         """
         if self.is_closed:
             return []
-        if not isinstance(error, InterlaceFailure):
-            error = InterlaceFailure(Failure.EVALUATION_ERROR, str(error))
-        return self._fail(error)
+        return self._fail(local_failure(error))
 
     def _take(self, event: Event, now: Tai) -> list[Effect]:
         match event:
