@@ -210,6 +210,44 @@ def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) ->
     assert left.verify().damaged == 0
 
 
+class _Broken:
+    """A stream whose bytes are no records any more from some point on."""
+
+    def __init__(self, stream: ByteStream, after: int) -> None:
+        self._stream, self._left = stream, after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    async def read(self, size: int) -> bytes:
+        data = await self._stream.read(size)
+        whole, self._left = data[: self._left], max(0, self._left - len(data))
+        return whole + b"\xff" * (len(data) - len(whole))
+
+
+@pytest.mark.requirement("050-227")
+def test_records_that_came_before_the_framing_was_lost_are_stored(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    """They wait for others, to be validated together; what comes next must not lose them."""
+    left, right = sides
+    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(9_000)) for number in range(70)]))
+
+    async def serve(stream: ByteStream) -> None:
+        await session(right, left, 1, stream).run()
+
+    async def run() -> Outcome:
+        async with connected(BINDINGS[0], serve) as stream:
+            broken = cast("ByteStream", _Broken(stream, 400_000))
+            return await session(left, right, 0, broken).run()
+
+    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.FRAMING_LOST
+    assert len(outcome.received) > 30
+    assert hashes(left) == set(outcome.received) < wanted
+
+
 def test_a_peer_that_takes_nothing_is_given_up(
     tmp_path: Path, sides: tuple[lace.Lace, lace.Lace]
 ) -> None:

@@ -107,6 +107,9 @@ class Inbound:
             try:
                 item = self._reader.next_event()
             except StreamError as error:
+                self._hand_on()  # what came before it is whole
+                if self._made:
+                    break
                 raise failure_of(error) from error
             if item is NEED_MORE:
                 return None

@@ -117,6 +117,7 @@ class Party:
             kept.before = lambda: self._save(None)
         self._evaluator: StoreEvaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
+        self._is_storing = False
         self._unsaved: wanted.SaveCursor | None = None
         self._tidied = 0
         self._saved: Tai | None = None
@@ -133,8 +134,21 @@ class Party:
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
         if isinstance(event, happened.Ended):  # what has come by then is kept (G47b)
+            self._store_all()
+        self._take(event)
+        if self.machine.is_ending and not self._is_storing:
+            self._store_all()
+
+    def _store_all(self) -> None:
+        """Validate and store what has come, and wait for that."""
+        self._is_storing = True
+        try:
             while self.is_busy and not self.machine.is_closed:
                 self.work(wait=True)
+        finally:
+            self._is_storing = False
+
+    def _take(self, event: Event) -> None:
         events: deque[Event] = deque([event])
         while events:
             now = self._clock()
@@ -176,6 +190,8 @@ class Party:
         self.error = error_of(error, self._store.folder)
         for last in self.machine.fail(self.error):
             self._do(last)
+        if self.machine.is_ending and not self._is_storing:
+            self._store_all()
 
     def cut_off(self) -> None:
         """Drop what is to be sent, because nothing can be; in the midst of a batch that ends it."""

@@ -208,7 +208,17 @@ class Session:
         if party.machine.state is State.REQUESTING and not dry.is_held:
             dry.hold(party.take_back())
 
+    async def _take_held(self) -> None:
+        """Hand on records that have come and wait for others, which may never come."""
+        party, machine = self._party, self._party.machine
+        while party.can_take and machine.state is State.TRANSFERRING:
+            event = self._inbound.hand_on()
+            if event is None:
+                return
+            await self._take(event)
+
     async def _fail(self, error: LaceError) -> None:
+        await self._take_held()
         await self._do(lambda: self._party.fail(error))
         self._to_write.set()
 
@@ -364,6 +374,7 @@ class Session:
         party, machine = self._party, self._party.machine
         if party.alarm is not None and self._clock() >= party.alarm:
             party.alarm = None
+            await self._take_held()
             await self._take(happened.Woken())
         is_waiting = machine.config.is_open and machine.state is State.WAITING
         if is_waiting and await self._do(party.has_news):

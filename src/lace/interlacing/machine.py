@@ -59,6 +59,8 @@ class Machine:
         self._has_changed = self._has_ended = self._is_saved = False
         self._handshakes = 0
         self._times = PhaseTimes()
+        self._last: tuple[str, InterlaceFailure | None] | None = None
+        """Why it ends, while the records that came before that are being stored."""
         self.outcome: Outcome | None = None
 
     @property
@@ -76,6 +78,8 @@ class Machine:
     @property
     def takes_input(self) -> bool:
         """Whether something of the peer would be taken now; else it is to be kept back."""
+        if self._last is not None:
+            return False
         if self.state is State.TRANSFERRING and self._loops is not None:
             return not self._loops.transfer.is_received
         return takes_input(self.state)
@@ -90,6 +94,8 @@ class Machine:
         if self.is_closed:
             return []
         self._times.note(self.state, now)
+        if self._last is not None:
+            return self._store_last(event, now)
         try:
             check_legal(event, self.state)
             effects = self._take(event, now)
@@ -108,7 +114,15 @@ class Machine:
         """
         if self.is_closed:
             return []
-        return self._fail(local_failure(error))
+        failure = local_failure(error)
+        if failure is not error:  # nothing more can be stored here
+            return self._end(self._outcome(str(failure), failure))
+        return self._fail(failure)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is over but for the records that came before, which are being stored."""
+        return self._last is not None and not self.is_closed
 
     def _take(self, event: Event, now: Tai) -> list[Effect]:
         match event:
@@ -133,7 +147,11 @@ class Machine:
             case happened.Ended():
                 return self._ended()
             case _:
-                return self._go_on(self._looping().take(event, now))
+                loops = self._looping()
+                effects = loops.take(event, now)
+                if loops.transfer.failure is not None:
+                    return [*effects, *self._fail(loops.transfer.failure)]
+                return self._go_on(effects)
 
     def _looping(self) -> Loops:
         if self._loops is None:
@@ -308,10 +326,29 @@ class Machine:
     def _close(self, why: _Why) -> list[Effect]:
         if self._loops is not None and self._loops.ended in _WHY:
             why = _WHY[self._loops.ended]
-        return self._end(self._outcome(why.value))
+        return self._end_after_storing(why.value)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:
-        return self._end(self._outcome(str(failure), failure))
+        return self._end_after_storing(str(failure), failure)
+
+    def _end_after_storing(
+        self, reason: str, failure: InterlaceFailure | None = None
+    ) -> list[Effect]:
+        """End, but first store what was asked for, has arrived and is valid."""
+        if self._loops is not None and self._loops.transfer.is_busy:
+            self._last = reason, failure
+            return []
+        return self._end(self._outcome(reason, failure))
+
+    def _store_last(self, event: Event, now: Tai) -> list[Effect]:
+        """Take an answer about records that came before the end; nothing else counts any more."""
+        if self._last is None or not isinstance(event, happened.Validated | happened.Admitted):
+            return []
+        loops = self._looping()
+        effects = loops.take(event, now)
+        if loops.transfer.is_busy:
+            return effects
+        return [*effects, *self._end(self._outcome(*self._last))]
 
     def _end(self, outcome: Outcome) -> list[Effect]:
         self.outcome = outcome

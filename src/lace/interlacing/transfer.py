@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lace.facts.extract import facts_of_records
 from lace.interlacing.advertisement import advertised_fields_of, digest_of
 from lace.interlacing.effects import Admit, Effect, SendBatch, Validate
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.record.validate import ValidRecord
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Transfer:
         """Whether something of the peer's batch has arrived."""
         self.pending_there = 0
         self.bytes_received = self.bytes_sent = self.stored = 0
+        self.failure: InterlaceFailure | None = None
+        """What ends the exchange, once the records that came with or before it are stored."""
 
     def begin_round(self) -> None:
         """Begin to count bytes anew."""
@@ -136,10 +138,21 @@ class Transfer:
 
     def records(self, event: RecordsReceived) -> list[Effect]:
         """Take records that arrived."""
-        asked = tuple(self._receive(raw.claimed, len(raw.data)) for raw in event.records)
+        asked: list[str] = []
+        try:
+            for raw in event.records:
+                asked.append(self._receive(raw.claimed, len(raw.data)))
+        except InterlaceFailure as failure:  # those before it were asked for, and are here
+            self._end_with(failure)
         self._check_bytes(self._round_received, "came")
-        self._validating.append(asked)
-        return [Validate(event.records)]
+        if not asked:
+            return []
+        self._validating.append(tuple(asked))
+        return [Validate(event.records[: len(asked)])]
+
+    def _end_with(self, failure: InterlaceFailure) -> None:
+        """Have the exchange end; the first reason counts."""
+        self.failure = self.failure or failure
 
     def lost(self, event: RecordLost) -> None:
         """Take note of a record that was too large to be read."""
@@ -161,20 +174,27 @@ class Transfer:
     def _check_bytes(self, count: int, what: str) -> None:
         most = self._terms.limits.max_total_transferred_bytes
         if count > most:
-            raise InterlaceFailure(
-                Failure.TRANSFER_LIMIT,
-                f"more than {most:,} record bytes {what} in this round",
-                hint="raise max_total_transferred_bytes on both sides",
+            self._end_with(
+                limit_failure(
+                    Failure.TRANSFER_LIMIT,
+                    f"more than {most:,} record bytes {what} in this round",
+                    limit="max_total_transferred_bytes",
+                    allowed=most,
+                    agreed=True,
+                )
             )
 
     def _reject(self, record: str, reason: str) -> None:
         self._ledger.reject(record, reason, self._states.theirs.digest(record))
         most = self._terms.limits.max_rejected_records
         if self._ledger.rejections > most:
-            raise InterlaceFailure(
-                Failure.REJECT_BUDGET,
-                f"more than {most:,} records were rejected",
-                hint="raise max_rejected_records",
+            self._end_with(
+                limit_failure(
+                    Failure.REJECT_BUDGET,
+                    f"more than {most:,} records were rejected",
+                    limit="max_rejected_records",
+                    allowed=most,
+                )
             )
 
     def validated(self, event: Validated) -> list[Effect]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 
 from lace.base import b64a
 from lace.base.tai import Tai
-from lace.errors import EngineError, PolicyError
+from lace.errors import EngineError, PolicyError, StoreError
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing import handshake
@@ -413,6 +414,63 @@ def test_too_many_rejections() -> None:
     assert failed(found) is Failure.REJECT_BUDGET
 
 
+@pytest.mark.requirement("050-227", "050-228")
+@pytest.mark.parametrize("rejected", [0, 1])
+def test_valid_records_that_came_with_the_last_rejected_one_are_stored(rejected: int) -> None:
+    """The exchange ends when they are; whatever was asked for and came is not asked for again."""
+    means = Capabilities(limits=ExchangeLimits(max_rejected_records=rejected))
+    count = itertools.count()
+    world = bent_world(
+        each_record(lambda raw: [flip(raw, len(raw) - 1) if next(count) % 3 == 2 else raw]),
+        means=means,
+    )
+    side = world.sides[0]
+    world.run()
+    assert side.outcome is not None
+    assert failed(side.outcome) is Failure.REJECT_BUDGET
+    assert "max_rejected_records=" in str(side.outcome.failure)
+    refused = dict(side.outcome.rejected)
+    assert len(refused) > rejected
+    came = set(side.answered) - refused.keys()
+    assert len(came) >= 2
+    assert came == set(side.outcome.received) <= set(side.store)
+    assert side.machine.is_closed
+    assert not side.machine.is_ending
+
+
+@pytest.mark.requirement("050-224", "050-227")
+def test_records_that_came_before_one_that_nobody_asked_for_are_stored() -> None:
+    sent: list[bytes] = []
+
+    def bend(raw: bytes) -> list[Item]:
+        sent.append(raw)
+        return [raw] if len(sent) != 3 else [raw, sent[0]]
+
+    world = bent_world(each_record(bend))
+    side = world.sides[0]
+    world.run()
+    assert side.outcome is not None
+    assert failed(side.outcome) is Failure.UNREQUESTED_RECORD
+    came = {frame_record(raw).claimed for raw in sent[:3]}
+    assert came == set(side.outcome.received) <= set(side.store)
+
+
+@pytest.mark.requirement("050-227")
+def test_while_it_ends_nothing_but_storing_counts() -> None:
+    """Whatever else happens then; and a store that fails meanwhile ends it at once."""
+    world = bent_world(each_record(lambda raw: [raw, raw]))
+    side = world.sides[0]
+    while not side.machine.is_ending:
+        assert world.step()
+    assert not side.machine.takes_input
+    for event in (happened.Woken(), happened.Stopped(), happened.Ended(), happened.BatchEnded()):
+        assert side.machine.receive(event, world.now(side)) == []
+    assert side.machine.is_ending
+    (close,) = side.machine.fail(StoreError("no space is left"))
+    assert isinstance(close, wanted.Close)
+    assert failed(close.outcome) is Failure.STORE_FAILED
+
+
 @pytest.mark.requirement("050-223", "050-233")
 def test_the_transfer_limit_ends_both_sides_with_a_partial_result() -> None:
     limits = ExchangeLimits(max_total_transferred_bytes=700, service_budget_bytes=0)
@@ -424,7 +482,8 @@ def test_the_transfer_limit_ends_both_sides_with_a_partial_result() -> None:
     side = world.sides[0]
     assert side.outcome is not None
     assert side.outcome.received
-    assert set(side.outcome.received) <= set(side.store)
+    assert set(side.outcome.received) == set(side.answered) <= set(side.store)
+    assert "max_total_transferred_bytes=700" in str(side.outcome.failure)
 
 
 @pytest.mark.requirement("050-233")
