@@ -36,6 +36,10 @@ __all__ = ["BatchEnd", "Block", "End", "Message", "NotAvailable", "Party", "Reco
 RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
 BYTES_AT_ONCE: Final = 16 * 2**20
+_LOOK_BYTES: Final = 256 * 1024
+"""Record bytes that are loaded between two looks at the clock, about."""
+_LOOK_RECORDS: Final = 256
+"""So many records are it at most."""
 _SECOND: Final = 1_000_000_000
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
@@ -123,6 +127,8 @@ class Party:
         self._saved: Tai | None = None
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
+        self.bytes_at_once = BYTES_AT_ONCE
+        """Record bytes that are given out together; the time of a batch is looked at between."""
         self.alarm: Tai | None = None
         self.report: Outcome | None = None
         """What came of the last round of an open exchange."""
@@ -334,17 +340,21 @@ class Party:
         until = self._clock().shift(effect.most_seconds * _SECOND)
         sent: list[str] = []
         missing = list(effect.unavailable)
-        size = piece_bytes = 0
+        size = looked = 0
         piece: list[bytes] = []
+        piece_bytes = 0
         with self._store.snapshot() as snapshot:
             for record, raw in snapshot.bytes_of(effect.records):
                 piece.append(raw)
                 sent.append(record)
                 size += len(raw)
                 piece_bytes += len(raw)
-                if len(piece) == RECORDS_AT_ONCE or piece_bytes >= BYTES_AT_ONCE:
+                is_full = len(piece) == RECORDS_AT_ONCE or piece_bytes >= self.bytes_at_once
+                if is_full:
                     yield Records(piece)
                     piece, piece_bytes = [], 0
+                if is_full or size - looked >= _LOOK_BYTES or not len(sent) % _LOOK_RECORDS:
+                    looked = size
                     if self._clock() >= until:
                         break
                 if size >= effect.most_bytes:

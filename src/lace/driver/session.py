@@ -92,6 +92,8 @@ class Session:
         dry_run: DryRun | None = None,
     ) -> None:
         self._party, self._stream, self._clock = party, stream, clock
+        # Each piece waits for the peer to take it: a slow one must not stretch a batch.
+        party.bytes_at_once = WRITE_BYTES
         self._dry_run = dry_run
         if dry_run is not None:
             party.watcher = dry_run.note

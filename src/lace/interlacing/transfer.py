@@ -141,7 +141,7 @@ class Transfer:
         asked: list[str] = []
         try:
             for raw in event.records:
-                asked.append(self._receive(raw.claimed, len(raw.data)))
+                asked.append(self._receive(raw.claimed, len(raw.data)))  # noqa: PERF401  see below
         except InterlaceFailure as failure:  # those before it were asked for, and are here
             self._end_with(failure)
         self._check_bytes(self._round_received, "came")
