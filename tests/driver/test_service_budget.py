@@ -1,4 +1,4 @@
-"""The time and bytes of one batch: both hold, whatever the size of records and the speed of peers."""
+"""The time and bytes of one batch hold, whatever the size of records and the speed of peers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ def batch(
     """Take the whole batch at some speed; returns what the machine is told."""
     told: list[happened.Event] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(party.machine, "receive", lambda event, _now: told.append(event) or [])
+
+        def receive(event: happened.Event, _now: lace.Tai) -> list[wanted.Effect]:
+            told.append(event)
+            return []
+
+        patch.setattr(party.machine, "receive", receive)
         party._do(effect)
         for message in party.messages():
             if isinstance(message, Records):

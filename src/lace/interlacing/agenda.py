@@ -20,6 +20,7 @@ from lace.interlacing.questions import (
     InquiryLimits,
     Shares,
     is_listing_cheaper,
+    start_length,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Agenda:
         self.queue: list[Wanted] = []
         self.open: dict[str, str] = {}
         self.asked: set[tuple[str, str]] = set()
-        self._start = 0 if mode == 2 else 2
+        self._start = start_length(mode)
         self._due: dict[str, int] = {}
         self._lines = 0
 

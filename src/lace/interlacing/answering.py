@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lace.interlacing.claims import advertisement_facts
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.partitions import child_prefixes
-from lace.interlacing.questions import LIST, NARROW
+from lace.interlacing.questions import LIST, NARROW, start_length
 from lace.interlacing.summaries import block_bytes, children_fact, partition_fact
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Answers:
         return any(each in self._open for each in _prefixes_of(prefix))
 
     def _depth(self, prefix: str) -> int:
-        return len(prefix) - (0 if self.mode == 2 else 2)
+        return len(prefix) - start_length(self.mode)
 
     def _is_listed(self, kind: str, prefix: str) -> bool:
         return kind == LIST and self.own.count(prefix) <= self.limits.listed

@@ -63,6 +63,11 @@ def _place_of(record: str) -> tuple[str, str]:
     return payload_of(record), record
 
 
+def _ordered(others: dict[str, bytes]) -> dict[str, bytes]:
+    """Return records of other formats by their bytes: no order of a run of the program shows."""
+    return dict(sorted(others.items()))
+
+
 class AdvertisementSet:
     """The advertised records of one source, under one schema.
 
@@ -102,7 +107,7 @@ class AdvertisementSet:
         made = cls()
         made._rows = Rows.from_bytes(raw[first + size :], count)
         found = json.loads(bytes(raw[first : first + size]))
-        made._others = {str(record): b64a.decode(each) for record, each in found.items()}
+        made._others = _ordered({str(each): b64a.decode(text) for each, text in found.items()})
         made._roots = {"": bytes(raw[_SIZES.size : first])}
         return made
 
@@ -128,6 +133,7 @@ class AdvertisementSet:
                 around = (payload[:length] for length in range(len(payload), -1, -1))
                 if sources[next(each for each in around if each in sources)] is source:
                     made._others[record] = digest
+        made._others = _ordered(made._others)
         if len(made):
             made._roots = {}
         return made
@@ -196,8 +202,10 @@ class AdvertisementSet:
             records = list(itertools.compress(records, is_row))
             values = list(itertools.compress(values, is_row))
         gone = [record for record in removed if is_usual(record)]
-        kept = {each: self._others[each] for each in self._others.keys() - {*removed}}
-        made._others = kept | others
+        if self._others or others:
+            left = {*removed}
+            kept = {each: value for each, value in self._others.items() if each not in left}
+            made._others = _ordered(kept | others)
         made._rows = self._rows.changed(keys_of(records), as_digests(values), keys_of(gone))
         made._roots = self._roots_beside([*records, *others, *removed])
         return made
@@ -216,7 +224,7 @@ class AdvertisementSet:
         """Return what came, or has another digest, since the other set; and what went."""
         come, gone = map(records_of, self._rows.differing(other._rows))
         come += [each for each, value in self._others.items() if other._others.get(each) != value]
-        gone += other._others.keys() - self._others.keys()
+        gone += [each for each in other._others if each not in self._others]
         return come, gone
 
     # -- partitions ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ __all__ = [
     "InquiryLimits",
     "Shares",
     "is_listing_cheaper",
+    "start_length",
 ]
 
 LIST: Final = "ListAdvertisementPartition"
@@ -121,3 +122,8 @@ def is_listing_cheaper(count: float, costs: Costs, *, known: int, expected: floa
     touched = CHILDREN * -math.expm1(expected * math.log1p(-1 / CHILDREN))
     narrowing = costs.children + touched * costs.listing(count / CHILDREN)
     return costs.listing(count) <= narrowing
+
+
+def start_length(mode: int) -> int:
+    """Return how many characters the prefixes that a mode begins with have."""
+    return 2 if mode == 1 else 0

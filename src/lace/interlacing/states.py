@@ -7,10 +7,11 @@ sets of earlier loops what has changed since the peer asked last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.advertisement import digests_of, digests_of_bare, is_bare
-from lace.interlacing.partitions import AdvertisementSet
+from lace.interlacing.partitions import AdvertisementSet, payload_of
+from lace.interlacing.questions import start_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from lace.interlacing.negotiation import Terms
 
 __all__ = ["States"]
+
+_USUAL: Final = 48
+"""Characters of a record hash of format H3; its payload is long enough for any partition."""
+_USUAL_PAYLOAD: Final = 43
 
 
 class States:
@@ -34,6 +39,11 @@ class States:
     def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
         self._source, self._peer_source = terms.source, terms.peer_source
         self.is_bare = is_bare(terms.schema)
+        self._least_length = 0
+        """The characters of a payload that is in a partition of every length; 0 for any."""
+        if terms.mode:
+            depth = start_length(terms.mode) + terms.limits.max_narrowing_depth
+            self._least_length = min(depth, _USUAL_PAYLOAD)
         self.own = AdvertisementSet()
         self.next_own = self.own
         self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
@@ -50,6 +60,9 @@ class States:
         if not come and not gone:
             return
         records = [each.record for each in come]
+        if self._least_length and any(len(each) != _USUAL for each in records):
+            come = [each for each in come if len(payload_of(each.record)) >= self._least_length]
+            records = [each.record for each in come]
         self.next_own = self.next_own.changed(records, self._digests(come, self._source), gone)
         if self.relabelled is not None:
             digests = self._digests(come, self._peer_source)

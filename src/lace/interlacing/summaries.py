@@ -82,9 +82,8 @@ def claims_by_partition(
                 made[payload[:length]][record] = claim
                 break
         else:
-            raise InterlaceFailure(
-                Failure.MALFORMED_BLOCK,
-                f"nobody asked for the advertisement of {record}",
-                rule="G44",
-            )
+            problem = f"nobody asked for the advertisement of {record}"
+            if lengths and len(payload) < lengths[-1]:
+                problem = f"{record} is too short for partitions; mode 0 alone has such hashes"
+            raise InterlaceFailure(Failure.MALFORMED_BLOCK, problem, rule="G44")
     return made

@@ -178,6 +178,45 @@ def test_records_of_other_formats_in_every_mode(mode: int, offered: frozenset[st
     assert not theirs & set(a.asked)
 
 
+@requirement("050-121", "050-160")
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_hashes_too_short_for_partitions_are_advertised_in_mode_0_only(mode: int) -> None:
+    """A payload shorter than a prefix is in no partition of that length."""
+    short, long = "P.x.H9", f"P.{many_payloads(1)[0]}.H9"
+    world = world_of([], list(pool()[:9]), means=Capabilities(mode=mode))
+    with_foreign(world.sides[1], short, long)
+    for side in world.sides:
+        side.is_strict = False
+    world.run()
+    a, b = world.sides
+    for side in world.sides:
+        assert side.outcome is not None
+        assert side.outcome.at_fixed_point, side.outcome.reason
+    assert a.machine._loops is not None
+    assert b.machine._loops is not None
+    found = set(a.machine._loops.states.theirs)
+    assert found == set(b.machine._loops.states.own)
+    assert long in found
+    assert (short in found) is (mode == 0)
+    assert set(a.store) == {record.hash_text for record in pool()[:9]}
+
+
+@requirement("050-121", "050-169")
+def test_a_peer_that_lists_a_hash_too_short_for_partitions() -> None:
+    """Mode 1 has two characters at least: the refusal says why."""
+    a = Party(0, 1, {})
+    b = Party(1, 1, claims_of(many_records(3), Party(0, 0, {}).schema))
+
+    def bend(_turn: int, facts: list[Fact]) -> list[Fact]:
+        told = any(fact[0] == "Advertised" for fact in facts)
+        return [*facts, ("Advertised", "P.x.H9", SOURCE)] if told else facts
+
+    with pytest.raises(InterlaceFailure, match="too short for partitions; mode 0 alone") as caught:
+        reconcile(a, b, bend)
+    assert caught.value.failure is Failure.MALFORMED_BLOCK
+    assert caught.value.rule == "G44"
+
+
 @requirement("050-06", "050-18", "050-121")
 def test_the_machine_itself_requests_no_other_format() -> None:
     """Even where an evaluator would let it."""

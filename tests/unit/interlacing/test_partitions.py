@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -200,3 +203,33 @@ def test_whole_hashes_are_prefixes_too() -> None:
     with_fill = payload[:42] + b64a.ALPHABET[b64a.ALPHABET.index(payload[42]) + 1]
     assert found.count(with_fill) == 0
     assert found.held_bytes == 3 * (33 + 32 + 32)
+
+
+FOREIGN = """
+import random
+from lace.interlacing.partitions import AdvertisementSet
+names = [f"P.{at:03}.H9" for at in range(60)]
+random.Random(1).shuffle(names)
+one = AdvertisementSet.of(names[:40], [bytes(32)] * 40)
+other = one.changed(names[20:], [bytes([7]) * 32] * 40, names[:20])
+joined = AdvertisementSet.joined([("", one), ("0", other)])
+print(other.difference(one), one.difference(other), other.items(), joined.items()[0])
+"""
+
+
+def test_the_order_of_other_formats_is_that_of_their_bytes() -> None:
+    """The same in every run of the program, whatever order its sets have."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", FOREIGN],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in range(3)
+    }
+    assert len(found) == 1
+    names = [f"P.{at:03}.H9" for at in range(30)]
+    made = AdvertisementSet.of(names[::-1], [bytes(32)] * 30)
+    assert made.items()[0] == made.difference(AdvertisementSet())[0] == names
+    assert AdvertisementSet().difference(made)[1] == names
