@@ -253,6 +253,8 @@ def test_a_record_that_is_not_valid(make: Callable[[], bytes], why: str) -> None
     ((rejected, reason),) = outcome.rejected
     assert rejected == record
     assert re.search(why, reason), reason
+    assert outcome.noted == ((Failure.INVALID_RECORD, 1),)
+    assert outcome.to_json()["noted"] == {"INVALID_RECORD": 1}
     assert record not in a.store
     assert a.asked.count(record) == 1
     assert len(outcome.received) > 3, "all the others came"
@@ -271,4 +273,6 @@ def test_a_requested_hash_that_is_no_longer_sendable() -> None:
     assert outcome.failure is None
     assert outcome.at_fixed_point
     assert outcome.not_available == (gone,)
+    assert outcome.noted == ((Failure.NOT_AVAILABLE, 1),)
+    assert ended(b).noted == ((Failure.NOT_AVAILABLE, 1),), "who reports it notes it as well"
     assert len(outcome.received) > 3

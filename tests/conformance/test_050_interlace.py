@@ -233,7 +233,10 @@ def test_records_of_other_formats_may_be_advertised_and_are_not_requested(mode: 
 
 
 @requirement("050-122", "050-185")
-def test_bytes_of_a_format_that_the_store_does_not_know_are_rejected() -> None:
+def test_bytes_of_a_format_that_the_store_does_not_know_are_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transfer, "STORED_FORMATS", frozenset({"H4"}))
     world = bent_world(lambda item: [item], selector="all")
     a = world.sides[0]
     while not any(isinstance(each, happened.Validated) for each in a.answers):
@@ -244,6 +247,7 @@ def test_bytes_of_a_format_that_the_store_does_not_know_are_rejected() -> None:
     world.run()
     assert a.outcome is not None
     assert [why for _, why in a.outcome.rejected] == [Failure.UNSUPPORTED_RECORD.condition]
+    assert a.outcome.noted == ((Failure.UNSUPPORTED_RECORD, 1),)
     assert a.outcome.at_fixed_point
 
 
@@ -495,6 +499,7 @@ def test_policies_that_flip_end_at_the_loop_limit_and_say_so() -> None:
         assert side.outcome.failure is None
         assert not side.outcome.at_fixed_point
         assert side.outcome.reason == "not at a fixed point: the loop limit was reached"
+        assert side.outcome.noted == ((Failure.LOOP_LIMIT, 1),)
         assert side.outcome.counters.loops == 5
 
 

@@ -36,6 +36,7 @@ OUTCOME_KEYS: Final = {
     "cursor-updated": "whether something is kept that makes the next exchange shorter",
     "at-fixed-point": "whether nothing more was to be had",
     "reason": "why it ended, in words",
+    "noted": "how often each failure came up that did not end it, by name",
     "failure": "the name of the failure, or null",
     "loops": "how often both sides advertised, requested and transferred",
     "turns": "how many blocks each side sent for that",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.interlacing.questions import (
     CHILDREN,
     LINE_BYTES,
@@ -95,11 +95,12 @@ class Agenda:
         """
         self._lines += lines
         if self._lines > self._limits.summaries:
-            raise InterlaceFailure(
+            raise limit_failure(
                 Failure.SUMMARY_LIMIT,
                 f"the peer sent more than {self._limits.summaries:,} partition summaries",
-                rule="050-231",
-                hint="raise max_partition_summaries",
+                limit="max_partition_summaries",
+                allowed=self._limits.summaries,
+                agreed=True,
             )
 
     def free(self, prefixes: Iterable[str]) -> list[str]:

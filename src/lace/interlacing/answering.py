@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lace.interlacing.claims import advertisement_facts
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.interlacing.partitions import child_prefixes
 from lace.interlacing.questions import LIST, NARROW, start_length
 from lace.interlacing.summaries import block_bytes, children_fact, partition_fact
@@ -62,13 +62,21 @@ class Answers:
             if kind == NARROW and self.own.count(prefix) == 0:
                 raise _malformed(f"the peer narrows the empty partition {prefix!r}")
             if self._depth(prefix) + (kind == NARROW) > self.limits.depth:
-                raise _malformed(f"the peer asks beyond the depth at {prefix!r}")
+                raise limit_failure(
+                    Failure.DEPTH_LIMIT,
+                    f"the peer asks beyond the depth at {prefix!r}",
+                    limit="max_narrowing_depth",
+                    allowed=self.limits.depth,
+                    agreed=True,
+                )
             if len(self._asked) >= self.limits.summaries:
                 # Each answer is a summary at least, and the peer keeps its own limit of these.
-                raise InterlaceFailure(
+                raise limit_failure(
                     Failure.SUMMARY_LIMIT,
                     f"the peer asks more than {self.limits.summaries:,} questions in a loop",
-                    hint="raise max_partition_summaries on both sides",
+                    limit="max_partition_summaries",
+                    allowed=self.limits.summaries,
+                    agreed=True,
                 )
             if self._is_nested(prefix):
                 raise _malformed(f"questions that are open nest at partition {prefix!r}")

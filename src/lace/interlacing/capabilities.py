@@ -27,6 +27,7 @@ __all__ = [
     "RECONCILE_LIMIT",
     "RECONCILE_MODES",
     "SECOND",
+    "STORED_FORMATS",
     "WIRE_LIMITS",
     "Capabilities",
     "ExchangeLimits",
@@ -37,6 +38,8 @@ __all__ = [
 
 SECOND: Final = 1_000_000_000
 """Nanoseconds of a second."""
+STORED_FORMATS: Final = frozenset({"H3"})
+"""The record formats that stores can validate and keep."""
 MIN_TICK_NANOSECONDS: Final = SECOND
 """A shorter tick interval is refused (X2)."""
 WIRE_LIMITS: Final = (
@@ -155,7 +158,7 @@ class Capabilities:
         SettingError: no format, an unknown mode, or a tick interval that peers refuse.
     """
 
-    formats: frozenset[str] = frozenset({"H3"})
+    formats: frozenset[str] = STORED_FORMATS
     schema: Schema = ALL_FIELDS
     offer_all: bool = False
     limits: ExchangeLimits = field(default_factory=ExchangeLimits)

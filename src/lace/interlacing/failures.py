@@ -28,6 +28,8 @@ class Action(Enum):
     """The record gives no facts and is counted as rejected; the round goes on."""
     CONTINUE = "continue"
     """Note it; the round goes on."""
+    CLOSE = "close"
+    """Not an abort: both sides end here by the same rule; an open exchange waits instead."""
 
     @property
     def is_abort(self) -> bool:
@@ -94,7 +96,7 @@ class Failure(Enum):
     COUNT_MISMATCH = ("advertisement count mismatch", Action.ABORT, "050-169", _PEER)
     LISTING_LIMIT = ("too many advertisement records listed", Action.ABORT, "050-230", _REFUSED)
     SUMMARY_LIMIT = ("too many partition summaries", Action.ABORT, "050-231", _REFUSED)
-    DEPTH_LIMIT = ("narrowing depth exceeded", Action.ABORT, "050-232", _REFUSED)
+    DEPTH_LIMIT = ("narrowing depth exceeded", Action.ABORT, "050-232", _PEER)
     ADVERTISEMENT_LIMIT = (
         "more advertised records than one exchange may bring",
         Action.ABORT,
@@ -122,7 +124,7 @@ class Failure(Enum):
     REJECT_BUDGET = ("too many rejected records", Action.ABORT_PARTIAL, "050-228", _PEER)
 
     # The end.
-    LOOP_LIMIT = ("loop limit reached, not at a fixed point", Action.ABORT_PARTIAL, "G47", _REFUSED)
+    LOOP_LIMIT = ("loop limit reached, not at a fixed point", Action.CLOSE, "G47", _REFUSED)
     PEER_CLOSED = ("peer closed early", Action.ABORT_PARTIAL, "G47b", _PEER)
 
     def __init__(self, condition: str, action: Action, rule: str, exit_code: int) -> None:

@@ -7,6 +7,7 @@ advertisement is the one that it was rejected under. Every request is accounted 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -33,6 +34,8 @@ class Ledger:
         self._missed: set[str] = set()
         self.requested = self.answered = self.rejections = 0
         self._answered_before = 0
+        self.noted: Counter[Failure] = Counter()
+        """How often each row came up that did not abort; a row is noted where it takes place."""
         self.brought = False
         """Whether the present list brought a record, or a `NotAvailable` that is new."""
 
@@ -105,9 +108,12 @@ class Ledger:
         self.rejected.pop(record, None)
         self.not_available.pop(record, None)
 
-    def reject(self, record: str, reason: str, claim: bytes | None) -> None:
+    def reject(
+        self, record: str, claim: bytes | None, row: Failure, reason: str | None = None
+    ) -> None:
         """Note that a record was refused; `claim` is the digest of its advertisement."""
-        self.rejected[record] = reason
+        self.noted[row] += 1
+        self.rejected[record] = reason or row.condition
         self.rejections += 1
         self._rejected_claims[record] = claim
         self._current_claims.pop(record, None)
@@ -115,6 +121,7 @@ class Ledger:
     def miss(self, record: str) -> None:
         """Note that the peer cannot send a record."""
         self._answer(record)
+        self.noted[Failure.NOT_AVAILABLE] += 1
         if record not in self._missed:
             self.brought = True
         self._missed.add(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lace.interlacing.claims import advertisement_facts, read_claims
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.interlacing.summaries import block_bytes
 
 if TYPE_CHECKING:
@@ -32,20 +32,15 @@ def make_listing(
         InterlaceFailure: they are more than a listing or a block may hold.
     """
     if len(own) > limits.listed:
-        raise InterlaceFailure(
-            Failure.LISTING_LIMIT,
-            f"{len(own):,} records are to be advertised in one listing,"
-            f" and the limit is {limits.listed:,}",
-            rule="050-230",
-            hint="raise max_advertisement_records_listed on both sides, or let both reconcile",
-        )
+        raise _too_many(f"{len(own):,} records are to be advertised in one listing", limits)
     facts = advertisement_facts((described[record] for record in sorted(own.records())), source)
     if block_bytes(facts) > limits.listing_bytes:
-        raise InterlaceFailure(
+        raise limit_failure(
             Failure.OVERSIZED_BLOCK,
             f"the listing has more than {limits.block_bytes:,} bytes",
-            rule="050-229",
-            hint="raise max_fact_block_size on both sides",
+            limit="max_fact_block_size",
+            allowed=limits.block_bytes,
+            agreed=True,
         )
     return facts
 
@@ -60,10 +55,15 @@ def read_listing(
     """
     found = read_claims(facts, source, schema)
     if len(found) > limits.listed:
-        raise InterlaceFailure(
-            Failure.LISTING_LIMIT,
-            f"the peer lists {len(found):,} advertisements, and the limit is {limits.listed:,}",
-            rule="050-230",
-            hint="raise max_advertisement_records_listed on both sides",
-        )
+        raise _too_many(f"the peer lists {len(found):,} advertisements", limits)
     return found
+
+
+def _too_many(what: str, limits: InquiryLimits) -> InterlaceFailure:
+    return limit_failure(
+        Failure.LISTING_LIMIT,
+        f"{what}, and the limit is {limits.listed:,}",
+        limit="max_advertisement_records_listed",
+        allowed=limits.listed,
+        agreed=True,
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement
 from lace.interlacing.effects import Describe, Effect, Evaluate, SendBlock
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.interlacing.questions import InquiryLimits
 from lace.interlacing.reconcile import Reconciliation
 from lace.interlacing.states import States
@@ -326,10 +326,11 @@ class Loops:
 
     def _check_announced(self, count: int) -> None:
         if count > self.terms.limits.max_advertised_records:
-            raise InterlaceFailure(
+            raise limit_failure(
                 Failure.ADVERTISEMENT_LIMIT,
                 f"the peer advertises {count:,} records",
-                hint="raise max_advertised_records",
+                limit="max_advertised_records",
+                allowed=self.terms.limits.max_advertised_records,
             )
 
     def _relabel(self, now: Tai) -> list[Effect]:
@@ -414,5 +415,6 @@ class Loops:
         if not self.transfer.moved:
             self._idle_loops += 1
         if self._idle_loops >= self.terms.limits.max_loop_iterations:
+            self.ledger.noted[Failure.LOOP_LIMIT] += 1
             return End.LIMIT
         return End.GOES_ON

@@ -385,6 +385,7 @@ class Machine:
             received=tuple(ledger.received),
             rejected=tuple(ledger.rejected.items()),
             not_available=tuple(ledger.not_available),
+            noted=tuple((row, ledger.noted[row]) for row in Failure if ledger.noted[row]),
             cursor_updated=self._is_saved,
             at_fixed_point=is_settled and failure is None,
             reason=reason,

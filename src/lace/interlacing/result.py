@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lace.interlacing.failures import InterlaceFailure
+    from lace.interlacing.failures import Failure, InterlaceFailure
 
 __all__ = ["Counters", "Outcome"]
 
@@ -45,6 +45,8 @@ class Outcome:
     at_fixed_point: bool = False
     reason: str = ""
     failure: InterlaceFailure | None = None
+    noted: tuple[tuple[Failure, int], ...] = ()
+    """How often each failure came up that did not end the exchange at once."""
     counters: Counters = Counters()
     seconds: tuple[tuple[str, float], ...] = ()
     """How long each phase took."""
@@ -68,6 +70,7 @@ class Outcome:
             "cursor-updated": self.cursor_updated,
             "at-fixed-point": self.at_fixed_point,
             "reason": self.reason,
+            "noted": {row.name: count for row, count in self.noted},
             "failure": None if self.failure is None else self.failure.failure.name,
             "loops": self.counters.loops,
             "turns": self.counters.turns,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lace.facts.extract import facts_of_records
 from lace.interlacing.advertisement import advertised_fields_of, digest_of
+from lace.interlacing.capabilities import STORED_FORMATS
 from lace.interlacing.effects import Admit, Effect, SendBatch, Validate
 from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.record.validate import ValidRecord
@@ -130,6 +131,9 @@ class Transfer:
         self._told_unavailable.update(event.unavailable)
         self._sent_something = bool(event.sent) or bool(fresh)
         self.pending_there = len(self._asked) - len(event.sent) - len(event.unavailable)
+        noted = self._ledger.noted
+        noted[Failure.NOT_AVAILABLE] += len(event.unavailable)
+        noted[Failure.SERVICE_BUDGET] += self.pending_there > 0
         self.is_sent = True
         self._states.expect(event.sent)
         self._check_bytes(self._round_sent, "were sent")
@@ -158,7 +162,7 @@ class Transfer:
         """Take note of a record that was too large to be read."""
         self._receive(event.record, event.size)
         self._check_bytes(self._round_received, "came")
-        self._reject(event.record, Failure.OVERSIZED_RECORD.condition)
+        self._reject(event.record, Failure.OVERSIZED_RECORD)
 
     def missed(self, record: str) -> None:
         """Take note of a record that the peer cannot send any more."""
@@ -184,8 +188,8 @@ class Transfer:
                 )
             )
 
-    def _reject(self, record: str, reason: str) -> None:
-        self._ledger.reject(record, reason, self._states.theirs.digest(record))
+    def _reject(self, record: str, row: Failure, reason: str | None = None) -> None:
+        self._ledger.reject(record, self._states.theirs.digest(record), row, reason)
         most = self._terms.limits.max_rejected_records
         if self._ledger.rejections > most:
             self._end_with(
@@ -206,9 +210,11 @@ class Transfer:
         names: list[str] = []
         for record, outcome in zip(records, event.outcomes, strict=True):
             if not isinstance(outcome, ValidRecord):
-                self._reject(record, outcome)
+                known = record.rpartition(".")[2] in STORED_FORMATS
+                row = Failure.INVALID_RECORD if known else Failure.UNSUPPORTED_RECORD
+                self._reject(record, row, outcome)
             elif record in differing:
-                self._reject(record, Failure.CLAIMS_DIFFER.condition)
+                self._reject(record, Failure.CLAIMS_DIFFER)
             else:
                 good.append(outcome)
                 names.append(record)

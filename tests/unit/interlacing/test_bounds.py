@@ -37,8 +37,10 @@ def test_questions_are_bounded_as_summaries_are() -> None:
 def test_nothing_is_asked_beyond_the_depth(kind: str, length: int) -> None:
     prefix = RECORDS[0][2 : 2 + length]
     answers = Answers(2, OWN, SOURCES[0], replace(WIDE, depth=4))
-    with pytest.raises(InterlaceFailure, match="beyond the depth"):
+    with pytest.raises(InterlaceFailure, match="beyond the depth") as caught:
         answers.ask([(kind, prefix)])
+    assert caught.value.failure is Failure.DEPTH_LIMIT
+    assert "max_narrowing_depth=4" in str(caught.value.hint)
     answers.ask([(kind, prefix[:-1])])
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import lace
 from lace.errors import LaceError, Place, ProtocolError
 from lace.interlacing.failures import Action, Failure, InterlaceFailure, limit_failure
 
@@ -46,7 +49,19 @@ def test_rows_are_distinct_and_complete() -> None:
 
 
 def test_what_closes_the_stream() -> None:
-    assert [action.is_abort for action in Action] == [True, True, False, False]
+    assert [action.is_abort for action in Action] == [True, True, False, False, False]
+
+
+@pytest.mark.requirement("050-210")
+def test_every_row_is_used_and_tested() -> None:
+    """A row that nothing raises or notes, or that no test names, is not in the table."""
+    root = Path(lace.__file__).parent
+    sources = [path.read_text("utf-8") for path in root.rglob("*.py")]
+    tests = [path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py")]
+    for row in Failure:
+        name = re.compile(rf"Failure\.{row.name}\b")
+        assert any(map(name.search, sources)), f"{row.name} is never raised or noted"
+        assert any(map(name.search, tests)), f"no test names {row.name}"
 
 
 def test_an_error_carries_its_row() -> None:

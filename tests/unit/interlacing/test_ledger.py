@@ -74,7 +74,7 @@ def test_rejected_holds_for_an_epoch_while_the_claim_is_the_same() -> None:
     ledger = Ledger()
     ledger.ask([ONE])
     ledger.take(ONE)
-    ledger.reject(ONE, "why", DIGEST)
+    ledger.reject(ONE, DIGEST, Failure.INVALID_RECORD, "why")
     assert ledger.excluded == {ONE}
     ledger.begin_round()
     ledger.see(BOTH)
@@ -86,7 +86,7 @@ def test_rejected_holds_for_an_epoch_while_the_claim_is_the_same() -> None:
     assert ledger.excluded == frozenset()
     ledger.ask([ONE])
     ledger.take(ONE)
-    ledger.reject(ONE, "again", OTHER)
+    ledger.reject(ONE, OTHER, Failure.CLAIMS_DIFFER)
     assert ledger.excluded == {ONE}
     assert (ledger.rejections, len(ledger.rejected)) == (2, 1)
     ledger.begin_epoch()

@@ -535,6 +535,7 @@ def test_claims_that_differ(mode: int) -> None:
     assert outcome is not None
     assert outcome.at_fixed_point
     assert dict(outcome.rejected) == {bait: "advertised claims differ"}
+    assert outcome.noted == ((Failure.CLAIMS_DIFFER, 1),)
     assert bait not in world.sides[0].store
 
 
@@ -559,6 +560,9 @@ def test_what_is_deferred_is_asked_for_again(mode: int) -> None:
     assert outcome.counters.loops > len(outcome.received)
     assert outcome.counters.requested > outcome.counters.answered
     assert not outcome.not_available
+    sender = world.sides[1].outcome
+    assert sender is not None
+    assert 0 < dict(sender.noted)[Failure.SERVICE_BUDGET] < sender.counters.loops
 
 
 @pytest.mark.requirement("050-180")
@@ -619,6 +623,7 @@ def test_a_record_too_large_to_be_read() -> None:
     assert found.failure is None
     ((_, why),) = found.rejected
     assert why == "record above the local size limit"
+    assert found.noted == ((Failure.OVERSIZED_RECORD, 1),)
     assert found.counters.bytes_received > 10_000
 
 
