@@ -33,6 +33,10 @@ OUTCOME_KEYS: Final = {
     "not-available-hashes": "hashes that the peer could not send any more",
     "bytes-received": "bytes of records that came",
     "bytes-sent": "bytes of records that were sent",
+    "reconciliation-bytes-received": "bytes that came to say what the peer advertises",
+    "reconciliation-bytes-sent": "bytes that were sent to say what this side advertises",
+    "control-bytes-received": "all other bytes that came",
+    "control-bytes-sent": "all other bytes that were sent",
     "cursor-updated": "whether something is kept that makes the next exchange shorter",
     "at-fixed-point": "whether nothing more was to be had",
     "reason": "why it ended, in words",
@@ -48,6 +52,18 @@ OUTCOME_KEYS: Final = {
 }
 """The keys of the result, named as 050 names them."""
 _MOST_REJECTED: Final = 10
+_COUNTS: Final = (
+    "bytes-received",
+    "bytes-sent",
+    "reconciliation-bytes-received",
+    "reconciliation-bytes-sent",
+    "control-bytes-received",
+    "control-bytes-sent",
+    "loops",
+    "turns",
+    "pending-here",
+    "pending-there",
+)
 
 
 def exit_code_of(outcome: Outcome) -> int:
@@ -67,7 +83,7 @@ def count_rows(outcome: Outcome) -> Iterator[tuple[str, object]]:
     yield "received", len(outcome.received)
     yield "rejected", len(outcome.rejected)
     yield "not-available", len(outcome.not_available)
-    for name in ("bytes-received", "bytes-sent", "loops", "turns", "pending-here", "pending-there"):
+    for name in _COUNTS:
         yield name, document[name]
     for phase, seconds in outcome.seconds:
         yield f"seconds-{phase}", f"{seconds:.3f}"
@@ -94,6 +110,8 @@ def _page(outcome: Outcome) -> list[tuple[str, str]]:
         ("plan", outcome.plan_id or "none was agreed"),
         ("received", f"{received}, {size_text(counters.bytes_received)}"),
         ("sent", size_text(counters.bytes_sent)),
+        ("to compare", _both(counters.reconciliation_received, counters.reconciliation_sent)),
+        ("for the rest", _both(counters.control_received, counters.control_sent)),
     ]
     if outcome.rejected:
         rows.append(("rejected", plural(len(outcome.rejected), "record")))
@@ -107,6 +125,10 @@ def _page(outcome: Outcome) -> list[tuple[str, str]]:
     times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in outcome.seconds)
     rows.append(("time", times))
     return rows
+
+
+def _both(received: int, sent: int) -> str:
+    return f"{size_text(received)} in, {size_text(sent)} out"
 
 
 def note_rejected(output: Output, outcome: Outcome) -> None:

@@ -226,8 +226,9 @@ def _sync(
     "sync",
     piped="Lines of a name and a value: at-fixed-point (yes or no), reason, exchange-plan-id, "
     "link-id, peer-verifier, received, rejected, not-available, bytes-received, bytes-sent, "
-    "loops, turns, pending-here, pending-there, and seconds-PHASE for each phase. With --dry-run: "
-    "lines of request, send or named, a tab, and a hash.",
+    "reconciliation-bytes-received, reconciliation-bytes-sent, control-bytes-received, "
+    "control-bytes-sent, loops, turns, pending-here, pending-there, and seconds-PHASE for each "
+    "phase. With --dry-run: lines of request, send or named, a tab, and a hash.",
     json_keys={**OUTCOME_KEYS, **DRY_RUN_KEYS},
     examples=[
         (

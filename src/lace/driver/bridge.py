@@ -75,6 +75,7 @@ class Inbound:
         self._is_batch = False
         self._made: deque[Event] = deque()
         self._progress = 0
+        self._counted = self._record_bytes = 0
         self.received = 0
         """The bytes that have come."""
         self.has_ended = False
@@ -125,6 +126,7 @@ class Inbound:
                 self._take_record(item.raw)
             elif isinstance(item, OversizedRecord):
                 self._hand_on()
+                self._record_bytes += item.size
                 self._made.append(happened.RecordLost(item.id, item.size))
             elif isinstance(item, Resource):
                 if item.kind == LACEGRAM:
@@ -152,6 +154,7 @@ class Inbound:
     def _take_record(self, raw: RawRecord) -> None:
         self._group.append(raw)
         self._group_bytes += len(raw.data)
+        self._record_bytes += len(raw.data)
         if len(self._group) == GROUP_RECORDS or self._group_bytes >= GROUP_BYTES:
             self._hand_on()
 
@@ -163,13 +166,20 @@ class Inbound:
     def _end_block(self) -> None:
         self._hand_on()
         facts, self._facts = tuple(self._facts), []
+        size = self._size()
         if not self._is_batch:
             modules, self._modules = self._modules, {}
-            self._made.append(happened.BlockReceived(facts, modules))
+            self._made.append(happened.BlockReceived(facts, modules, size))
         elif facts:  # a TickReady alone, which is never a step (G54d), or malformed
-            self._made.append(happened.BlockReceived(facts))
+            self._made.append(happened.BlockReceived(facts, size=size))
         else:
-            self._made.append(happened.BatchEnded())
+            self._made.append(happened.BatchEnded(size))
+
+    def _size(self) -> int:
+        """Return how many bytes came since the last block or batch, beside those of records."""
+        size = self._reader.offset - self._counted - self._record_bytes
+        self._counted, self._record_bytes = self._reader.offset, 0
+        return size
 
 
 class Outbound:

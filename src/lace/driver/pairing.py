@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lace.driver.collecting import collecting_rarely
 from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.interlacing import events as happened
+from lace.interlacing.traffic import line_bytes
 from lace.record.validate import frame_records
 
 if TYPE_CHECKING:
@@ -66,9 +67,28 @@ class Pairing:
             if not receiver.can_take:
                 mail.appendleft(message)
                 return moved
+            size = _size_of(message)
+            sender.count_sent(message, size)
+            receiver.count_received(message, size)
             for event in _events(message, receiver.max_data_bytes):
                 receiver.take(event)
             moved = True
+
+
+def _size_of(message: Message) -> int:
+    """Return the bytes that a message would have on a stream, or about that many."""
+    match message:
+        case Block(effect):
+            modules = sum(len(name) + len(body) for name, body in effect.modules)
+            return line_bytes(effect.facts) + modules
+        case Records(records):
+            return sum(map(len, records)) + len(records)
+        case NotAvailable(record):
+            return line_bytes([("NotAvailable", record)]) - 1
+        case BatchEnd():
+            return 1
+        case End():
+            return 0
 
 
 def _events(message: Message, max_data_bytes: int) -> list[Event]:

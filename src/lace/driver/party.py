@@ -132,6 +132,8 @@ class Party:
         self.alarm: Tai | None = None
         self.report: Outcome | None = None
         """What came of the last round of an open exchange."""
+        self.reporter: Callable[[Outcome], None] | None = None
+        """Hears of each of them."""
         self.error: LaceError | None = None
         """What could not be done here."""
         self.watcher: Callable[[Effect, Event | None], None] | None = None
@@ -250,6 +252,8 @@ class Party:
                 self.alarm = at
             case wanted.Report(outcome):
                 self.report = outcome
+                if self.reporter is not None:
+                    self.reporter(outcome)
             case wanted.Close():
                 self._batch = None
                 self._intake.close()
@@ -313,6 +317,14 @@ class Party:
             raise AssertionError("evaluations come after both sides agree")
         return self._evaluator
 
+    def count_sent(self, message: Message, size: int) -> None:
+        """Count the bytes of a message that was sent; of records, what is beside them."""
+        self.machine.traffic.sent(*_beside_records(message, size))
+
+    def count_received(self, message: Message, size: int) -> None:
+        """Count those of a message that came from a party in this process."""
+        self.machine.traffic.received(*_beside_records(message, size))
+
     def take_back(self) -> Message:
         """Return the last of what is to be sent, which then is not."""
         return self._waiting.pop()
@@ -366,3 +378,10 @@ class Party:
         yield from map(NotAvailable, missing)
         yield BatchEnd()
         self.take(happened.BatchSent(tuple(sent), tuple(missing), size))
+
+
+def _beside_records(message: Message, size: int) -> tuple[int, bool]:
+    """Return the bytes of a message that are not of records, and whether it is to reconcile."""
+    if isinstance(message, Records):
+        return size - sum(map(len, message.records)), False
+    return size, isinstance(message, Block) and message.effect.is_reconciling

@@ -275,9 +275,11 @@ class Session:
         for message in self._party.messages():
             if isinstance(message, End):
                 return b"".join(pieces), True
-            for piece in self._outbound.pieces(message):
-                pieces.append(piece)
-                size += len(piece)
+            made = list(self._outbound.pieces(message))
+            pieces += made
+            more = sum(map(len, made))
+            size += more
+            self._party.count_sent(message, more)
             if size >= WRITE_BYTES:
                 break
         self._to_look_soon()

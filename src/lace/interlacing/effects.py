@@ -43,6 +43,7 @@ class SendBlock:
 
     facts: tuple[Fact, ...]
     modules: tuple[tuple[str, bytes], ...] = ()
+    is_reconciling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class BlockReceived:
-    """A whole block of facts arrived, with the modules that came before it, by identifier."""
+    """A whole block of facts arrived, with the modules that came before it, by identifier.
+
+    `size` is how many bytes it had, modules and all; 0 where nobody knows.
+    """
 
     facts: tuple[Fact, ...]
     modules: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,9 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class BatchEnded:
-    """The peer's transfer batch is over."""
+    """The peer's transfer batch is over; `size` is what it had beside the bytes of records."""
+
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

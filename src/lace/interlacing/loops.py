@@ -6,6 +6,7 @@ setup, hello, waiting and the end are the machine's.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -275,7 +276,7 @@ class Loops:
         self.step = State.ADVERTISING
         facts = self._at().block(self._described)
         self._described = {}
-        effects: list[Effect] = [self._block(facts, now)]
+        effects: list[Effect] = [replace(self._block(facts, now), is_reconciling=True)]
         if self._held is not None:
             held, self._held = self._held, None
             effects += self._advertised(held, now)

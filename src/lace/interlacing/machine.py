@@ -7,6 +7,7 @@ it with a bare `Close`; the local outcome says what happened, the peer learns no
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from lace.interlacing.ledger import Ledger
 from lace.interlacing.loops import End, Loops
 from lace.interlacing.result import Counters, Outcome
 from lace.interlacing.timing import PhaseTimes, Timing
+from lace.interlacing.traffic import Traffic
 from lace.interlacing.transitions import State, check_legal, takes_input
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class _Why(Enum):
     PEER_ENDED = "the peer ended the exchange"
 
 
+_RECONCILING = (State.ADVERTISING, State.WAITING)
+"""Where a block of the peer is one of reconciliation, if it is no setup and no tick."""
 _WHY = {End.FIXED_POINT: _Why.FIXED_POINT, End.LIMIT: _Why.LIMIT}
 
 
@@ -59,6 +63,8 @@ class Machine:
         self._has_changed = self._has_ended = self._is_saved = False
         self._handshakes = 0
         self._times = PhaseTimes()
+        self.traffic = Traffic()
+        """Bytes beside records; whoever runs the machine counts what is sent."""
         self._last: tuple[str, InterlaceFailure | None] | None = None
         """Why it ends, while the records that came before that are being stored."""
         self.outcome: Outcome | None = None
@@ -130,7 +136,7 @@ class Machine:
                 return self._send_setup()
             case happened.BlockReceived():
                 self._handshake.take_modules(event.modules)
-                return self._block(event.facts, now)
+                return self._block(event, now)
             case happened.Woken():
                 return self._woken(now)
             case happened.Progressed():
@@ -147,6 +153,8 @@ class Machine:
             case happened.Ended():
                 return self._ended()
             case _:
+                if isinstance(event, happened.BatchEnded):
+                    self.traffic.received(event.size, is_reconciling=False)
                 loops = self._looping()
                 effects = loops.take(event, now)
                 if loops.transfer.failure is not None:
@@ -170,8 +178,12 @@ class Machine:
         self._handshakes += 1
         return [self._handshake.send_setup()]
 
-    def _block(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+    def _block(self, event: happened.BlockReceived, now: Tai) -> list[Effect]:
+        facts = event.facts
         is_setup = any(fact[0] == "ExchangeOperand" for fact in facts)
+        is_tick = bool(facts) and all(fact[0] == "TickReady" for fact in facts)
+        is_reconciling = self.state in _RECONCILING and not is_setup and not is_tick
+        self.traffic.received(event.size, is_reconciling=is_reconciling)
         if self._state is State.SETUP:
             if self._epoch is not None and not is_setup:
                 return []  # a new setup wins: what was sent before it is passed over
@@ -181,7 +193,6 @@ class Machine:
         loops = self._looping()
         if is_setup and self._epoch is not None and loops.is_at_rest:
             return [*self._send_setup(), *self._take_setup(facts, now)]
-        is_tick = bool(facts) and all(fact[0] == "TickReady" for fact in facts)
         if loops.step is not State.WAITING or is_tick:
             return self._go_on(loops.block(facts, now))
         self._has_changed = False
@@ -359,10 +370,12 @@ class Machine:
     def counters(self) -> Counters:
         """What was counted so far."""
         loops, before = self._loops, self._totals
+        traffic = asdict(self.traffic)
         if loops is None:
-            return before
+            return replace(before, **traffic)
         transfer = loops.transfer
         return Counters(
+            **traffic,
             loops=before.loops + loops.loops,
             turns=before.turns + loops.turns,
             bytes_received=before.bytes_received + transfer.bytes_received,

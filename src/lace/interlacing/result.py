@@ -19,6 +19,12 @@ class Counters:
     turns: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
+    reconciliation_received: int = 0
+    """Bytes of reconciliation that came; those above are of records."""
+    reconciliation_sent: int = 0
+    control_received: int = 0
+    """Bytes that came beside records and reconciliation."""
+    control_sent: int = 0
     requested: int = 0
     answered: int = 0
     stored: int = 0
@@ -67,6 +73,10 @@ class Outcome:
             "not-available-hashes": list(self.not_available),
             "bytes-received": self.counters.bytes_received,
             "bytes-sent": self.counters.bytes_sent,
+            "reconciliation-bytes-received": self.counters.reconciliation_received,
+            "reconciliation-bytes-sent": self.counters.reconciliation_sent,
+            "control-bytes-received": self.counters.control_received,
+            "control-bytes-sent": self.counters.control_sent,
             "cursor-updated": self.cursor_updated,
             "at-fixed-point": self.at_fixed_point,
             "reason": self.reason,
