@@ -7,9 +7,10 @@
 
 from typing import TYPE_CHECKING
 
-from lace.api import Lace, SigningKey, connect, evaluate, interlace, parse_record
+from lace.api import Lace, SigningKey, evaluate, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
+from lace.converging import connect, interlace
 from lace.errors import (
     EngineError,
     LaceError,

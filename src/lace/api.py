@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.result import Result
-    from lace.exchanging import Interlaced, Side
+    from lace.exchanging import Side
     from lace.facts.lines import Fact
     from lace.policy.disclosure import Disclosure
     from lace.policy.local import Exposing, Policy
@@ -46,16 +46,13 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
     from lace.store.interface import Admission, Snapshot, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
-    from lace.syncing import Link
 
 __all__ = [
     "SETTINGS_FILE",
     "Lace",
     "Result",
     "SigningKey",
-    "connect",
     "evaluate",
-    "interlace",
     "now",
     "open_lace",
     "parse_record",
@@ -126,85 +123,6 @@ def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedd
     from lace.engines.queries import evaluate_rules
 
     return evaluate_rules(rules, facts, engine=engine)
-
-
-def interlace(left: Lace, right: Lace, left_policy: Policy, right_policy: Policy) -> Interlaced:
-    """Let two open laces converge on what both policies select.
-
-    Each is who its default key says it is (`lace key new`); without keys nothing is proven,
-    and only what is exposed to anyone is exposed.
-
-    Raises:
-        ProtocolError: the sides do not agree, or a limit was reached; valid records that
-            were received before stay stored.
-    """
-    from lace.exchanging import Side, run_exchange
-
-    sides = [
-        Side(each.store, each.settings, policy, each.signing_key(), each.workers)
-        for each, policy in ((left, left_policy), (right, right_policy))
-    ]
-    return run_exchange(sides[0], sides[1], now)
-
-
-def connect(
-    address: str,
-    store: Lace,
-    policy: Policy,
-    *,
-    open: bool = False,
-    peer: str | Iterable[str] = (),
-    key: SigningKey | None = None,
-    plain: bool = False,
-    command: Sequence[str] = (),
-    ca: str | os.PathLike[str] | None = None,
-    tls_cert: str | os.PathLike[str] | None = None,
-    tls_key: str | os.PathLike[str] | None = None,
-) -> Link:
-    """Return a link to a server, for an `async with` block; there it connects and begins.
-
-    The link has a handle of its own: the lace can be used meanwhile. `await link.result()`
-    waits for the end and gives its `Outcome`.
-
-    Args:
-        address: where to, as `tcp:host:port`; see `docs/reference/iltp.md`.
-        store: an open lace.
-        policy: what this side selects and exposes.
-        open: go on after a fixed point, until the end of the block.
-        peer: the verifier, or those, that the server may have; else anyone's.
-        key: who this side is; else the default key of the lace says so.
-        plain: leave the nonce out, for a peer that knows only 050; a key then counts only if
-            it is given here, and the transport has to prove it.
-        command: what to start, for `stdio`.
-        ca: whose certificates are taken, for `wss`; else the system's authorities.
-        tls_cert: this side's certificate, where the server asks for one.
-        tls_key: its key.
-
-    Raises:
-        UsageError: the address is none, or does not have such an option.
-        ProtocolError: at the begin of the block, there is no connection to be had.
-    """
-    from lace.iltp.address import parse_address as parse_link_address
-    from lace.record.ids import Verifier
-    from lace.syncing import Link, LinkOptions
-    from lace.transport.listening import ConnectOptions
-    from lace.transport.tls import load_client_tls
-
-    tls = None
-    if ca is not None or tls_cert is not None or tls_key is not None:
-        paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
-        tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
-    names = [peer] if isinstance(peer, str) else peer
-    who = store.signing_key() if key is None and not plain else key
-    return Link(
-        parse_link_address(address),
-        lambda: store.side(policy, who),
-        LinkOptions(
-            is_open=open, is_plain=plain, expected=frozenset(str(Verifier(each)) for each in names)
-        ),
-        now,
-        ConnectOptions(command=tuple(command), tls=tls),
-    )
 
 
 def open_lace(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
@@ -18,7 +21,9 @@ from lace.rules.limits import peer_limits_of
 from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
@@ -27,12 +32,24 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Interlaced", "Side", "named", "open_exchange", "party_of", "run_exchange"]
+__all__ = [
+    "Interlaced",
+    "OpenInterlace",
+    "Round",
+    "Side",
+    "SideOptions",
+    "named",
+    "open_exchange",
+    "party_of",
+    "run_exchange",
+]
 
 _IN_PROCESS: Final = Proven(transport="stdio")
 """What is known of a link that has no transport."""
 _NAMES: Final = ("the left", "the right")
 """The sides, as errors name them."""
+MOST_ROUNDS: Final = 1_000
+"""Rounds of an open exchange that wait to be looked at; of more, the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,31 @@ class Side:
     policy: Policy
     key: SigningKey | None
     workers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideOptions:
+    """What a side does otherwise than usual.
+
+    Attributes:
+        offer_all: negotiate all fields for advertisements, not only those that the plan
+            reads; more is told, and rules may read what no constant names.
+        store_differing: store a record also if its advertisement said something else (X1).
+    """
+
+    offer_all: bool = False
+    store_differing: bool = False
+
+
+_USUAL: Final = SideOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round of an open exchange that has ended: whose result it is, and what it says."""
+
+    side: str
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +103,9 @@ class Interlaced:
         return {"left": self.left.to_json(), "right": self.right.to_json()}
 
 
-def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlaced:
+def run_exchange(
+    left: Side, right: Side, clock: Callable[[], Tai], options: SideOptions = _USUAL
+) -> Interlaced:
     """Run one bounded exchange between two sides; the left one is operand 0.
 
     Raises:
@@ -70,7 +114,9 @@ def run_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> Interlace
         StoreError: a store could not be read or written; the message says of which side, and
             `result` what had come of the exchange by then.
     """
-    parties = [party_of(side, index, clock) for index, side in enumerate((left, right))]
+    parties = [
+        party_of(side, index, clock, options=options) for index, side in enumerate((left, right))
+    ]
     link = Pairing(*parties)
     try:
         link.start()
@@ -106,19 +152,136 @@ def named(error: StoreError, name: str, result: object) -> StoreError:
     return error
 
 
-def open_exchange(left: Side, right: Side, clock: Callable[[], Tai]) -> OpenPairing:
+def open_exchange(
+    left: Side,
+    right: Side,
+    clock: Callable[[], Tai],
+    options: SideOptions = _USUAL,
+    *,
+    report: Callable[[Round], None] | None = None,
+) -> OpenPairing:
     """Start an open exchange between two sides, in a thread of its own.
 
     It goes on after a fixed point: whatever is stored on either side reaches the other.
-    The sides' stores are used by that thread alone.
+    The sides' stores are used by that thread alone, and `report` is called there with the
+    result of each round.
     """
     parties = (
-        party_of(left, 0, clock, is_open=True),
-        party_of(right, 1, clock, is_open=True),
+        party_of(left, 0, clock, is_open=True, options=options),
+        party_of(right, 1, clock, is_open=True, options=options),
     )
+    if report is not None:
+        for name, party in zip(("left", "right"), parties, strict=True):
+            party.reporter = _reporter(name, report)
     made = OpenPairing(Pairing(*parties), parties, (left.store, right.store), clock)
     made.start()
     return made
+
+
+def _reporter(name: str, report: Callable[[Round], None]) -> Callable[[Outcome], None]:
+    return lambda outcome: report(Round(name, outcome))
+
+
+class OpenInterlace:
+    """An open exchange of two laces in this process, until it is stopped.
+
+    It begins at once, in a thread of its own, and whatever is stored on one side reaches the
+    other. At the end of a `with` block it is stopped.
+
+    >>> with lace.interlace(left, right, ours, theirs, open=True) as exchange:  # doctest: +SKIP
+    ...     for each in exchange.events():
+    ...         print(each.side, each.outcome.reason)
+
+    Args:
+        sides: open each side's lace, for this exchange alone.
+        clock: gives the time.
+        options: what both sides do otherwise than usual.
+    """
+
+    def __init__(
+        self,
+        sides: tuple[AbstractContextManager[Side], AbstractContextManager[Side]],
+        clock: Callable[[], Tai],
+        options: SideOptions = _USUAL,
+    ) -> None:
+        self._rounds: deque[Round] = deque(maxlen=MOST_ROUNDS)
+        self._told = threading.Condition()
+        self._result: Interlaced | None = None
+        with ExitStack() as stack:
+            left, right = (stack.enter_context(side) for side in sides)
+            self._running = open_exchange(left, right, clock, options, report=self._take)
+            self._stack = stack.pop_all()
+        self._watching = threading.Thread(target=self._watch, name="lace-open-end", daemon=True)
+        self._watching.start()
+
+    def _take(self, ended: Round) -> None:
+        with self._told:
+            self._rounds.append(ended)
+            self._told.notify_all()
+
+    def _watch(self) -> None:
+        self._running.join()
+        with self._told:
+            self._told.notify_all()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return self._running.is_running
+
+    def events(self, seconds: float | None = None) -> Iterator[Round]:
+        """Yield the result of each round, of either side, as it ends; until the exchange ends.
+
+        Args:
+            seconds: wait no longer than this for the next one, and end then.
+        """
+        while True:
+            with self._told:
+                self._told.wait_for(lambda: self._rounds or not self.is_running, seconds)
+                if not self._rounds:
+                    return
+                found = self._rounds.popleft()
+            yield found
+
+    @property
+    def result(self) -> Interlaced | None:
+        """What came of it; None while it goes on.
+
+        Raises:
+            ProtocolError: it has failed; so it does in `stop`.
+            StoreError: a lace could not be read or written.
+        """
+        return None if self.is_running else self.stop()
+
+    def stop(self) -> Interlaced:
+        """End it once what is under way is done, and return what came of it; call it at will.
+
+        Raises:
+            ProtocolError: it has failed before; `result` of the error says what had come of it.
+            StoreError: a lace could not be read or written.
+        """
+        self._running.stop()
+        self._stack.close()
+        if self._running.error is not None:
+            raise self._running.error
+        if self._result is None:
+            self._result = _result(self._running.parties)
+        return self._result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.stop()
+            return
+        self._running.stop()
+        self._stack.close()
 
 
 def party_of(
@@ -130,6 +293,7 @@ def party_of(
     is_plain: bool = False,
     expected: frozenset[str] = frozenset(),
     proven: Proven | None = None,
+    options: SideOptions = _USUAL,
 ) -> Party:
     """Return a side as operand 0 or 1, not started.
 
@@ -141,6 +305,7 @@ def party_of(
         is_plain: leave the nonce out, for a peer that knows only 050.
         expected: the verifiers that the peer may be; none: anyone.
         proven: what the transport proves; nothing for a link within this process.
+        options: what it does otherwise than usual.
     """
     found = proven or _IN_PROCESS
     kept = KeptLinks(side.store)
@@ -148,13 +313,14 @@ def party_of(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
         lowering=side.policy.lowering,
-        capabilities=capabilities_of(side.settings),
+        capabilities=replace(capabilities_of(side.settings), offer_all=options.offer_all),
         random_bytes=os.urandom,
         key=side.key,
         peer_limits=peer_limits_of(side.settings),
         cursors=kept,
         is_open=is_open,
         is_plain=is_plain,
+        store_differing=options.store_differing,
         expected=expected,
         transport_peer=found.peer,
         channel=found.channel,

@@ -48,7 +48,8 @@ class OpenPairing:
         stores: tuple[SqliteStore, SqliteStore],
         clock: Callable[[], Tai],
     ) -> None:
-        self._link, self._parties, self._stores, self._clock = link, parties, stores, clock
+        self._link, self._stores, self._clock = link, stores, clock
+        self.parties = parties
         self._news = threading.Condition()
         self._is_told = self._is_stopping = False
         self._last_looks = _LAST_LOOKS
@@ -68,6 +69,15 @@ class OpenPairing:
             self._news.notify_all()
         self._thread.join(seconds)
 
+    def join(self) -> None:
+        """Wait until it has ended, by whatever."""
+        self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return self._thread.is_alive()
+
     def wait_until(self, holds: Callable[[], bool], seconds: float) -> bool:
         """Wait until something holds that rounds bring about; tells whether it does."""
         with self._news:
@@ -76,19 +86,19 @@ class OpenPairing:
     @property
     def outcomes(self) -> tuple[Outcome | None, Outcome | None]:
         """What came of it, once it has ended."""
-        left, right = self._parties
+        left, right = self.parties
         return left.machine.outcome, right.machine.outcome
 
     @property
     def _is_over(self) -> bool:
-        return all(party.machine.is_closed for party in self._parties) or self.error is not None
+        return all(party.machine.is_closed for party in self.parties) or self.error is not None
 
     def _run(self) -> None:
         own = threading.get_ident()
         try:
             with ExitStack() as stack:
                 for at in (0, 1):
-                    stack.callback(self._parties[at].close)
+                    stack.callback(self.parties[at].close)
                     stack.enter_context(watching(self._stores[at].folder, self._teller(own)))
                 self._link.start()
                 while True:
@@ -122,11 +132,11 @@ class OpenPairing:
             self._is_told = False
             is_stopping = self._is_stopping
         now = self._clock()
-        news = [party.has_news() for party in self._parties]
+        news = [party.has_news() for party in self.parties]
         if is_stopping and any(news) and self._last_looks:
             self._last_looks -= 1  # what was stored before it was stopped is told
             is_stopping = False
-        for party, has_news in zip(self._parties, news, strict=True):
+        for party, has_news in zip(self.parties, news, strict=True):
             if is_stopping:
                 party.take(happened.Stopped())
             elif has_news:
@@ -136,7 +146,7 @@ class OpenPairing:
                 party.take(happened.Woken())
 
     def _seconds_to_wait(self) -> float:
-        alarms = [party.alarm for party in self._parties if party.alarm is not None]
+        alarms = [party.alarm for party in self.parties if party.alarm is not None]
         if not alarms:
             return LOOK_SECONDS
         left = (min(alarms).nanoseconds - self._clock().nanoseconds) / _SECOND

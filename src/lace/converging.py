@@ -1,0 +1,151 @@
+"""The front door of exchanges: with a lace in this program, or with a server.
+
+Whatever they need is loaded when the first of them begins: most programs do without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from lace.api import Lace
+    from lace.exchanging import Interlaced, OpenInterlace
+    from lace.policy.local import Policy
+    from lace.record.seal import SigningKey
+    from lace.syncing import Link
+
+__all__ = ["connect", "interlace"]
+
+
+@overload
+def interlace(
+    left: Lace,
+    right: Lace,
+    left_policy: Policy,
+    right_policy: Policy,
+    *,
+    open: Literal[False] = False,
+    offer_all: bool = False,
+    store_differing: bool = False,
+) -> Interlaced: ...
+@overload
+def interlace(
+    left: Lace,
+    right: Lace,
+    left_policy: Policy,
+    right_policy: Policy,
+    *,
+    open: Literal[True],
+    offer_all: bool = False,
+    store_differing: bool = False,
+) -> OpenInterlace: ...
+def interlace(
+    left: Lace,
+    right: Lace,
+    left_policy: Policy,
+    right_policy: Policy,
+    *,
+    open: bool = False,
+    offer_all: bool = False,
+    store_differing: bool = False,
+) -> Interlaced | OpenInterlace:
+    """Let two open laces converge on what both policies select.
+
+    Each is who its default key says it is (`lace key new`); without keys nothing is proven,
+    and only what is exposed to anyone is exposed.
+
+    Args:
+        left: one lace; it is operand 0.
+        right: another.
+        left_policy: what the left one selects and exposes.
+        right_policy: what the right one does.
+        open: go on after a fixed point, in a thread of its own with handles of its own; what
+            is returned then is stopped by its `stop`, or by the end of a `with` block.
+        offer_all: advertise all fields of records, not only those that the rules name.
+        store_differing: store records also if their advertisements said something else.
+
+    Raises:
+        ProtocolError: the sides do not agree, or a limit was reached; valid records that
+            were received before stay stored.
+        StoreError: a lace could not be read or written; the message says which.
+    """
+    from lace.api import now
+    from lace.exchanging import OpenInterlace, Side, SideOptions, run_exchange
+
+    options = SideOptions(offer_all=offer_all, store_differing=store_differing)
+    if open:
+        opened = (
+            left.side(left_policy, left.signing_key(), purpose="lace.interlace"),
+            right.side(right_policy, right.signing_key(), purpose="lace.interlace"),
+        )
+        return OpenInterlace(opened, now, options)
+    sides = [
+        Side(each.store, each.settings, policy, each.signing_key(), each.workers)
+        for each, policy in ((left, left_policy), (right, right_policy))
+    ]
+    return run_exchange(sides[0], sides[1], now, options)
+
+
+def connect(
+    address: str,
+    store: Lace,
+    policy: Policy,
+    *,
+    open: bool = False,
+    peer: str | Iterable[str] = (),
+    key: SigningKey | None = None,
+    plain: bool = False,
+    command: Sequence[str] = (),
+    ca: str | os.PathLike[str] | None = None,
+    tls_cert: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
+) -> Link:
+    """Return a link to a server, for an `async with` block; there it connects and begins.
+
+    The link has a handle of its own: the lace can be used meanwhile. `await link.result()`
+    waits for the end and gives its `Outcome`.
+
+    Args:
+        address: where to, as `tcp:host:port`; see `docs/reference/iltp.md`.
+        store: an open lace.
+        policy: what this side selects and exposes.
+        open: go on after a fixed point, until the end of the block.
+        peer: the verifier, or those, that the server may have; else anyone's.
+        key: who this side is; else the default key of the lace says so.
+        plain: leave the nonce out, for a peer that knows only 050; a key then counts only if
+            it is given here, and the transport has to prove it.
+        command: what to start, for `stdio`.
+        ca: whose certificates are taken, for `wss`; else the system's authorities.
+        tls_cert: this side's certificate, where the server asks for one.
+        tls_key: its key.
+
+    Raises:
+        UsageError: the address is none, or does not have such an option.
+        ProtocolError: at the begin of the block, there is no connection to be had.
+    """
+    from lace.api import now
+    from lace.iltp.address import parse_address
+    from lace.record.ids import Verifier
+    from lace.syncing import Link, LinkOptions
+    from lace.transport.listening import ConnectOptions
+    from lace.transport.tls import load_client_tls
+
+    tls = None
+    if ca is not None or tls_cert is not None or tls_key is not None:
+        paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
+        tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
+    names = [peer] if isinstance(peer, str) else peer
+    who = store.signing_key() if key is None and not plain else key
+    return Link(
+        parse_address(address),
+        lambda: store.side(policy, who),
+        LinkOptions(
+            is_open=open, is_plain=plain, expected=frozenset(str(Verifier(each)) for each in names)
+        ),
+        now,
+        ConnectOptions(command=tuple(command), tls=tls),
+    )

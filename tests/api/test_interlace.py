@@ -1,0 +1,211 @@
+"""`lace.interlace` with its options: all fields, differing claims, and an exchange that goes on."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lace
+from lace.interlacing import events as happened
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.machine import Machine
+from lace.store import watching
+from lace.store.interface import StoreUnavailableError
+from lace.store.sqlite.store import SqliteStore
+from tests.driver.test_pairing import SELECT, hashes, plex, policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from lace.exchanging import Round
+    from lace.interlacing.effects import Effect
+    from lace.record.validate import ValidRecord
+    from lace.store.interface import Admission
+
+SOON = 30.0
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
+        for each in (left, right):
+            key = lace.SigningKey.generate()
+            each.keys.add(key)
+            each.keys.set_default(key.verifier)
+        yield left, right
+    assert not watching._watchers
+
+
+def test_the_function_takes_four_and_some_options() -> None:
+    names = list(inspect.signature(lace.interlace).parameters.values())
+    assert [each.name for each in names if each.kind is each.POSITIONAL_OR_KEYWORD] == [
+        "left", "right", "left_policy", "right_policy",
+    ]  # fmt: skip
+    assert {each.name: each.default for each in names if each.kind is each.KEYWORD_ONLY} == {
+        "open": False, "offer_all": False, "store_differing": False,
+    }  # fmt: skip
+
+
+# -- options -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the fields that are advertised."""
+    names: set[str] = set()
+    receive = Machine.receive
+
+    def noting(self: Machine, event: happened.Event, now: lace.Tai) -> list[Effect]:
+        if isinstance(event, happened.BlockReceived):
+            names.update(fact[3] for fact in event.facts if fact[0] == "AdvertisedField")
+        return receive(self, event, now)
+
+    monkeypatch.setattr(Machine, "receive", noting)
+    return names
+
+
+@pytest.mark.requirement("050-124", "050-125")
+@pytest.mark.parametrize("offer_all", [False, True])
+def test_all_fields_are_offered_where_that_is_asked_for(
+    sides: tuple[lace.Lace, lace.Lace], told: set[str], *, offer_all: bool
+) -> None:
+    left, right = sides
+    right.add(plex("n/1"))
+    done = lace.interlace(left, right, policy(right), policy(left), offer_all=offer_all)
+    assert len(done.left.received) == 1
+    every = {"Group", "App", "Name", "TAI", "Type", "Data-Length"}
+    assert told == (every if offer_all else {"Group"})
+
+
+@pytest.mark.requirement("050-45")
+@pytest.mark.parametrize("store_differing", [False, True])
+def test_records_whose_claims_differ_are_stored_where_that_is_asked_for(
+    sides: tuple[lace.Lace, lace.Lace],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    store_differing: bool,
+) -> None:
+    """X1, with a peer whose advertisements leave out a field."""
+    left, right = sides
+    record = right.add(plex("n/1"))
+    from lace.driver.evaluator import StoreEvaluator
+
+    made = StoreEvaluator._advertisements
+
+    def silent(self: StoreEvaluator, *given: object) -> list[object]:
+        found = made(self, *given)  # type: ignore[arg-type]
+        return [type(each)(each.record, each.fields[:1]) for each in found]
+
+    monkeypatch.setattr(StoreEvaluator, "_advertisements", silent)
+    select = """\
+SelectHave(P) :- Have(P).
+SelectAdvertised(P,S) :- Advertised(P,S), not Hidden(P).
+Hidden(P) :- AdvertisedField(P,S,'Name',_,N), AdvertisedField(P,S,'App',_,'no').
+"""
+    done = lace.interlace(
+        left, right, policy(right, select), policy(left, select), store_differing=store_differing
+    )
+    assert (record in left) is store_differing
+    assert dict(done.left.noted) == ({} if store_differing else {Failure.CLAIMS_DIFFER: 1})
+
+
+# -- an exchange that goes on --------------------------------------------------------------------
+
+
+@pytest.mark.requirement("050-194", "050-195")
+def test_an_open_exchange_goes_on_until_it_is_stopped(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    first = left.add(plex("a"))
+    with lace.interlace(left, right, policy(right), policy(left), open=True) as exchange:
+        events = exchange.events(SOON)
+        until(events, "right", 1)
+        before = exchange.is_running, exchange.result
+        assert before == (True, None)
+        second = right.add(plex("b"))
+        until(events, "left", 1)
+        third = left.add(plex("c"))
+        until(events, "right", 2)
+        done = exchange.stop()
+        assert done
+        assert exchange.result is done is exchange.stop()
+        assert all(each.outcome.at_fixed_point for each in events)
+    assert not exchange.is_running
+    assert hashes(left) == hashes(right) == {first, second, third}
+    assert set(done.right.received) == {first, third}
+    assert done.left.received == (second,)
+    assert not [each for each in threading.enumerate() if each.name.startswith("lace-open")]
+
+
+def until(events: Iterator[Round], side: str, received: int) -> None:
+    """Take rounds until a side has received so many records."""
+    for each in events:
+        if each.side == side and len(each.outcome.received) >= received:
+            assert each.outcome.at_fixed_point
+            return
+    raise AssertionError("it did not come about")
+
+
+def test_the_end_of_a_block_stops_it_also_after_an_error(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    left, right = sides
+    with (
+        pytest.raises(KeyError),
+        lace.interlace(left, right, policy(right), policy(left), open=True) as exchange,
+    ):
+        raise KeyError
+    assert not exchange.is_running
+    assert exchange.result is not None
+
+
+@pytest.mark.parametrize("by", ["stop", "result", "block"])
+def test_an_open_exchange_that_fails_says_so(sides: tuple[lace.Lace, lace.Lace], by: str) -> None:
+    left, right = sides
+    strict = lace.Policy(select=SELECT, lowering="encrypted-v1")
+    exchange = lace.interlace(left, right, strict, policy(left), open=True)
+    assert list(exchange.events(SOON)) == []
+    asking: dict[str, Callable[[], object]] = {
+        "stop": exchange.stop,
+        "result": lambda: exchange.result,
+        "block": lambda: exchange.__exit__(None, None, None),
+    }
+    with pytest.raises(InterlaceFailure) as caught:
+        asking[by]()
+    assert caught.value.failure is Failure.PLAN_MISMATCH
+
+
+@pytest.mark.requirement("050-227")
+def test_a_lace_that_fails_while_it_goes_on(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = sides
+    admit = SqliteStore.admit
+
+    def full(self: SqliteStore, records: list[ValidRecord]) -> Admission:
+        if self.folder == left.store.folder:
+            raise StoreUnavailableError(f"no space is left for {self.path}")
+        return admit(self, records)
+
+    monkeypatch.setattr(SqliteStore, "admit", full)
+    exchange = lace.interlace(left, right, policy(right), policy(left), open=True)
+    right.add(plex("a"))
+    for _ in exchange.events(SOON):
+        pass
+    with pytest.raises(StoreUnavailableError, match="the left lace: no space is left"):
+        exchange.stop()
+
+
+def test_few_rounds_wait_to_be_looked_at(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lace.exchanging.MOST_ROUNDS", 1)
+    left, right = sides
+    left.add(plex("a"))
+    exchange = lace.interlace(left, right, policy(right), policy(left), open=True)
+    assert exchange._running.wait_until(lambda: len(hashes(right)) == 1, SOON)
+    exchange.stop()
+    assert len(list(exchange.events())) <= 1
