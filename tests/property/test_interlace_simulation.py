@@ -184,7 +184,7 @@ LOCAL = (
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_what_is_hidden_does_not_show_on_the_wire(bait: str, local: str, mode: int) -> None:
     """Two stores that differ outside the view only: every byte that leaves is the same."""
-    for seed in range(40 if IS_DEEP else 1):
+    for seed in range(60 if IS_DEEP else 2):
         made = []
         for extra in ((), secrets()[:1], secrets()):
             world = hidden_world(seed, bait, local, mode)
