@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     from lace.transport.stream import ByteStream, Ending, Proven
 
-__all__ = ["Capture", "CaptureError", "CapturedStream", "Direction", "read_capture"]
+__all__ = [
+    "LONGEST_LINE",
+    "Capture",
+    "CaptureError",
+    "CapturedStream",
+    "Direction",
+    "parse_line",
+    "read_capture",
+    "unreadable",
+]
 
 Direction: TypeAlias = Literal["<", ">"]
 
@@ -112,6 +121,39 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", "surrogateescape"))
 
 
+def parse_line(line: str, number: int, name: str) -> tuple[Direction, bytes] | None:
+    """Return which way the bytes of a line went, and the bytes; None where a connection begins.
+
+    Args:
+        line: the line, without its LF.
+        number: which one it is, from 1.
+        name: what to call the file.
+
+    Raises:
+        CaptureError: the line is not legal.
+    """
+    if line == _BEGIN:
+        return None
+    direction, text = line[:1], line[2:]
+    if line[1:2] != " " or not _SHOWN.fullmatch(text):
+        raise unreadable("this is no line of a capture", Place(name, line=number))
+    piece = _unescape(text.removesuffix("\\")) + (b"" if text.endswith("\\") else b"\n")
+    if direction == "<":
+        return "<", piece
+    if direction == ">":
+        return ">", piece
+    raise unreadable(f"a line goes > or <, not {direction!r}", Place(name, line=number))
+
+
+def unreadable(message: str, place: Place) -> CaptureError:
+    """Return the error of a file that is no capture."""
+    error = CaptureError(
+        message, place=place, hint="choose a file that `lace sync --capture` wrote"
+    )
+    error.exit_code = 1
+    return error
+
+
 def read_capture(lines: Iterable[str], name: str) -> Iterator[list[tuple[Direction, bytes]]]:
     """Yield the connections of a capture: what went in each direction, in its order.
 
@@ -124,28 +166,15 @@ def read_capture(lines: Iterable[str], name: str) -> Iterator[list[tuple[Directi
     """
     made: list[tuple[Direction, bytes]] | None = None
     for number, raw in enumerate(lines, start=1):
-        line = raw.removesuffix("\n")
-        if line == _BEGIN:
+        found = parse_line(raw.removesuffix("\n"), number, name)
+        if found is None:
             if made is not None:
                 yield made
             made = []
-            continue
-        direction, text = line[:1], line[2:]
-        if made is None or line[1:2] != " " or not _SHOWN.fullmatch(text):
-            raise CaptureError(
-                "this is no line of a capture",
-                place=Place(name, line=number),
-                hint="choose a file that `lace sync --capture` wrote",
-            )
-        piece = _unescape(text.removesuffix("\\")) + (b"" if text.endswith("\\") else b"\n")
-        if direction == "<":
-            made.append(("<", piece))
-        elif direction == ">":
-            made.append((">", piece))
+        elif made is None:
+            raise unreadable("a capture begins with =", Place(name, line=number))
         else:
-            raise CaptureError(
-                f"a line goes > or <, not {direction!r}", place=Place(name, line=number)
-            )
+            made.append(found)
     if made is not None:
         yield made
 
