@@ -41,7 +41,7 @@ def script(page: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("page", ["expose-and-preview.md", "sync.md"])
+@pytest.mark.parametrize("page", ["expose-and-preview.md", "read-a-capture.md", "sync.md"])
 def test_the_page_is_true(tmp_path: Path, page: str) -> None:
     done = subprocess.run(
         ["bash", "-c", script(page)],
