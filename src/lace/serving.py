@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.base.tai import Tai
-    from lace.driver.session import Session
+    from lace.driver.session import Session, Standing
     from lace.exchanging import Side
     from lace.iltp.address import Address
     from lace.interlacing.result import Outcome
@@ -42,8 +42,7 @@ class Served:
         proven: what the transport proves of it.
         outcome: what came of the exchange; None when there was none.
         error: what could not be done here, if that has ended it or kept it from beginning.
-        received: bytes that came.
-        sent: bytes that were sent.
+        standing: how it stood in the end; None when there was no exchange.
         seconds: how long it took.
     """
 
@@ -51,9 +50,18 @@ class Served:
     proven: Proven
     outcome: Outcome | None
     error: LaceError | None
-    received: int
-    sent: int
+    standing: Standing | None
     seconds: float
+
+    @property
+    def received(self) -> int:
+        """Bytes that came."""
+        return 0 if self.standing is None else self.standing.received
+
+    @property
+    def sent(self) -> int:
+        """Bytes that were sent."""
+        return 0 if self.standing is None else self.standing.sent
 
 
 @dataclass(slots=True)
@@ -74,6 +82,7 @@ class Server:
         options: how links run.
         clock: gives the time.
         report: hears of each link that has ended.
+        opened: hears of each connection: its number, and what the transport proves of it.
         once: end after the first link.
     """
 
@@ -85,21 +94,33 @@ class Server:
         clock: Callable[[], Tai],
         *,
         report: Callable[[Served], None],
+        opened: Callable[[int, Proven], None] = lambda _number, _proven: None,
         once: bool = False,
     ) -> None:
         self.policy = policy
         self._opening, self._options, self._clock = opening, options, clock
-        self._report = report
+        self._report, self._opened = report, opened
         self._once = once
         self._count = 0
         self._links: dict[int, _Running] = {}
         self._ending = asyncio.Event()
         self._is_stopping = False
+        self._listener: Listener | None = None
 
     @property
     def links(self) -> int:
         """How many links there are now."""
         return len(self._links)
+
+    @property
+    def standings(self) -> list[Standing]:
+        """How the links stand that are under way."""
+        return [link.session.standing for link in self._links.values() if link.session is not None]
+
+    @property
+    def refused(self) -> int:
+        """How many connections were turned away because there were too many."""
+        return 0 if self._listener is None else self._listener.refused
 
     async def run(
         self,
@@ -120,6 +141,7 @@ class Server:
             UsageError: an option that this kind of address does not have, or lacks.
         """
         async with await listen(address, self._serve, listening) as listener:
+            self._listener = listener
             bound(listener.address)
             await asyncio.to_thread(import_module, "lace.exchanging")  # before someone waits for it
             if address.scheme != "stdio":
@@ -157,6 +179,7 @@ class Server:
         link = self._links[self._count] = _Running(self._count)
         if self._once:
             self._ending.set()
+        self._opened(link.number, stream.proven)
         try:
             await self._run(stream, link)
         finally:
@@ -194,8 +217,7 @@ class Server:
                 proven=stream.proven,
                 outcome=outcome,
                 error=problem,
-                received=session.received if session is not None else 0,
-                sent=session.sent if session is not None else 0,
+                standing=None if session is None else session.standing,
                 seconds=time.monotonic() - link.since,
             )
         )

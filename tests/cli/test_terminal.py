@@ -5,19 +5,24 @@ from __future__ import annotations
 import io
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from lace.api import open_lace
+from lace.cli.outcomes import LinkLine
 from lace.cli.progress import Progress
 from lace.cli.session import Session
+from lace.driver.session import Standing
+from lace.interlacing.result import Counters
+from lace.interlacing.transitions import State
 from lace.record.model import Blob, Plex
 from tests.cli.running import call, on_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lace.driver.session import Session as LinkSession
     from lace.record.model import Seal
 
     Records = list[Blob | Plex | Seal]
@@ -188,3 +193,42 @@ def test_progress_comes_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_progress_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Screen, "isatty", lambda _self: False)
     assert bar(monkeypatch, 5) == ""
+
+
+class _Link:
+    """A link that stands as it is told."""
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
+
+
+def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = LinkLine()
+    seconds = 100.0
+    monkeypatch.setattr("lace.cli.outcomes.time.monotonic", lambda: seconds)
+
+    def told(requested: int, answered: int, received: int = 0) -> str:
+        counters = Counters(requested=requested, answered=answered, stored=answered)
+        standing = Standing(
+            state=State.TRANSFERRING,
+            waited=None,
+            timeout=30,
+            received=received,
+            sent=0,
+            counters=counters,
+        )
+        line.link = cast("LinkSession", _Link(standing))
+        return line()
+
+    assert "left" not in told(0, 0)
+    assert "left" not in told(1000, 0), "nothing has come, so no rate is known"
+    seconds = 102.0
+    assert "about 18 s left" in told(1000, 100)
+    seconds = 104.0
+    assert "about 2 min left" in told(10_000, 300)
+    seconds = 105.0
+    assert "left" not in told(10_000, 10_000)
+    assert "left" not in told(1000, 0), "another exchange"
+    seconds = 106.0
+    assert "100 of 1,000 records stored" in told(1000, 100)
+    assert "about 9 s left" in told(1000, 100)

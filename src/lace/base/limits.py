@@ -173,6 +173,10 @@ class Settings:
     max_tick_interval_seconds: int = _setting(
         86_400, "longest time between ticks that a peer may ask for", 1, 1_000_000_000, "seconds"
     )
+    max_links: int = _setting(64, "links that a server has at once", 1, 65_536)
+    max_links_of_address: int = _setting(
+        16, "links that a server has at once from one address or user", 1, 65_536
+    )
     reconcile_mode: int = _setting(
         2, "how advertisements are compared (0: listed, 1: partitions, 2: fingerprints)", 0, 2
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from lace.cli.link_log import LOG_FORMATS, JsonLog
 from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
 from lace.store.keys import parse_verifier
 
@@ -66,7 +67,23 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
             default=None,
             help="Go on after a fixed point: what is stored on either side later moves as well.",
         ),
+        click.option(
+            "--log-format",
+            type=click.Choice(LOG_FORMATS),
+            default=LOG_FORMATS[0],
+            show_default=True,
+            expose_value=False,
+            callback=_take_log_format,
+            help="How standard error is written: lines for people, or a JSON object on each, "
+            "with time, level, event, link and plan.",
+        ),
     )
+
+
+def _take_log_format(ctx: click.Context, _param: click.Parameter, value: str) -> None:
+    session: Session | None = ctx.obj
+    if session is not None and value == "json":
+        session.output.log = JsonLog()
 
 
 def tls_options(certificate: str, key: str) -> Callable[[Decorated], Decorated]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.cli.output import Column, plural, size_text
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from lace.cli.output import Output
     from lace.driver.session import Session as LinkSession
-    from lace.interlacing.result import Outcome
+    from lace.interlacing.result import Counters, Outcome
 
 __all__ = [
     "OUTCOME_KEYS",
@@ -21,6 +22,7 @@ __all__ = [
     "exit_code_of",
     "logged_result",
     "note_rejected",
+    "seconds_text",
     "show_outcome",
 ]
 
@@ -64,6 +66,8 @@ _COUNTS: Final = (
     "pending-here",
     "pending-there",
 )
+_SAMPLES: Final = 40
+"""Lines over which the rate of answers is taken: about ten seconds."""
 
 
 def exit_code_of(outcome: Outcome) -> int:
@@ -152,12 +156,24 @@ def logged_result(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in made.items() if value is not None}
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a time that is known about.
+
+    >>> seconds_text(200)
+    '3 min'
+    """
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
 class LinkLine:
-    """What a link is at, in one line: phase, records, bytes, rate, pending both ways."""
+    """What a link is at, in one line: phase, records, bytes, rate, time left, pending both ways."""
 
     def __init__(self) -> None:
         self.link: LinkSession | None = None
         self._before: tuple[float, int] | None = None
+        self._answers: deque[tuple[float, int]] = deque(maxlen=_SAMPLES)
 
     def __call__(self) -> str:
         """Return the line for this moment."""
@@ -174,11 +190,26 @@ class LinkLine:
             parts.append(f"{counters.stored:,} of {plural(counters.requested, 'record')} stored")
         parts.append(f"{size_text(standing.received)} in, {size_text(standing.sent)} out")
         parts.append(f"{size_text(self._rate(standing.received + standing.sent))}/s")
+        left = self._time_left(counters)
+        if left is not None:
+            parts.append(f"about {seconds_text(left)} left")
         if counters.pending_here or counters.pending_there:
             parts.append(
                 f"pending {counters.pending_here:,} here, {counters.pending_there:,} there"
             )
         return ", ".join(parts)
+
+    def _time_left(self, counters: Counters) -> float | None:
+        """Return how long what was requested takes at the rate of the last seconds, if known."""
+        samples, now = self._answers, time.monotonic()
+        left = counters.requested - counters.answered
+        if not left or (samples and samples[-1][1] > counters.answered):  # another link
+            samples.clear()
+            return None
+        samples.append((now, counters.answered))
+        since, before = samples[0]
+        come = counters.answered - before
+        return left * (now - since) / come if come > 0 else None
 
     def _rate(self, moved: int) -> int:
         """Return the bytes a second since the line before."""

@@ -20,6 +20,8 @@ from lace.errors import LaceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lace.cli.link_log import JsonLog, Level
+
 __all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
@@ -77,6 +79,8 @@ class Output:
         self.json = False
         self.quiet = False
         self.color = True
+        self.log: JsonLog | None = None
+        """Takes what goes to standard error, where that is to be JSON."""
 
     @property
     def terminal(self) -> bool:
@@ -214,14 +218,19 @@ class Output:
     def note(self, text: str) -> None:
         """Tell a person something in passing, unless they want quiet."""
         if not self.quiet:
-            self.complain(text)
+            self._tell("info", text)
 
     def warn(self, text: str) -> None:
         """Tell a person of something that may be wrong."""
-        self.complain(f"lace: warning: {text}")
+        self._tell("warning", f"lace: warning: {text}")
 
     def complain(self, text: str) -> None:
         """Write one line to standard error."""
-        if sys.stderr is not None:
+        self._tell("error", text)
+
+    def _tell(self, level: Level, text: str) -> None:
+        if self.log is not None:
+            self.log.message(level, text)
+        elif sys.stderr is not None:
             sys.stderr.write(safe_text(text) + "\n")
             sys.stderr.flush()

@@ -116,7 +116,7 @@ class Waiting:
 
     def __init__(self, session: Session, title: str, detail: Callable[[], str] = str) -> None:
         is_seen = sys.stderr is not None and sys.stderr.isatty()
-        self._enabled = is_seen and not session.output.quiet
+        self._enabled = is_seen and not session.output.quiet and session.output.log is None
         self._color = session.output.color
         self._title, self._detail = title, detail
         self._over = threading.Event()

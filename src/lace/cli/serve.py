@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lace.api import now, processors
 from lace.cli.command import command as lace_command
+from lace.cli.inheritance import inherited_descriptor
+from lace.cli.link_log import tell_event
 from lace.cli.link_options import (
     link_options,
     parse_peers,
@@ -19,9 +23,10 @@ from lace.cli.link_options import (
     tls_options,
     warn_of_links,
 )
+from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of, logged_result
 from lace.cli.policy_files import read_own_policy
-from lace.cli.served_links import log_line, served_document
+from lace.cli.served_links import link_figures, log_line, served_document
 from lace.cli.signals import Signals
 from lace.errors import LaceError, UsageError
 from lace.iltp.address import parse_address
@@ -33,6 +38,7 @@ from lace.transport.accepting import ConnectionLimits
 from lace.transport.listening import ListenOptions
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from contextlib import AbstractContextManager
 
     from lace.api import Lace
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
     from lace.serving import Served
+    from lace.transport.stream import Proven
 
 __all__ = ["command"]
 
@@ -65,7 +72,8 @@ class _Serve:
             is_plain=bool(given["plain"]),
             expected=parse_peers(given["peer"]),
         )
-        self._listening = _listening(given)
+        self._listening = _listening(session, lace, given)
+        self._metrics = Metrics(version("lace"))
         warn_of_links(session, self._policy, address, self._key, is_plain=self._options.is_plain)
 
     def _read_policy(self) -> Policy:
@@ -94,9 +102,25 @@ class _Serve:
             self._options,
             now,
             report=self._report,
+            opened=self._opened,
             once=self._given["once"],
         )
-        await self._server.run(self._address, self._listening, bound=self._bound)
+        async with self._measured():
+            await self._server.run(self._address, self._listening, bound=self._bound)
+
+    @asynccontextmanager
+    async def _measured(self) -> AsyncIterator[None]:
+        """Show figures to a collector meanwhile, if that is wanted."""
+        port = self._given["metrics"]
+        if port is None:
+            yield
+            return
+        from lace.transport.scraping import SCRAPE_PATH, scraping
+
+        async with scraping(port, lambda: self._metrics.page(self._server)) as found:
+            place = f"http://127.0.0.1:{found}{SCRAPE_PATH}"
+            tell_event(self._session.output, "metrics", {"address": place}, f"metrics at {place}")
+            yield
 
     def _open(self, policy: Policy) -> AbstractContextManager[Side]:
         # Processes for validation are of use to few links: more than processors help nobody.
@@ -111,6 +135,11 @@ class _Serve:
         else:
             output.line(str(address))
         output.flush()
+        tell_event(output, "listening", {"address": str(address)})
+
+    def _opened(self, number: int, proven: Proven) -> None:
+        figures = {"link": number, "from": proven.place or None}
+        tell_event(self._session.output, "link-opened", figures)
 
     def _stop(self) -> bool:
         if self._server is None:
@@ -126,17 +155,21 @@ class _Serve:
         try:
             policy = self._read_policy()
         except LaceError as error:
-            output.complain(
-                f"lace: the rule files are not taken, what was read before counts: {error}"
-            )
+            why = f"lace: the rule files are not taken, what was read before counts: {error}"
+            self._metrics.add_renewal(is_taken=False)
+            tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
             return
         self._server.renew(policy)
-        output.note(f"the rule files were read again; the selector is {policy.select.id}")
+        self._metrics.add_renewal(is_taken=True)
+        text = f"the rule files were read again; the selector is {policy.select.id}"
+        tell_event(output, "rules-renewed", {"selector": policy.select.id}, text)
 
     def _report(self, served: Served) -> None:
         self._last = served
         output = self._session.output
-        output.note(log_line(served, with_detail=self._session.debug))
+        self._metrics.add_link(served)
+        figures = link_figures(served, with_detail=self._session.debug)
+        tell_event(output, "link-ended", figures, log_line(figures))
         outcome = served.outcome
         if outcome is not None:
             if output.json:
@@ -173,7 +206,7 @@ class _Serve:
             loop.default_exception_handler(context)
 
 
-def _listening(given: dict[str, Any]) -> ListenOptions:
+def _listening(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
     from lace.transport.maps import read_fingerprint_map, read_uid_map
     from lace.transport.tls import load_certificate, load_server_tls
 
@@ -202,8 +235,10 @@ def _listening(given: dict[str, Any]) -> ListenOptions:
         hosts=frozenset(name.lower() for name in given["host"]),
         origins=frozenset(given["origin"]),
         limits=ConnectionLimits(
-            in_all=given["max_links"], of_address=given["max_links_of_address"]
+            in_all=given["max_links"] or lace.settings.max_links,
+            of_address=given["max_links_of_address"] or lace.settings.max_links_of_address,
         ),
+        inherited=inherited_descriptor(session.environ),
     )
 
 
@@ -274,17 +309,20 @@ def _listening(given: dict[str, Any]) -> ListenOptions:
     "--max-links",
     metavar="N",
     type=click.IntRange(min=1),
-    default=64,
-    show_default=True,
-    help="How many links there may be at once.",
+    help="How many links there may be at once; else the setting max_links.",
 )
 @click.option(
     "--max-links-of-address",
     metavar="N",
     type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="How many of them from one address or user.",
+    help="How many of them from one address or user; else max_links_of_address.",
+)
+@click.option(
+    "--metrics",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    help="Show figures for Prometheus at http://127.0.0.1:PORT/metrics, to this machine alone; "
+    "port 0 picks a free one, which is told on standard error.",
 )
 @click.option("--once", is_flag=True, help="End after the first link, with its exit code.")
 @click.pass_obj
@@ -294,6 +332,9 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`; port 0 picks a
     free one. Many links run at once, each by itself: what goes wrong with one is told on
     standard error, and the others go on.
+
+    A service manager may hand over the listening socket (LISTEN_PID and LISTEN_FDS=1, as systemd
+    does); then ADDRESS says which one is expected.
 
     SIGHUP reads the rule files again: new links get them, and open ones begin a new epoch. A
     first SIGTERM or Ctrl-C takes no more links and ends those that there are, each at a good

@@ -1,4 +1,4 @@
-"""One line for each link that a server has ended: who, what, how much; no names of records."""
+"""What is told of a link that has ended: who, what, how much; no names of records."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lace.interlacing.result import Outcome
     from lace.serving import Served
 
-__all__ = ["log_line", "served_document"]
+__all__ = [
+    "link_figures",
+    "log_line",
+    "outcome_figures",
+    "outcome_name",
+    "reason_figures",
+    "served_document",
+]
+
+_ABSENT = {"from": "-", "peer": "unproven", "link_id": "-", "plan": "-"}
+"""What stands in a line for what is not known."""
 
 
 def served_document(served: Served) -> dict[str, Any]:
@@ -17,52 +28,69 @@ def served_document(served: Served) -> dict[str, Any]:
     return {"link": served.number, "from": served.proven.place, **result}
 
 
-def log_line(served: Served, *, with_detail: bool = False) -> str:
-    """Return the line of a link: words of a name, = and a value, JSON where it has a space.
+def outcome_name(served: Served) -> str:
+    """Return how a link ended, in a word."""
+    return "error" if served.outcome is None else _name(served.outcome)
+
+
+def _name(outcome: Outcome) -> str:
+    if outcome.failure is not None:
+        return "failed"
+    return "fixed-point" if outcome.at_fixed_point else "unfinished"
+
+
+def outcome_figures(outcome: Outcome) -> dict[str, Any]:
+    """Return identifiers and counts of an exchange; None for what is not known."""
+    return {
+        "peer": outcome.peer_verifier,
+        "link_id": outcome.link_id,
+        "plan": outcome.plan_id,
+        "outcome": _name(outcome),
+        "received": len(outcome.received),
+        "rejected": len(outcome.rejected),
+        "not_available": len(outcome.not_available),
+        "loops": outcome.counters.loops,
+    }
+
+
+def reason_figures(outcome: Outcome, *, with_detail: bool) -> dict[str, Any]:
+    """Return why an exchange ended before a fixed point; nothing for one that did not."""
+    failure = outcome.failure
+    if failure is not None:
+        why = str(failure) if with_detail else failure.failure.condition
+        return {"why": why, "rule": failure.rule}
+    return {} if outcome.at_fixed_point else {"why": outcome.reason}
+
+
+def link_figures(served: Served, *, with_detail: bool = False) -> dict[str, Any]:
+    """Return all that is told of a link of a server, by name.
 
     Args:
         served: the link.
         with_detail: say all that is known of a failure, which may name records.
     """
-    outcome, error = served.outcome, served.error
-    words: dict[str, object] = {"link": served.number, "from": served.proven.place or "-"}
-    if outcome is not None:
-        counters = outcome.counters
-        words |= {
-            "peer": outcome.peer_verifier or "unproven",
-            "link_id": outcome.link_id or "-",
-            "plan": outcome.plan_id or "-",
-            "outcome": _outcome(served),
-            "received": len(outcome.received),
-            "rejected": len(outcome.rejected),
-            "not_available": len(outcome.not_available),
-            "loops": counters.loops,
-        }
-    else:
-        words["outcome"] = "error"
-    words |= {
+    outcome = served.outcome
+    figures: dict[str, Any] = {"link": served.number, "from": served.proven.place or None}
+    figures |= {"outcome": "error"} if outcome is None else outcome_figures(outcome)
+    figures |= {
         "bytes_in": served.received,
         "bytes_out": served.sent,
-        "seconds": f"{served.seconds:.3f}",
+        "seconds": round(served.seconds, 3),
     }
-    failure = outcome.failure if outcome is not None else None
-    if error is not None:
-        words["why"] = str(error)
-    elif failure is not None:
-        words["why"] = str(failure) if with_detail else failure.failure.condition
-        words["rule"] = failure.rule
-    elif outcome is not None and not outcome.at_fixed_point:
-        words["why"] = outcome.reason
-    return " ".join(f"{name}={_value(value)}" for name, value in words.items())
+    if served.error is not None:
+        figures["why"] = str(served.error)
+    elif outcome is not None:
+        figures |= reason_figures(outcome, with_detail=with_detail)
+    return figures
 
 
-def _outcome(served: Served) -> str:
-    outcome = served.outcome
-    if outcome is None or outcome.failure is not None:
-        return "failed"
-    return "fixed-point" if outcome.at_fixed_point else "unfinished"
+def log_line(figures: dict[str, Any]) -> str:
+    """Return the line of a link: words of a name, = and a value, JSON where it has a space."""
+    return " ".join(f"{name}={_value(name, value)}" for name, value in figures.items())
 
 
-def _value(value: object) -> str:
-    text = str(value)
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return _ABSENT.get(name, "-")
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return json.dumps(text) if not text or " " in text or '"' in text else text

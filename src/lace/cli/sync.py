@@ -14,6 +14,7 @@ import click
 from lace.api import now
 from lace.cli.command import command as lace_command
 from lace.cli.dry_runs import DRY_RUN_KEYS, show_dry_run
+from lace.cli.link_log import tell_event
 from lace.cli.link_options import (
     link_options,
     parse_peers,
@@ -33,6 +34,7 @@ from lace.cli.outcomes import (
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.policy_files import read_own_policy
 from lace.cli.progress import Waiting
+from lace.cli.served_links import outcome_figures, reason_figures
 from lace.cli.signals import Signals
 from lace.driver.dry_run import DryRun
 from lace.errors import Place, StoreError, UsageError
@@ -81,6 +83,7 @@ class _Sync:
         self._session, self._side, self._capture = session, side, capture
         self._address, self._options, self._connecting = address, options, connecting
         self._is_stopping = False
+        self._link = 0
         self.line = LinkLine()
         self.outcome: Outcome | None = None
         self.signals = Signals(self._stop)
@@ -127,12 +130,15 @@ class _Sync:
 
     def _begin(self, link: LinkSession) -> None:
         self.line.link = link
+        self._link += 1
+        tell_event(self._session.output, "link-opened", {"link": self._link})
 
     @contextmanager
     def _opened(self) -> Iterator[Side]:
         yield self._side
 
     async def _run_once(self) -> None:
+        since = time.monotonic()
         try:
             self.outcome = await sync(
                 self._address,
@@ -143,12 +149,28 @@ class _Sync:
                 began=self._begin,
                 capture=self._capture,
             )
+            self._tell_end(self.outcome, time.monotonic() - since)
         except StoreError as error:
             if isinstance(error.result, Outcome):  # it is told what came before this
                 self.outcome = error.result
+                self._tell_end(self.outcome, time.monotonic() - since)
             raise
         finally:
             self.line.link = None
+
+    def _tell_end(self, outcome: Outcome, seconds: float) -> None:
+        link = self.line.link
+        if link is None:
+            raise AssertionError("an exchange that ended has begun")
+        figures = {
+            "link": self._link,
+            **outcome_figures(outcome),
+            "bytes_in": link.received,
+            "bytes_out": link.sent,
+            "seconds": round(seconds, 3),
+            **reason_figures(outcome, with_detail=self._session.debug),
+        }
+        tell_event(self._session.output, "link-ended", figures)
 
     async def _run_again(self) -> None:
         failed = 0
@@ -167,7 +189,12 @@ class _Sync:
                 why = outcome.reason
             failed = failed + 1 if time.monotonic() - since < _STEADY_SECONDS else 0
             pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
-            self._session.output.note(f"the link has ended ({why}); again in {pause} s")
+            tell_event(
+                self._session.output,
+                "link-lost",
+                {"link": self._link, "why": why, "pause": pause},
+                f"the link has ended ({why}); again in {pause} s",
+            )
             await asyncio.sleep(pause)
 
 

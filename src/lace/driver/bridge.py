@@ -79,6 +79,8 @@ class Inbound:
         self.received = 0
         """The bytes that have come."""
         self.has_ended = False
+        self.records = 0
+        """The records that have come."""
 
     def feed(self, data: bytes) -> None:
         """Take bytes; none for the end."""
@@ -153,6 +155,7 @@ class Inbound:
 
     def _take_record(self, raw: RawRecord) -> None:
         self._group.append(raw)
+        self.records += 1
         self._group_bytes += len(raw.data)
         self._record_bytes += len(raw.data)
         if len(self._group) == GROUP_RECORDS or self._group_bytes >= GROUP_BYTES:
@@ -192,6 +195,8 @@ class Outbound:
     def __init__(self, *, max_block_bytes: int) -> None:
         self._writer = Writer(max_block_bytes=max_block_bytes)
         self._is_begun = self._in_batch = False
+        self.records = 0
+        """The records that were sent."""
 
     def pieces(self, message: Message) -> Iterator[bytes]:
         """Yield the bytes of a message; none for the end."""
@@ -205,6 +210,7 @@ class Outbound:
                 yield from writer.block(effect.facts, dict(effect.modules))
             case Records(records):
                 self._begin_batch()
+                self.records += len(records)
                 yield from _joined(writer, records)
             case NotAvailable(record):
                 self._begin_batch()

@@ -59,6 +59,11 @@ class Intake:
         return bool(self._pool.waiting or self._admitting)
 
     @property
+    def validating(self) -> int:
+        """How many groups of records wait for their validation."""
+        return len(self._pool.waiting)
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing more should be taken before some work is done."""
         return self._pool.is_full or self._is_due

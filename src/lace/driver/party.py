@@ -123,7 +123,7 @@ class Party:
         self._intake = Intake(store, settings, random_bytes, workers)
         self._is_storing = False
         self._unsaved: wanted.SaveCursor | None = None
-        self._tidied = 0
+        self._tidied = self._rejected = 0
         self._saved: Tai | None = None
         self._batch: Iterator[Message] | None = None
         self._waiting: deque[Message] = deque()
@@ -190,6 +190,19 @@ class Party:
     def is_busy(self) -> bool:
         """Whether records that arrived are being validated or stored."""
         return self._intake.is_busy
+
+    @property
+    def validating(self) -> int:
+        """How many groups of records wait for their validation."""
+        return self._intake.validating
+
+    @property
+    def rejected(self) -> int:
+        """How many records were rejected up to the end of the last round; never fewer later."""
+        outcome = self.machine.outcome or self.report
+        if outcome is not None:  # one that came after all is not among them any more
+            self._rejected = max(self._rejected, len(outcome.rejected))
+        return self._rejected
 
     def fail(self, error: LaceError | OSError | MemoryError) -> None:
         """End because something could not be done here, or the peer's bytes are no stream."""

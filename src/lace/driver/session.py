@@ -63,6 +63,10 @@ class Standing:
         received: the bytes that have come.
         sent: the bytes that were sent.
         counters: what was counted.
+        records_received: the records that have come, valid or not.
+        records_sent: the records that were sent.
+        rejected: those that were rejected, up to the end of the last round.
+        validating: how many groups of records wait for their validation.
     """
 
     state: State
@@ -71,6 +75,10 @@ class Standing:
     received: int
     sent: int
     counters: Counters
+    records_received: int = 0
+    records_sent: int = 0
+    rejected: int = 0
+    validating: int = 0
 
 
 class Session:
@@ -138,6 +146,10 @@ class Session:
             received=self.received,
             sent=self.sent,
             counters=machine.counters,
+            records_received=self._inbound.records,
+            records_sent=self._outbound.records,
+            rejected=self._party.rejected,
+            validating=self._party.validating,
         )
 
     async def run(self) -> Outcome:

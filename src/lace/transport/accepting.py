@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import SettingError
 from lace.transport.stream import CloseReason
 
@@ -31,9 +32,9 @@ __all__ = [
     "counted_place",
 ]
 
-MAX_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = DEFAULT_SETTINGS.max_links
 """Connections that a server has at once."""
-MAX_CONNECTIONS_OF_ADDRESS: Final = 16
+MAX_CONNECTIONS_OF_ADDRESS: Final = DEFAULT_SETTINGS.max_links_of_address
 """Connections that it has at once from one address or user."""
 _IPV6_SITE_BITS: Final = 64
 

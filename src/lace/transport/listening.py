@@ -43,6 +43,7 @@ class ListenOptions:
         hosts: further names of a WebSocket server, in small letters.
         origins: web pages that may connect to one.
         limits: how many connections there may be.
+        inherited: the descriptor of a listening socket that was handed over.
     """
 
     verifiers: Mapping[int, Verifier] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class ListenOptions:
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    inherited: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +147,17 @@ async def listen(
     acceptor = Acceptor(handler, chosen.limits)
     match address.scheme:
         case "stdio":
+            if chosen.inherited is not None:
+                raise ConnectionOptionError(
+                    "stdio takes no socket that was handed over", place=Place(str(address))
+                )
             bound = await listen_stdio(acceptor)
         case "unix":
-            bound = await listen_unix(address, acceptor, verifiers=chosen.verifiers)
+            bound = await listen_unix(
+                address, acceptor, verifiers=chosen.verifiers, inherited=chosen.inherited
+            )
         case "tcp":
-            bound = await listen_tcp(address, acceptor)
+            bound = await listen_tcp(address, acceptor, inherited=chosen.inherited)
         case "ws" | "wss":
             # Only who needs it loads the library.
             from lace.transport.websocket.serving import listen_websocket
@@ -166,6 +174,7 @@ async def listen(
                 rules=UpgradeRules(address=address, hosts=chosen.hosts, origins=chosen.origins),
                 tls=chosen.tls,
                 channel_certificate=chosen.channel_certificate,
+                inherited=chosen.inherited,
             )
         case unknown:
             assert_never(unknown)

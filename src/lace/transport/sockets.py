@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.transport.counted import CountingSocket
 from lace.transport.faults import connect_error, listen_error
+from lace.transport.inherited import inherited_socket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,15 +77,20 @@ def _keep_alive(opened: socket.socket) -> None:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-async def listening_sockets(address: Address, acceptor: Acceptor) -> list[CountingSocket]:
+async def listening_sockets(
+    address: Address, acceptor: Acceptor, inherited: int | None = None
+) -> list[CountingSocket]:
     """Return sockets that listen on all addresses of a host, on one port.
 
     Port 0 picks a free one. `[::]` takes IPv4 connections as well. The acceptor counts
-    their connections by host.
+    their connections by host. A socket that was handed over, as a descriptor, is used alone.
 
     Raises:
         ListenError: the address cannot be had.
+        ConnectionOptionError: what was handed over is not of this address.
     """
+    if inherited is not None:
+        return [_counted(inherited_socket(address, inherited), acceptor)]
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(
@@ -102,14 +108,19 @@ async def listening_sockets(address: Address, acceptor: Acceptor) -> list[Counti
                 if port or error.errno != errno.EADDRINUSE or not tries_left:
                     raise
             else:
-                for one in opened:
-                    one.count_with(acceptor, lambda peer: _plain_host(peer.getpeername()[0]))
-                return opened
+                return [_counted(one, acceptor) for one in opened]
     except UnicodeError as error:
         raise listen_error(address, OSError(errno.EADDRNOTAVAIL, str(error))) from error
     except OSError as error:
         raise listen_error(address, error) from error
     raise AssertionError("a try returns or raises")
+
+
+def _counted(opened: CountingSocket, acceptor: Acceptor) -> CountingSocket:
+    """Have connections counted by host, and kept alive; those that are accepted inherit it."""
+    _keep_alive(opened)
+    opened.count_with(acceptor, lambda peer: _plain_host(peer.getpeername()[0]))
+    return opened
 
 
 def _listen_on_all(
@@ -141,7 +152,6 @@ def _listen_on(family: socket.AddressFamily, host: str, port: int) -> CountingSo
     opened = CountingSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _keep_alive(opened)  # accepted sockets inherit it
         if family == socket.AF_INET6:
             everywhere = ipaddress.IPv6Address(host.partition("%")[0]).is_unspecified
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if everywhere else 1)

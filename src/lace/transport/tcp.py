@@ -37,13 +37,15 @@ async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
     return protocol.stream(transport, proven)
 
 
-async def listen_tcp(address: Address, acceptor: Acceptor) -> Bound:
+async def listen_tcp(
+    address: Address, acceptor: Acceptor, *, inherited: int | None = None
+) -> Bound:
     """Listen on an address, and give each connection to the acceptor.
 
     Raises:
         ListenError: the address cannot be had.
     """
-    sockets = await listening_sockets(address, acceptor)
+    sockets = await listening_sockets(address, acceptor, inherited)
     bound = replace(address, port=sockets[0].getsockname()[1])
 
     def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:

@@ -24,6 +24,7 @@ from lace.transport.accepting import Bound
 from lace.transport.counted import CountingSocket
 from lace.transport.duplex import SocketProtocol
 from lace.transport.faults import ListenError, connect_error, listen_error
+from lace.transport.inherited import inherited_socket
 from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
@@ -99,9 +100,15 @@ async def connect_unix(
 
 
 async def listen_unix(
-    address: Address, acceptor: Acceptor, *, verifiers: Mapping[int, Verifier]
+    address: Address,
+    acceptor: Acceptor,
+    *,
+    verifiers: Mapping[int, Verifier],
+    inherited: int | None = None,
 ) -> Bound:
     """Listen on a path, and give each connection to the acceptor.
+
+    A socket that was handed over, as a descriptor, stays when this server stops.
 
     Raises:
         ListenError: the path cannot be had: too long, taken, or not a socket's.
@@ -114,8 +121,12 @@ async def listen_unix(
             rule="060-03",
             hint="choose a shorter one, such as unix:/tmp/lace.sock",
         )
+    mine: os.stat_result | None = None
     try:
-        opened, mine = await _listen_in_turn(address, path)
+        if inherited is not None:
+            opened = inherited_socket(address, inherited)
+        else:
+            opened, mine = await _listen_in_turn(address, path)
     except OSError as error:
         raise listen_error(address, error) from error
 
@@ -124,13 +135,14 @@ async def listen_unix(
         acceptor.start(protocol.stream(transport, proven))
 
     opened.count_with(acceptor, _place_of)
-    server = await asyncio.get_running_loop().create_unix_server(
+    # A Unix server of asyncio may remove the socket by itself; whose it is, it does not know.
+    server = await asyncio.get_running_loop().create_server(
         lambda: SocketProtocol(made), sock=opened
     )
 
     def stop() -> None:
         with suppress(OSError):
-            if os.path.samestat(path.lstat(), mine):
+            if mine is not None and os.path.samestat(path.lstat(), mine):
                 path.unlink()
         server.close()
 

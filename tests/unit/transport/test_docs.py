@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from lace.tracing.files import MAX_CAPTURE_LINE_BYTES
 from lace.transport import stream
 from lace.transport.accepting import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
 from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
+from lace.transport.scraping import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
 from lace.transport.stream import CloseReason
 from lace.transport.websocket import guard
 from lace.transport.websocket.stream import MAX_EMPTY_FRAMES, TEXT_CODE
@@ -48,8 +50,11 @@ def test_the_map_is_one() -> None:
         f"without reading them | {guard.MAX_UNSENT_BYTES >> 20} MiB",
         f"opening a connection | {stream.OPEN_SECONDS:g} s |",
         f"closing one | {stream.CLOSE_SECONDS:g} s |",
-        f"connections of a server | {MAX_CONNECTIONS} |",
-        f"one address or user | {MAX_CONNECTIONS_OF_ADDRESS};",
+        f"connections of a server | {MAX_CONNECTIONS} (`max_links`) |",
+        f"one address or user | {MAX_CONNECTIONS_OF_ADDRESS} (`max_links_of_address`);",
+        f"A line of a capture has at most {MAX_CAPTURE_LINE_BYTES:,} bytes",
+        f"request has at most {MAX_SCRAPE_BYTES >> 10} KiB and, with its answer, "
+        f"{SCRAPE_SECONDS:g} s; there are at most {MAX_SCRAPE_CONNECTIONS} connections",
         f"more than {MAX_MAP_BYTES >> 20} MiB, is refused",
         f"a ping every {guard.PING_SECONDS:g} s",
         f"more than {MAX_EMPTY_FRAMES:,} frames without a byte",

@@ -60,6 +60,7 @@ async def listen_websocket(
     rules: UpgradeRules,
     tls: ServerTls | None,
     channel_certificate: bytes | None = None,
+    inherited: int | None = None,
 ) -> Bound:
     """Listen on an address, and give each connection to the acceptor.
 
@@ -69,6 +70,7 @@ async def listen_websocket(
         rules: which requests are taken.
         tls: certificate and key, for `wss`.
         channel_certificate: the certificate of a proxy that ends TLS before this server.
+        inherited: the descriptor of a listening socket that was handed over.
 
     Raises:
         ListenError: the address cannot be had.
@@ -78,7 +80,7 @@ async def listen_websocket(
             "a server that ends TLS itself has no proxy's certificate",
             hint="leave --channel-cert out",
         )
-    sockets = await listening_sockets(address, acceptor)
+    sockets = await listening_sockets(address, acceptor, inherited)
     bound = rules.bound(address, sockets[0].getsockname()[1])
     certificate = tls.certificate if tls else channel_certificate
     channel = channel_digest(certificate) if certificate else None

@@ -1,0 +1,77 @@
+"""The log of links on standard error: lines of words for people, or a JSON object each.
+
+An event has a time, a level, a name, the link and plan it is about, and figures. Neither names nor
+content of records are in it, and no secret.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from lace.base.text import safe_text
+from lace.cli.failures import without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lace.cli.output import Output
+
+__all__ = ["EVENT_KEYS", "LOG_FORMATS", "JsonLog", "Level", "tell_event"]
+
+Level: TypeAlias = Literal["info", "warning", "error"]
+LOG_FORMATS: Final = ("text", "json")
+EVENT_KEYS: Final = {
+    "time": "when, in UTC",
+    "level": "info, warning or error",
+    "event": "what: listening, metrics, link-opened, link-ended, link-lost, rules-renewed, "
+    "rules-refused, or message for all else",
+    "link": "the number of the link in this process",
+    "link_id": "the link's identifier, once both sides have proven who they are",
+    "plan": "the E. identifier of the plan",
+}
+"""What every event may have."""
+
+
+class JsonLog:
+    """Writes events to standard error, each as a line of JSON."""
+
+    def write(self, level: Level, event: str, figures: Mapping[str, Any]) -> None:
+        """Write an event."""
+        if sys.stderr is None:
+            return
+        at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        known = {name: value for name, value in figures.items() if value is not None}
+        line = json.dumps({"time": at, "level": level, "event": event, **known})
+        sys.stderr.write(without_secrets(line) + "\n")
+        sys.stderr.flush()
+
+    def message(self, level: Level, text: str) -> None:
+        """Write what is text and nothing more."""
+        words = text.removeprefix("lace: ").removeprefix("warning: ")
+        self.write(level, "message", {"message": safe_text(words)})
+
+
+def tell_event(
+    output: Output,
+    event: str,
+    figures: Mapping[str, Any],
+    text: str | None = None,
+    *,
+    level: Level = "info",
+) -> None:
+    """Tell of an event: as JSON where that is wanted, else as a text, if there is one.
+
+    Who wants quiet hears of warnings and errors only.
+    """
+    if output.log is not None:
+        if level != "info" or not output.quiet:
+            output.log.write(level, event, figures)
+    elif text is not None:
+        if level == "info":
+            output.note(text)
+        else:
+            output.complain(text)

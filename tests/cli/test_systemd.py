@@ -1,0 +1,51 @@
+"""The unit files in the examples: what they start is a command line that Lace takes."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from pathlib import Path
+
+import click
+
+from lace.cli.main import cli
+from lace.iltp.address import parse_address
+
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "examples" / "systemd"
+
+
+def unit(name: str) -> dict[str, dict[str, str]]:
+    """The sections of a unit file; a name that is there twice is refused."""
+    text = re.sub(r"\\\n\s*", " ", (UNITS / name).read_text("utf-8"))
+    parser = configparser.RawConfigParser(delimiters="=", comment_prefixes="#")
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as the parser's documentation does
+    parser.read_string(text)
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def test_the_service_starts_a_legal_command() -> None:
+    service = unit("lace.service")["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert Path(program).name == "lace"
+    serve = cli.get_command(click.Context(cli), arguments[0])
+    assert serve is not None
+    context = serve.make_context("serve", arguments[1:], resilient_parsing=True)
+    assert context.params["metrics"] == 9479
+    assert context.params["is_open"]
+    address = parse_address(context.params["address"], for_serving=True)
+    listened = unit("lace.socket")["Socket"]["ListenStream"]
+    assert listened == f"{address.host}:{address.effective_port}"
+    assert unit("lace.socket")["Socket"]["Accept"] == "no"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["SuccessExitStatus"] == "143"
+
+
+def test_the_page_tells_of_what_is_there() -> None:
+    page = (ROOT / "docs" / "how-to" / "serve-under-systemd.md").read_text("utf-8")
+    service = unit("lace.service")["Service"]
+    for name in re.findall(r"`([A-Z][A-Za-z]+)=[^`]*`", page.partition("| why |")[2]):
+        assert name in service, name
+    for name in ("SuccessExitStatus", "RestartPreventExitStatus", "TimeoutStopSec"):
+        assert f"`{name}={service[name]}`" in page
