@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lace.driver.session import Session, Standing
     from lace.exchanging import Side
     from lace.iltp.address import Address
+    from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.transport.listening import Listener, ListenOptions
@@ -83,6 +85,7 @@ class Server:
         clock: gives the time.
         report: hears of each link that has ended.
         opened: hears of each connection: its number, and what the transport proves of it.
+        agreed: hears what the sides of a link have agreed on, with its number.
         once: end after the first link.
     """
 
@@ -95,11 +98,12 @@ class Server:
         *,
         report: Callable[[Served], None],
         opened: Callable[[int, Proven], None] = lambda _number, _proven: None,
+        agreed: Callable[[int, Terms], None] = lambda _number, _terms: None,
         once: bool = False,
     ) -> None:
         self.policy = policy
         self._opening, self._options, self._clock = opening, options, clock
-        self._report, self._opened = report, opened
+        self._report, self._opened, self._agreed = report, opened, agreed
         self._once = once
         self._count = 0
         self._links: dict[int, _Running] = {}
@@ -192,6 +196,7 @@ class Server:
 
         def begin(session: Session) -> None:
             link.session = session
+            session.agreed = partial(self._agreed, link.number)
             if self.policy is not policy:
                 session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
             if self._is_stopping:

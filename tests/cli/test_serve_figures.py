@@ -193,17 +193,22 @@ def test_a_log_for_programs(parties: tuple[Party, Party]) -> None:
         assert server.end() == 143
         told = events(server.errors)
     assert [each["event"] for each in told] == [
-        *("message", "listening", "link-opened", "link-ended"),
+        *("message", "listening", "link-opened", "link-agreed", "link-ended"),
         *("message", "rules-refused", "rules-renewed", "message"),
     ]
     assert [each["level"] for each in told] == [
-        *("warning", "info", "info", "info", "error", "error", "info", "error"),
+        *("warning", "info", "info", "info", "info", "error", "error", "info", "error"),
     ]
     for each in told:
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", each["time"])
     mine = events(done.err)
-    assert [each["event"] for each in mine] == ["message", "link-opened", "link-ended"]
-    for ended, peer in ((told[3], left), (mine[2], right)):
+    assert [each["event"] for each in mine] == [
+        *("message", "link-opened", "link-agreed", "link-ended"),
+    ]
+    for agreed, peer in ((told[3], left), (mine[2], right)):
+        assert (agreed["link"], agreed["peer"]) == (1, peer.verifier)
+        assert agreed["plan"] == outcome["exchange-plan-id"]
+    for ended, peer in ((told[4], left), (mine[3], right)):
         assert ended["link"] == 1
         assert ended["link_id"] == outcome["link-id"]
         assert ended["plan"] == outcome["exchange-plan-id"]

@@ -6,10 +6,13 @@ import configparser
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from lace.cli.link_log import Event
 from lace.cli.main import cli
+from lace.cli.metrics import Metrics
 from lace.iltp.address import parse_address
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +52,20 @@ def test_the_page_tells_of_what_is_there() -> None:
         assert name in service, name
     for name in ("SuccessExitStatus", "RestartPreventExitStatus", "TimeoutStopSec"):
         assert f"`{name}={service[name]}`" in page
+
+
+def test_the_page_tells_of_every_event() -> None:
+    page = (ROOT / "docs" / "how-to" / "serve-under-systemd.md").read_text("utf-8")
+    table = page.partition("| event |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines()[2:]]
+    assert {name for cell in cells for name in re.findall(r"`([a-z-]+)`", cell)} == set(
+        get_args(Event)
+    )
+
+
+def test_the_page_tells_of_every_figure() -> None:
+    page = (ROOT / "docs" / "how-to" / "serve-under-systemd.md").read_text("utf-8")
+    told = re.sub(r"…([a-z]+)…", r"lace_records_\1_total", page)
+    told = told.replace("with `record_` in front", "lace_record_received_bytes_total")
+    for name in re.findall(r"^# TYPE (\S+)", Metrics("0").page(None), re.MULTILINE):
+        assert name.replace("lace_record_sent", "lace_record_received") in told, name

@@ -20,26 +20,28 @@ if TYPE_CHECKING:
 
     from lace.cli.output import Output
 
-__all__ = ["EVENT_KEYS", "LOG_FORMATS", "JsonLog", "Level", "tell_event"]
+__all__ = ["LOG_FORMATS", "Event", "JsonLog", "Level", "tell_event"]
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 LOG_FORMATS: Final = ("text", "json")
-EVENT_KEYS: Final = {
-    "time": "when, in UTC",
-    "level": "info, warning or error",
-    "event": "what: listening, metrics, link-opened, link-ended, link-lost, rules-renewed, "
-    "rules-refused, or message for all else",
-    "link": "the number of the link in this process",
-    "link_id": "the link's identifier, once both sides have proven who they are",
-    "plan": "the E. identifier of the plan",
-}
-"""What every event may have."""
+Event: TypeAlias = Literal[
+    "listening",
+    "metrics",
+    "link-opened",
+    "link-agreed",
+    "link-ended",
+    "link-lost",
+    "rules-renewed",
+    "rules-refused",
+    "message",
+]
+"""What can be told: `message` is whatever has words alone."""
 
 
 class JsonLog:
     """Writes events to standard error, each as a line of JSON."""
 
-    def write(self, level: Level, event: str, figures: Mapping[str, Any]) -> None:
+    def write(self, level: Level, event: Event, figures: Mapping[str, Any]) -> None:
         """Write an event."""
         if sys.stderr is None:
             return
@@ -57,7 +59,7 @@ class JsonLog:
 
 def tell_event(
     output: Output,
-    event: str,
+    event: Event,
     figures: Mapping[str, Any],
     text: str | None = None,
     *,

@@ -26,7 +26,7 @@ from lace.cli.link_options import (
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of, logged_result
 from lace.cli.policy_files import read_own_policy
-from lace.cli.served_links import link_figures, log_line, served_document
+from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.signals import Signals
 from lace.errors import LaceError, UsageError
 from lace.iltp.address import parse_address
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.exchanging import Side
     from lace.iltp.address import Address
+    from lace.interlacing.negotiation import Terms
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
     from lace.serving import Served
@@ -103,6 +104,7 @@ class _Serve:
             now,
             report=self._report,
             opened=self._opened,
+            agreed=self._agreed,
             once=self._given["once"],
         )
         async with self._measured():
@@ -136,6 +138,9 @@ class _Serve:
             output.line(str(address))
         output.flush()
         tell_event(output, "listening", {"address": str(address)})
+
+    def _agreed(self, number: int, terms: Terms) -> None:
+        tell_event(self._session.output, "link-agreed", agreed_figures(number, terms))
 
     def _opened(self, number: int, proven: Proven) -> None:
         figures = {"link": number, "from": proven.place or None}

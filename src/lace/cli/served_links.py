@@ -6,10 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.serving import Served
 
 __all__ = [
+    "agreed_figures",
     "link_figures",
     "log_line",
     "outcome_figures",
@@ -37,6 +39,17 @@ def _name(outcome: Outcome) -> str:
     if outcome.failure is not None:
         return "failed"
     return "fixed-point" if outcome.at_fixed_point else "unfinished"
+
+
+def agreed_figures(number: int, terms: Terms) -> dict[str, Any]:
+    """Return what the sides of a link have agreed on."""
+    return {
+        "link": number,
+        "peer": terms.peer.verifier,
+        "link_id": terms.link_id,
+        "plan": terms.plan_id,
+        "mode": terms.mode,
+    }
 
 
 def outcome_figures(outcome: Outcome) -> dict[str, Any]:

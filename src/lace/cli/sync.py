@@ -34,7 +34,7 @@ from lace.cli.outcomes import (
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.policy_files import read_own_policy
 from lace.cli.progress import Waiting
-from lace.cli.served_links import outcome_figures, reason_figures
+from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
 from lace.driver.dry_run import DryRun
 from lace.errors import Place, StoreError, UsageError
@@ -131,7 +131,11 @@ class _Sync:
     def _begin(self, link: LinkSession) -> None:
         self.line.link = link
         self._link += 1
-        tell_event(self._session.output, "link-opened", {"link": self._link})
+        output = self._session.output
+        tell_event(output, "link-opened", {"link": self._link})
+        link.agreed = lambda terms: tell_event(
+            output, "link-agreed", agreed_figures(self._link, terms)
+        )
 
     @contextmanager
     def _opened(self) -> Iterator[Side]:

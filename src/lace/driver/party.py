@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
     from lace.interlacing.machine import Machine
+    from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.store.sqlite.store import SqliteStore
 
@@ -138,6 +139,8 @@ class Party:
         """What could not be done here."""
         self.watcher: Callable[[Effect, Event | None], None] | None = None
         """Hears of what is done, with the answer if there is one at once."""
+        self.agreed: Callable[[Terms], None] | None = None
+        """Hears of what both sides have agreed on, once for each epoch."""
 
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
@@ -249,6 +252,8 @@ class Party:
                 self._waiting.append(Block(effect))
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
+                if self.agreed is not None:
+                    self.agreed(effect.terms)
             case wanted.Evaluate():
                 if effect.added or effect.relabelled or effect.removed:
                     self._unsaved = None  # claims are of another state from now on

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lace.driver.dry_run import DryRun
     from lace.driver.party import Party
     from lace.interlacing.events import Event
+    from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Counters, Outcome
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
@@ -118,6 +119,9 @@ class Session:
         self._last_phase: str | None = None
         self._renewal: happened.Renewed | None = None
         self._patience = limits.phase_timeout_seconds
+        party.agreed = self._tell_agreed
+        self.agreed: Callable[[Terms], None] | None = None
+        """Hears, in the event loop, of what both sides have agreed on; once for each epoch."""
         self.sent = 0
         """The bytes that were sent."""
 
@@ -193,6 +197,10 @@ class Session:
     def look(self) -> None:
         """Look for what was stored by others."""
         self._to_look.set()
+
+    def _tell_agreed(self, terms: Terms) -> None:
+        if self.agreed is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self.agreed, terms)
 
     # -- the party's own thread ----------------------------------------------------------------
 

@@ -25,6 +25,8 @@ __all__ = ["MAX_CAPTURE_LINE_BYTES", "CaptureFile", "Way"]
 
 MAX_CAPTURE_LINE_BYTES: Final = 4 * LONGEST_LINE + 8
 """Bytes of a line of a capture: each of the stream's may be `\\xNN` there."""
+_OTHERS: Final[tuple[Direction, bytes]] = ("<", b"")
+"""Stands for a line of the other direction."""
 
 
 class Way:
@@ -40,7 +42,7 @@ class Way:
 
     def __init__(self, path: Path, direction: Direction) -> None:
         self._name = str(path)
-        self._direction = direction
+        self._skipped = b"< " if direction == ">" else b"> "
         self._file = _open(path)
         self._number = 0
         self._is_over = True
@@ -96,11 +98,14 @@ class Way:
             found = self._read()
             if found is None:
                 self._is_over = True
-            elif found[0] == self._direction:
+            elif found is not _OTHERS:
                 self._ahead = self._number, found[1]
 
     def _read(self) -> tuple[Direction, bytes] | None:
-        """Return what the next line holds; None where a connection begins, and at the end."""
+        """Return what the next line holds; None where a connection begins, and at the end.
+
+        A line of the other direction is that one's to read.
+        """
         raw = self._file.readline(MAX_CAPTURE_LINE_BYTES + 1)
         self._has_more = bool(raw)
         if not raw:
@@ -111,6 +116,8 @@ class Way:
             raise unreadable(f"a line has more than {MAX_CAPTURE_LINE_BYTES:,} bytes", place)
         if not raw.endswith(b"\n"):
             raise unreadable("the last line is cut off", place)
+        if raw.startswith(self._skipped):
+            return _OTHERS
         try:
             text = raw[:-1].decode("utf-8")
         except UnicodeDecodeError:

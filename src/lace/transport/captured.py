@@ -181,6 +181,8 @@ def read_capture(lines: Iterable[str], name: str) -> Iterator[list[tuple[Directi
 
 def _unescape(text: str) -> bytes:
     """Return the bytes of a line: every second piece is the digits of an escaped one."""
+    if "\\" not in text:
+        return text.encode("utf-8")
     return b"".join(
         bytes.fromhex(piece) if number % 2 else piece.encode("utf-8")
         for number, piece in enumerate(_ESCAPE.split(text))
