@@ -18,8 +18,6 @@ from tests.unit.transport.certificates import Certificates, make_certificates
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECORD_LINE = "\N{THREE NETWORKED COMPUTERS}: P."
-
 
 @pytest.fixture
 def parties(tmp_path: Path) -> tuple[Party, Party]:
