@@ -76,10 +76,13 @@ class Intake:
             or self._bytes >= settings.import_batch_bytes
         )
 
+    def expect(self, count: int) -> None:
+        """Get ready for so many records, which were asked for."""
+        if count > ALONE_BATCHES * SIGNATURE_BATCH:
+            self._pool.expect_many()
+
     def validate(self, records: Sequence[RawRecord], *, further: int = 0) -> None:
         """Have records validated; `further` are known to follow."""
-        if further > ALONE_BATCHES * SIGNATURE_BATCH:
-            self._pool.expect_many()
         is_small = len(records) + further < FEW_RECORDS and not self._settings.import_workers
         self._pool.submit(Batch(list(records), [], 0), here=is_small)
 

@@ -250,6 +250,7 @@ class Party:
         match effect:
             case wanted.SendBlock():
                 self._waiting.append(Block(effect))
+                self._intake.expect(self.machine.outstanding)
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
                 if self.agreed is not None:

@@ -14,7 +14,7 @@ from lace.base.digest import digest, digest_each
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from lace.facts.lines import Fact
     from lace.interlacing.capabilities import Schema
@@ -62,8 +62,10 @@ def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:
     return digest(_hashed(record, quote(source), fields))
 
 
-def digests_of(claims: Iterable[Advertisement], source: str) -> list[bytes]:
+def digests_of(claims: Collection[Advertisement], source: str) -> list[bytes]:
     """Return the digests of many advertisement records."""
+    if not any(claim.fields for claim in claims):
+        return digests_of_bare((claim.record for claim in claims), source)
     quoted = quote(source)
     return digest_each(_hashed(claim.record, quoted, claim.fields) for claim in claims)
 

@@ -41,7 +41,7 @@ _FIELD_BYTES: Final = 150
 _MANY_FIELDS: Final = 8
 """Fields of a record, about, where all are advertised."""
 _REQUEST_BYTES: Final = 64
-_MOST_REQUESTS: Final = 100_000
+_MOST_REQUESTS: Final = 200_000
 
 
 class End(Enum):

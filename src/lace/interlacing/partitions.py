@@ -124,8 +124,10 @@ class AdvertisementSet:
 
         Where one partition lies in another, the inner one counts.
         """
-        made = cls()
         sources = dict(pieces)
+        if sources.keys() == {""}:
+            return sources[""]  # with the roots that it has
+        made = cls()
         made._rows = Rows.joined(_slices_of(sources))
         for source in {id(each): each for each in sources.values()}.values():
             for record, digest in source._others.items():

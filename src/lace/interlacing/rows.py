@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
 from lace.interlacing.merkle import Digests, as_digests, leaves_of
+from lace.record.hash_rows import digests_of_rows, texts_of_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,26 +47,16 @@ def is_usual(record: str) -> bool:
 def keys_of(records: Sequence[str]) -> Keys:
     """Return the keys of usual record hashes."""
     texts = np.frombuffer("".join(records).encode("ascii"), np.uint8).reshape(-1, _TEXT)
-    padded = np.full((len(texts), _PAYLOAD + 1), ord(_FIRST), np.uint8)
-    padded[:, :_PAYLOAD] = texts[:, 2 : 2 + _PAYLOAD]
-    made = np.frombuffer(b64a.decode_canonical(padded.tobytes()), np.uint8).copy()
-    keys = made.reshape(-1, _KEY_BYTES)
-    keys[:, DIGEST_BYTES] = texts[:, 0]
-    return made.view(_KEY_TYPE)
+    made = np.empty((len(texts), _KEY_BYTES), np.uint8)
+    made[:, :DIGEST_BYTES] = digests_of_rows(texts)
+    made[:, DIGEST_BYTES] = texts[:, 0]
+    return made.reshape(-1).view(_KEY_TYPE)
 
 
 def records_of(keys: Keys) -> list[str]:
     """Return the record hashes of keys."""
-    rows = _bytes_of(keys).copy()
-    texts = np.empty((len(rows), _TEXT), np.uint8)
-    texts[:, 0] = rows[:, DIGEST_BYTES]
-    rows[:, DIGEST_BYTES] = 0
-    payloads = np.frombuffer(b64a.encode_ascii(rows.tobytes()), np.uint8)
-    texts[:, 2 : 2 + _PAYLOAD] = payloads.reshape(-1, _PAYLOAD + 1)[:, :_PAYLOAD]
-    texts[:, 1] = ord(".")
-    texts[:, 2 + _PAYLOAD :] = np.frombuffer(b".H3", np.uint8)
-    together = texts.tobytes().decode("ascii")
-    return [together[at : at + _TEXT] for at in range(0, len(together), _TEXT)]
+    rows = _bytes_of(keys)
+    return texts_of_digests(rows[:, DIGEST_BYTES], rows[:, :DIGEST_BYTES])
 
 
 def _bytes_of(keys: Keys) -> npt.NDArray[np.uint8]:

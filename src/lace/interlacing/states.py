@@ -113,7 +113,9 @@ class States:
 
     def learn(self, theirs: AdvertisementSet) -> None:
         """Take what the peer claims now."""
-        self.theirs, self.is_known = theirs.for_comparing(), True
+        # What was expected is soon the start of what is expected next, and keeps its leaves.
+        is_expected = theirs is self.expected
+        self.theirs, self.is_known = theirs if is_expected else theirs.for_comparing(), True
         self.expected = self.relabelled = None  # nobody needs to guess for now
 
     @property

@@ -14,6 +14,7 @@ from lace.base import b64a
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import RecordError
 from lace.record.faults import detach, fault, relocate
+from lace.record.framing import Framer
 from lace.record.ids import RecordId, trusted_record_id
 from lace.record.model import Blob, Plex, Record, Seal
 from lace.record.reader import Fault, RawRecord, RecordReader
@@ -115,15 +116,15 @@ def frame_records(records: Sequence[bytes]) -> tuple[RawRecord, ...]:
     Raises:
         RecordError: something among them is not just one record.
     """
-    joined = b"".join(records)
-    reader = RecordReader(max_data_bytes=len(joined), size=len(joined))
+    framer = Framer()
     made: list[RawRecord] = []
-    for outcome in (*reader.feed(joined), *reader.finish()):
-        if isinstance(outcome, Fault):
-            raise outcome.error
-        made.append(outcome)
-    if [len(each.data) for each in made] != [len(each) for each in records]:
-        raise fault("010-trailing", "the bytes of a record are not just one record", 0)
+    offset = 0
+    for raw in records:
+        framer.restart()
+        if not framer.frame(raw, 0, offset) or framer.end != len(raw):
+            raise fault("010-trailing", "the bytes of a record are not just one record", offset)
+        made.append(RawRecord(offset, raw, framer.plex_at, framer.blob_at, framer.data_at))
+        offset += len(raw)
     return tuple(made)
 
 

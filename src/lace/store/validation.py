@@ -188,17 +188,22 @@ class ValidationPool:
         elif self._alone > 0:
             self._alone -= 1
         elif self._number and batch.size <= _HEAVY_BYTES * len(batch.records):
-            if self._turn == len(self._workers):
-                self._workers.append(ValidationProcess())
+            self._start_worker()
             worker = self._workers[self._turn]
             self._turn = (self._turn + 1) % self._number
             worker.send(batch.records)
         self.waiting.append((batch, worker))
         self._ahead += batch.size
 
+    def _start_worker(self) -> None:
+        if self._turn == len(self._workers):
+            self._workers.append(ValidationProcess())
+
     def expect_many(self) -> None:
-        """Start processes with the next batch: enough others follow it."""
+        """Start a process now, and others with the batches: there will be enough of them."""
         self._alone = 0
+        if self._number:
+            self._start_worker()
 
     @property
     def is_full(self) -> bool:

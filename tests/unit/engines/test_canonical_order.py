@@ -49,7 +49,11 @@ def test_neither_order_nor_other_texts_show() -> None:
 
 def test_texts_of_one_fingerprint_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two texts can be made to have the same one; then the texts themselves decide."""
-    monkeypatch.setattr(dictionary_module, "fingerprint", lambda text: len(text) % 2)
+    monkeypatch.setattr(
+        dictionary_module,
+        "fingerprints_of",
+        lambda texts: np.array([len(text) % 2 for text in texts], np.uint64),
+    )
     expected = numbered(ROWS, [])
     assert numbered(ROWS[::-1], ["hidden", "record 3"]) == expected
     texts = expected[0]

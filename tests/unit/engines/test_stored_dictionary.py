@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lace.base import b64a
 from lace.engines.embedded.segment_journal import Covered
 from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
-from lace.engines.embedded.stored_dictionary import decode_hashes, encode_hashes, keys_of_hashes
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES, Hashes, TextHash
 from lace.facts.columns import FactColumns
 
@@ -130,16 +129,6 @@ def test_many_texts_over_many_appends_and_merges(tmp_path: Path) -> None:
 
 
 @pytest.mark.property
-@given(st.lists(st.binary(min_size=32, max_size=32)))
-def test_hashes_in_binary_and_back(digests: list[bytes]) -> None:
-    texts = [f"{'BPS'[n % 3]}.{b64a.encode(digest)}.H3" for n, digest in enumerate(digests)]
-    rows = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, 48)
-    packed = encode_hashes(rows)
-    assert [row.tobytes()[1:] for row in packed] == digests
-    assert decode_hashes(packed) == texts
-
-
-@pytest.mark.property
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40)))
 def test_the_hash_of_a_text_does_not_depend_on_its_company(texts: list[str]) -> None:
     text_hash = TextHash(KEY)
@@ -151,22 +140,3 @@ def test_the_hash_of_a_text_does_not_depend_on_its_company(texts: list[str]) -> 
         assert int(text_hash.of_rows(row)[0]) == hash_value
     assert len(set(together)) == len(set(texts))
     assert TextHash(KEY[::-1]).of_texts([b"x"]) != text_hash.of_texts([b"x"])
-
-
-@given(st.lists(st.one_of(st.binary(min_size=32, max_size=32), st.text(max_size=50)), max_size=20))
-def test_keys_of_hashes(values: list[bytes | str]) -> None:
-    texts = [
-        each if isinstance(each, str) else f"{'BPS'[each[0] % 3]}.{b64a.encode(each)}.H3"
-        for each in values
-    ]
-    wanted = [
-        None if isinstance(each, str) else "BPS"[each[0] % 3].encode() + each for each in values
-    ]
-    assert keys_of_hashes(texts) == wanted
-
-
-def test_texts_that_are_no_canonical_hashes_have_no_key() -> None:
-    good = f"P.{b64a.encode(bytes(32))}.H3"
-    other = good[:20] + "é" + good[21:]
-    odd = [f"{good[:44]}1.H3", f"P:{good[2:]}", f"{good[:-1]}4", other, good[:-1]]
-    assert keys_of_hashes([good, *odd, good]) == [b"P" + bytes(32), *[None] * 5, b"P" + bytes(32)]

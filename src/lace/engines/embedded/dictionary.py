@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lace.base.digest import digest
-from lace.errors import LimitExceeded, RecordError
-from lace.record.ids import RecordId
+from lace.errors import LimitExceeded
+from lace.record.hash_rows import keys_of_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Dictionary", "Fingerprints", "Ids", "MAX_TEXTS", "StoredTexts", "fingerprint"]
+__all__ = ["Dictionary", "Fingerprints", "Ids", "MAX_TEXTS", "StoredTexts", "fingerprints_of"]
 
 Ids: TypeAlias = npt.NDArray[np.int32]
 Fingerprints: TypeAlias = npt.NDArray[np.uint64]
@@ -45,17 +45,19 @@ class StoredTexts(Protocol):
         ...
 
     def fingerprints(self, ids: Ids) -> Fingerprints:
-        """Return what `fingerprint` gives for the texts of numbers."""
+        """Return what `fingerprints_of` gives for the texts of numbers."""
         ...
 
 
-def fingerprint(text: str) -> int:
-    """Return 64 bits that a text decides: of a record's hash those it begins with."""
-    try:
-        raw = RecordId(text).digest
-    except RecordError:
-        raw = digest(text.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(raw[:8])
+def fingerprints_of(texts: Sequence[str]) -> Fingerprints:
+    """Return 64 bits that each text decides: of a record's hash those it begins with."""
+    made = np.empty(len(texts), np.uint64)
+    rows, is_hash = keys_of_hashes(texts)
+    made[is_hash] = rows[:, 1:9].copy().view(">u8")[:, 0]
+    for at in np.flatnonzero(~is_hash).tolist():
+        raw = digest(texts[at].encode("utf-8", "surrogatepass"))
+        made[at] = int.from_bytes(raw[:8])
+    return made
 
 
 _MOST_AT_HAND: Final = 4096
@@ -189,7 +191,8 @@ class Dictionary:
         stored = ids < self._base
         if self._stored is not None and stored.any():
             made[stored] = self._stored.fingerprints(ids[stored])
-        made[~stored] = [fingerprint(text) for text in self.texts(ids[~stored])]
+        if not stored.all():
+            made[~stored] = fingerprints_of(self.texts(ids[~stored]))
         return made
 
     def rows(self, columns: Iterable[Ids], count: int) -> list[tuple[str, ...]]:

@@ -17,10 +17,10 @@ from lace.engines.embedded.stored_dictionary import (
     COLD,
     HASHES,
     TEXTS,
-    encode_hashes,
     pack_locations,
 )
 from lace.facts.columns import FIRST
+from lace.record.hash_rows import encode_hashes
 from lace.record.ids import HASH_TEXT_BYTES
 
 if TYPE_CHECKING:

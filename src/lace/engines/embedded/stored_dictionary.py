@@ -7,17 +7,16 @@ bytes, signatures apart from all other texts: whoever reads every Name reads no 
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from lace.base import b64a
-from lace.engines.embedded.dictionary import fingerprint
+from lace.engines.embedded.dictionary import fingerprints_of
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES
 from lace.engines.embedded.stored_index import candidates
+from lace.record.hash_rows import HASH_BYTES, decode_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,13 +28,9 @@ if TYPE_CHECKING:
 __all__ = [
     "COLD",
     "HASHES",
-    "HASH_BYTES",
     "LOCATE_KIND",
     "TEXTS",
     "StoredDictionary",
-    "decode_hashes",
-    "encode_hashes",
-    "keys_of_hashes",
     "pack_locations",
 ]
 
@@ -43,7 +38,6 @@ HASHES: Final = 0
 COLD: Final = 1
 TEXTS: Final = 2
 """The heaps: record hashes in binary, signatures, and every other text."""
-HASH_BYTES: Final = 33
 LOCATE_KIND: Final = np.dtype("<u8")
 
 _MANY_TEXTS: Final = 10_000
@@ -52,14 +46,10 @@ _AT_ONCE: Final = 8192
 """Texts that are read together: what they pass through stays in the processor's cache."""
 _NEAR: Final = 4
 """Texts that span at most so many times their own bytes are copied with what is between them."""
-_TEXT_BYTES: Final = 48
 _LENGTH_AT: Final = np.uint64(40)
 _HEAP_AT: Final = np.uint64(56)
 _OFFSET_MASK: Final = np.uint64((1 << 40) - 1)
 _LENGTH_MASK: Final = np.uint64(0xFFFF)
-_CHARACTERS: Final = np.frombuffer(b64a.ALPHABET.encode(), np.uint8)
-_SEXTETS: Final = np.zeros(256, np.uint8)
-_SEXTETS[_CHARACTERS] = np.arange(64, dtype=np.uint8)
 
 Offsets = npt.NDArray[np.int64]
 
@@ -68,51 +58,6 @@ def pack_locations(heap: int, lengths: Offsets, offsets: Offsets) -> npt.NDArray
     """Return the numbers of `locate` for texts of one heap."""
     packed = offsets.astype(np.uint64) | (lengths.astype(np.uint64) << _LENGTH_AT)
     return packed | (np.uint64(heap) << _HEAP_AT)
-
-
-def encode_hashes(rows: Bytes) -> Bytes:
-    """Return the texts of record hashes, a row each, as rows of 33 bytes: letter and digest."""
-    sextets = np.zeros((len(rows), 44), np.uint32)
-    sextets[:, :43] = _SEXTETS[rows[:, 2:45]]
-    groups = sextets.reshape(-1, 4)
-    whole = (groups[:, 0] << 18) | (groups[:, 1] << 12) | (groups[:, 2] << 6) | groups[:, 3]
-    octets = whole.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:].reshape(len(rows), 33)
-    made = np.empty((len(rows), HASH_BYTES), np.uint8)
-    made[:, 0] = rows[:, 0]
-    made[:, 1:] = octets[:, :32]
-    return made
-
-
-def decode_hashes(rows: Bytes) -> list[str]:
-    """Return the texts of rows that `encode_hashes` gave."""
-    octets = np.zeros((len(rows), 33), np.uint32)
-    octets[:, :32] = rows[:, 1:]
-    groups = octets.reshape(-1, 3)
-    whole = (groups[:, 0] << 16) | (groups[:, 1] << 8) | groups[:, 2]
-    sextets = np.empty((len(whole), 4), np.uint8)
-    for place in range(4):
-        sextets[:, place] = (whole >> (18 - 6 * place)) & 63
-    made = np.empty((len(rows), _TEXT_BYTES), np.uint8)
-    made[:, 0] = rows[:, 0]
-    made[:, 2:45] = _CHARACTERS[sextets.reshape(len(rows), 44)[:, :43]]
-    made[:, [1, 45, 46, 47]] = np.frombuffer(b"..H3", np.uint8)
-    text = made.tobytes().decode("latin-1")
-    return [text[at : at + _TEXT_BYTES] for at in range(0, len(text), _TEXT_BYTES)]
-
-
-def keys_of_hashes(texts: Sequence[str]) -> list[bytes | None]:
-    """Return for each text its letter and digest in 33 bytes; None if it is no record hash."""
-    usual = [len(text) == _TEXT_BYTES and text.isascii() for text in texts]
-    joined = "".join(compress(texts, usual)).encode("ascii")
-    keys = encode_hashes(np.frombuffer(joined, np.uint8).reshape(-1, _TEXT_BYTES))
-    raw = keys.tobytes()
-    same = iter(enumerate(decode_hashes(keys)))
-    made: list[bytes | None] = []
-    for text, is_usual in zip(texts, usual, strict=True):
-        at, back = next(same) if is_usual else (0, None)
-        # A text that does not come back has other letters, or bits behind the digest.
-        made.append(raw[at * HASH_BYTES : (at + 1) * HASH_BYTES] if text == back else None)
-    return made
 
 
 class StoredDictionary:
@@ -206,7 +151,7 @@ class StoredDictionary:
         return made
 
     def fingerprints(self, ids: Ids) -> Hashes:
-        """Return what `fingerprint` gives for the text of each id."""
+        """Return what `fingerprints_of` gives for the text of each id."""
         self.check_files()
         heap, _, offsets = self._places(ids)
         made = np.empty(len(ids), np.uint64)
@@ -216,7 +161,7 @@ class StoredDictionary:
         others = np.flatnonzero(~hashes)
         for start in range(0, len(others), _AT_ONCE):
             some = others[start : start + _AT_ONCE]
-            made[some] = [fingerprint(text) for text in self._texts(ids[some])]
+            made[some] = fingerprints_of(self._texts(ids[some]))
         return made
 
     def _texts(self, ids: Ids) -> list[str]:

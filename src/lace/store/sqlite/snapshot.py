@@ -6,6 +6,7 @@ disk is an error and never a wrong answer.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.base import b64a
@@ -117,12 +118,14 @@ class SqliteSnapshot:
         They come by hundreds, each of these in the order of the hashes; only the outermost
         hash of each record is checked.
         """
-        from lace.engines.embedded.stored_dictionary import keys_of_hashes
+        from lace.record.hash_rows import HASH_BYTES, keys_of_hashes
 
         for start in range(0, len(identifiers), _AT_ONCE):
             chunk = identifiers[start : start + _AT_ONCE]
-            names = dict(zip(keys_of_hashes(chunk), chunk, strict=True))
-            names.pop(None, None)
+            rows, is_hash = keys_of_hashes(chunk)
+            raw_keys = rows.tobytes()
+            keys = [raw_keys[at : at + HASH_BYTES] for at in range(0, len(raw_keys), HASH_BYTES)]
+            names = dict(zip(keys, compress(chunk, is_hash.tolist()), strict=True))
             marks = ",".join("?" * len(names))
             sql = f"SELECT store_record_id, id, bytes FROM record WHERE id IN ({marks}) ORDER BY id"
             for number, key, raw in self.select(sql, tuple(names)):
