@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from lace.engines.embedded.budget import Clock
     from lace.engines.embedded.dictionary import Ids
-    from lace.engines.embedded.factbase import FactBase
+    from lace.engines.embedded.factbase import Columns, FactBase
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
     from lace.store.sqlite.store import SqliteStore
@@ -96,20 +96,47 @@ class _Selected:
 
 
 class _Difference:
-    """What came and what went, however often: facts that did both in the end did neither."""
+    """What came and what went, however often: rows that did both in the end did neither."""
 
-    def __init__(self) -> None:
-        self.added: set[Fact] = set()
-        self.removed: set[Fact] = set()
-        self.has_public = False
+    def __init__(self, base: FactBase) -> None:
+        self._base = base
+        self.added: dict[PredicateKey, Relation] = {}
+        self.removed: dict[PredicateKey, Relation] = {}
 
-    def note(self, added: Iterable[Fact], removed: Iterable[Fact]) -> None:
-        """Take in a change: facts that were not there, and facts that were."""
-        gone, come = set(removed), set(added)
-        self.removed |= gone - self.added
-        self.added -= gone
-        self.added |= come - self.removed
-        self.removed -= come
+    def note(self, changes: Changes) -> None:
+        """Take in a change: rows that were not there, and rows that were."""
+        for key, gone in changes.removed.items():
+            self._move(gone, key, self.added, self.removed)
+        for key, come in changes.added.items():
+            self._move(come, key, self.removed, self.added)
+
+    def _move(
+        self,
+        rows: Relation,
+        key: PredicateKey,
+        away: dict[PredicateKey, Relation],
+        to: dict[PredicateKey, Relation],
+    ) -> None:
+        """Take rows away from where they are, and put the others of them elsewhere."""
+        columns, count = rows.columns(), rows.rows
+        if key in away and away[key].rows:
+            size, held = len(self._base.dictionary), away[key]
+            back = RowSet.of(held.columns(), held.rows, size).contains(columns, count)
+            if back.any():
+                some = tuple(column[back] for column in columns)
+                away[key] = held.without(RowSet.of(some, int(back.sum()), size), some)
+            columns, count = tuple(column[~back] for column in columns), int((~back).sum())
+        if count:
+            to[key] = (to.get(key) or Relation(key.arity)).with_rows(columns, count)
+
+    @property
+    def columns(self) -> tuple[Columns, Columns]:
+        """The rows that came and those that went, in numbers of the base."""
+        come, gone = (
+            {key: (found.columns(), found.rows) for key, found in each.items()}
+            for each in (self.added, self.removed)
+        )
+        return come, gone
 
 
 class Enforcement:
@@ -124,17 +151,14 @@ class Enforcement:
         self.executable = executable
         self._clock = clock
         self._enclave: Enclave | None = None
-        self._unseen = _Difference()  # by the enclave
-        self._unseen_public: tuple[GroupedFacts, GroupedFacts] | None = None
+        self._unseen = _Difference(base)  # by the enclave
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
         self._read_by_lowering = frozenset(
             {*self._ours, _HAVE, *(_PUBLIC & set(executable.lowering.required_base))}
         )
-        self._their_public = frozenset(
-            key.name for key in executable.theirs.required_base if key in _PUBLIC
-        )
+        self._their_public = _PUBLIC & set(executable.theirs.required_base)
         self._identifying = {
             scope_name(their, PredicateKey(found.name, found.arity)): found.identifying
             for found in RECORD_PREDICATES.values()
@@ -147,6 +171,7 @@ class Enforcement:
         before, self._base = self._base, base
         self._session = Session(base, self._clock)
         self._selected: _Selected | None = None
+        self._unseen = _Difference(base)
         if before is not base:
             base.change(_public_facts(before))
 
@@ -203,34 +228,12 @@ class Enforcement:
             return
         with self._undone_on_failure():
             changes = self._base.change(come, gone)
-            self._note_public(self._read_by_theirs(come), self._read_by_theirs(gone))
+            self._unseen.note(_only(changes, self._their_public))
             self._update(changes)
-
-    def _note_public(self, come: GroupedFacts, gone: GroupedFacts) -> None:
-        """Keep a change for the enclave; several become their difference, as if they were one."""
-        if self._unseen_public is None and not self._unseen.has_public:
-            self._unseen_public = come, gone
-            return
-        waiting, self._unseen_public = self._unseen_public, None
-        for added, removed in (waiting, (come, gone)) if waiting else ((come, gone),):
-            self._unseen.note(added.facts(), removed.facts())
-        self._unseen.has_public = True
-
-    def _read_by_theirs(self, facts: GroupedFacts) -> GroupedFacts:
-        return GroupedFacts(
-            {key: values for key, values in facts.items() if key.name in self._their_public}
-        )
-
-    def _their_public_facts(self) -> list[Fact]:
-        return [fact for fact in _public_facts(self._base) if fact[0] in self._their_public]
 
     def _their_public_relations(self) -> dict[PredicateKey, Relation]:
         present = self._base.relations
-        return {
-            key: present.get(key) or Relation(key.arity)
-            for key in self.executable.theirs.required_base
-            if key in _PUBLIC
-        }
+        return {key: present.get(key) or Relation(key.arity) for key in self._their_public}
 
     def update(self, changes: Changes) -> None:
         """Bring everything up to date with a change that the base has made."""
@@ -255,8 +258,7 @@ class Enforcement:
         if view is None or ours is None:
             self._selected = None  # the next question begins anew
             return
-        visible = self.executable.view_predicates
-        self._unseen.note(self._facts(view.added, visible), self._facts(view.removed, visible))
+        self._unseen.note(_only(view, self.executable.view_predicates))
         shown = _only(view, (CAN_QUERY_RECORD,))
         changed = _only(ours, self._read_by_lowering)
         self._select(
@@ -265,14 +267,9 @@ class Enforcement:
 
     def _see(self, enclave: Enclave) -> None:
         """Show the enclave what it has not seen yet."""
-        unseen, self._unseen = self._unseen, _Difference()
-        public, self._unseen_public = self._unseen_public, None
-        come, gone = group_facts(sorted(unseen.added)), group_facts(sorted(unseen.removed))
-        if public is not None:  # what a view shows has other predicates
-            come.update(public[0])
-            gone.update(public[1])
+        unseen, self._unseen = self._unseen, _Difference(self._base)
         try:
-            changes = enclave.change(come, gone)
+            changes = enclave.change_columns(*unseen.columns)
             if changes is None:
                 self._selected = None
             else:
@@ -280,16 +277,6 @@ class Enforcement:
         except BaseException:
             self._selected = None
             raise
-
-    def _facts(
-        self, relations: Mapping[PredicateKey, Relation], keys: Iterable[PredicateKey]
-    ) -> list[Fact]:
-        return [
-            (key.name, *row)
-            for key in keys
-            if key in relations
-            for row in self._base.dictionary.rows(relations[key].columns(), relations[key].rows)
-        ]
 
     def _translated(self, changes: Changes) -> Changes:
         return Changes(
@@ -301,9 +288,7 @@ class Enforcement:
         """Return rows of the enclave in numbers of the base."""
         if self._enclave is None:
             raise AssertionError("rows of an enclave come from one")
-        dictionary = self._base.dictionary
-        columns = [self._enclave.numbers_in(dictionary, each) for each in relation.columns()]
-        return Relation.of(columns, relation.rows)
+        return Relation.of(tuple(map(self._enclave.in_base, relation.columns())), relation.rows)
 
     def _select(self, changes: Changes) -> None:
         """Bring the lowering up to date with what the operands select."""
@@ -358,14 +343,14 @@ class Enforcement:
         view = self._session.evaluate(executable.view, asked).state.relations
         ours = self._session.evaluate(executable.ours, self._ours).state.relations
         shown = {key: view.get(key) or Relation(key.arity) for key in visible}
+        shown |= self._their_public_relations()
         if self._enclave is None:
             self._enclave = Enclave(
                 executable.theirs, shown, self._identifying, self._base, self._clock
             )
-            self._enclave.change(self._their_public_facts())
         else:
-            self._enclave.replace({**shown, **self._their_public_relations()}, self._base)
-        self._unseen, self._unseen_public = _Difference(), None
+            self._enclave.replace(shown, self._base)
+        self._unseen = _Difference(self._base)
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}
         relations[CAN_QUERY_RECORD] = view.get(CAN_QUERY_RECORD) or Relation(2)

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.record.hash_list import HashList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ class Ledger:
     """Requests and their answers, for one side."""
 
     def __init__(self) -> None:
-        self.received: list[str] = []
+        self.received = HashList()
         self.rejected: dict[str, str] = {}
         self._rejected_claims: dict[str, bytes | None] = {}
         self.not_available: dict[str, None] = {}

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lace.interlacing.failures import Failure, InterlaceFailure
 
 __all__ = ["Counters", "Outcome"]
@@ -44,7 +46,7 @@ class Outcome:
     plan_id: str | None = None
     link_id: str | None = None
     peer_verifier: str | None = None
-    received: tuple[str, ...] = ()
+    received: Sequence[str] = ()
     rejected: tuple[tuple[str, str], ...] = ()
     not_available: tuple[str, ...] = ()
     cursor_updated: bool = False

@@ -68,9 +68,10 @@ def texts_of_digests(letters: Octets, digests: Octets) -> list[str]:
 
 def are_hashes(rows: Octets) -> npt.NDArray[np.bool_]:
     """Tell which rows of 48 characters are record hashes."""
-    is_hash = _IS_LETTER[rows[:, 0]] & (rows[:, 1] == _DOT)
+    is_hash: npt.NDArray[np.bool_] = _IS_LETTER[rows[:, 0]] & (rows[:, 1] == _DOT)
     is_hash &= _IS_CHARACTER[rows[:, _PAYLOAD]].all(axis=1) & _IS_LAST[rows[:, _PAYLOAD.stop - 1]]
-    return is_hash & (rows[:, _PAYLOAD.stop :] == _SUFFIX).all(axis=1)
+    is_hash &= (rows[:, _PAYLOAD.stop :] == _SUFFIX).all(axis=1)
+    return is_hash
 
 
 def encode_hashes(rows: Octets) -> Octets:

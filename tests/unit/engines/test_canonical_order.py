@@ -9,9 +9,10 @@ import numpy as np
 
 from lace.engines.embedded import canonical_order
 from lace.engines.embedded import dictionary as dictionary_module
-from lace.engines.embedded.canonical_order import MappedTexts, renumber
+from lace.engines.embedded.canonical_order import in_text_order
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.referred import ReferredTexts
 from lace.engines.embedded.relation import Relation
 from lace.rules.syntax import PredicateKey
 
@@ -34,9 +35,11 @@ def numbered(facts: list[tuple[str, ...]], before: list[str]) -> tuple[object, .
     base.dictionary.intern_all(before)
     base.change(facts)
     shown = {key: base.relations[key] for key in (FIELD, HAVE)} | {FLAG: Relation.of((), 1)}
-    mapped, made = renumber(shown, IDENTIFYING, base.dictionary, base.size)
-    rows = {str(key): [column.tolist() for column in made[key].columns()] for key in made}
-    return mapped.texts(np.arange(len(mapped), dtype=np.int32)), rows, made[FLAG].rows
+    columns = {key: (found.columns(), found.rows) for key, found in shown.items()}
+    made = in_text_order(columns, IDENTIFYING, base.dictionary, base.size)
+    mapped = ReferredTexts(base.dictionary, np.empty(0, np.int32), 1024)
+    rows = {str(key): [mapped.adopt(column).tolist() for column in made[key][0]] for key in made}
+    return mapped.texts(np.arange(len(mapped), dtype=np.int32)), rows, made[FLAG][1]
 
 
 def test_neither_order_nor_other_texts_show() -> None:
@@ -64,8 +67,8 @@ def test_texts_of_one_fingerprint_are_told_apart(monkeypatch: pytest.MonkeyPatch
 def test_only_mapped_texts_are_found() -> None:
     known = Dictionary()
     ids = known.intern_all(["hidden", "b", "a", "secret"])
-    mapped = MappedTexts(known, ids[[2, 1]], ids[[1, 2]], np.array([1, 0], np.int32))
-    assert mapped.find(["a", "b", "hidden", "nowhere"]).tolist() == [0, 1, -1, -1]
+    mapped = ReferredTexts(known, ids[[2, 1]], 1024)
+    assert mapped.find_all(["a", "b", "hidden", "nowhere"]).tolist() == [0, 1, -1, -1]
     assert mapped.texts(np.array([1, 0, 1], np.int32)) == ["b", "a", "b"]
     assert mapped.fingerprints(np.array([0], np.int32)) == known.fingerprints(ids[[2]])
 
@@ -73,11 +76,10 @@ def test_only_mapped_texts_are_found() -> None:
 def test_without_texts_none_is_found() -> None:
     known = Dictionary()
     known.intern("hidden")
-    mapped = MappedTexts(known, *[np.empty(0, np.int32)] * 3)
+    mapped = ReferredTexts(known, np.empty(0, np.int32), 1024)
     assert len(mapped) == 0
-    assert mapped.find(["hidden", "x"]).tolist() == [-1, -1]
-    made, relations = renumber({}, {}, known, 10)
-    assert (len(made), relations) == (0, {})
+    assert mapped.find_all(["hidden", "x"]).tolist() == [-1, -1]
+    assert in_text_order({}, {}, known, 10) == {}
 
 
 def test_rows_are_ordered_by_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

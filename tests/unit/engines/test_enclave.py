@@ -115,16 +115,17 @@ def test_work_of_a_change_that_a_limit_stopped_counts() -> None:
     assert enclave.work > stopped
 
 
-def test_numbers_are_those_of_the_other_dictionary() -> None:
-    base = base_of("hidden")
+def test_numbers_are_those_of_the_base() -> None:
+    base, other = base_of("hidden"), base_of("x", "c")
     enclave = enclave_of(base)
     found = enclave.evaluate([PredicateKey("New", 1), PATH])
-    for key in (PATH, PredicateKey("New", 1)):
-        relation = found.relation(key)
-        for dictionary in (base.dictionary, FactBase(max_value_bytes=99).dictionary):
-            columns = [enclave.numbers_in(dictionary, each) for each in relation.columns()]
-            assert sorted(dictionary.rows(columns, relation.rows)) == sorted(found.texts(key))
-    assert base.dictionary.find("n") >= 0
+    for outer in (base, other):
+        enclave.replace({EDGE: outer.relations[EDGE]}, outer)
+        for key in (PATH, PredicateKey("New", 1)):
+            relation = found.relation(key)
+            columns = [enclave.in_base(each) for each in relation.columns()]
+            assert sorted(outer.dictionary.rows(columns, relation.rows)) == sorted(found.texts(key))
+        assert outer.dictionary.find("n") >= 0
 
 
 def test_nothing_is_built_upon_a_change_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from lace.engines.embedded.canonical_order import MappedTexts
-from lace.engines.embedded.dictionary import Dictionary, StoredTexts
 from lace.engines.embedded.factbase import FactBase
 from lace.errors import LaceError
 from lace.rules.syntax import PredicateKey
+from tests.unit.engines.stored_texts import Stored
+
+if TYPE_CHECKING:
+    from lace.engines.embedded.dictionary import StoredTexts
 
 FACT = PredicateKey("F", 2)
 
 
-def stored() -> StoredTexts:
-    """Texts that were there before, as those of segments are."""
-    known = Dictionary()
-    ids = known.intern_all(["a", "b"]).astype(np.int32)
-    return MappedTexts(known, ids, ids, np.arange(2, dtype=np.int32))
-
-
 @pytest.mark.requirement("020-14", "020-15")
 @pytest.mark.parametrize("value", ["x" * 1025, "e\u0301", "\ud800", 7])
-@pytest.mark.parametrize("before", [None, stored()])
+@pytest.mark.parametrize("before", [None, Stored(["a", "b"])])
 def test_a_refused_value_stays_refused(value: Any, before: StoredTexts | None) -> None:
     base = FactBase(before, max_value_bytes=1024)
     base.change([("F", "a", "c")])

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lace.engines.embedded.budget import Statistics
-from lace.engines.embedded.canonical_order import renumber
+from lace.engines.embedded.canonical_order import in_text_order
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.keys import RowSet
-from lace.engines.embedded.load import GroupedFacts
+from lace.engines.embedded.load import check_values
+from lace.engines.embedded.referred import ReferredTexts
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
     from lace.engines.embedded.budget import Clock
     from lace.engines.embedded.canonical_order import Identifying
-    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.engine import Evaluation
-    from lace.engines.embedded.factbase import Changes
+    from lace.engines.embedded.factbase import Changes, Columns
+    from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
@@ -40,9 +42,9 @@ class Enclave:
 
     Args:
         program: the program.
-        relations: the first facts, in numbers of a dictionary of others.
-        identifying: what orders the rows of each of these predicates.
-        base: what those numbers mean.
+        relations: the first facts, in numbers of a base of others.
+        identifying: what orders the rows of predicates; of others, all their values do.
+        base: what those numbers mean. Texts that are new to it get numbers.
         clock: gives nanoseconds, for statistics.
     """
 
@@ -55,26 +57,51 @@ class Enclave:
         clock: Clock | None = None,
     ) -> None:
         self.program = program
-        self._mapped, own = renumber(relations, identifying, base.dictionary, base.size)
-        limit = program.limits.max_value_bytes
-        self._base = FactBase(self._mapped, max_value_bytes=limit)
-        self._base.relations.update(own)
+        self._outer = base
+        self._identifying = identifying
+        self._limit = program.limits.max_value_bytes
+        self._texts = ReferredTexts(base.dictionary, np.empty(0, np.int32), self._limit)
+        self._base = FactBase(max_value_bytes=self._limit, dictionary=self._texts)
+        self._base.change_columns(self._own(_columns_of(relations)), {})
         self._session = Session(self._base, clock)
         self._evaluation: Evaluation | None = None
         self.work = 0
         """The rows that were visited so far."""
 
+    def _own(self, columns: Columns) -> Columns:
+        """Return rows of the base in numbers, and in an order, of one's own."""
+        dictionary = self._outer.dictionary
+        ordered = in_text_order(columns, self._identifying, dictionary, len(dictionary))
+        before = len(self._texts)
+        made: dict[PredicateKey, tuple[list[Ids], int]] = {}
+        for key, (each, rows) in ordered.items():
+            made[key] = [self._texts.adopt(column) for column in each], rows
+        if self._outer.max_value_bytes > self._limit and len(self._texts) > before:
+            try:
+                new = np.arange(before, len(self._texts), dtype=np.int32)
+                check_values(self._texts.texts(new), self._limit)
+            except BaseException:
+                self._texts.forget(before)
+                raise
+        return made
+
     def change(
         self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
     ) -> Changes | None:
-        """Take facts out and add facts, in whatever order they come; grouped ones in theirs.
+        """Take facts out and add facts, in whatever order they come.
 
         Returns:
             All that changed; None when the program has to be evaluated anew.
         """
+        gone, come = self._outer.intern(removed), self._outer.intern(added)
+        return self.change_columns(come, gone)
+
+    def change_columns(self, added: Columns, removed: Columns) -> Changes | None:
+        """Take rows out and add rows, in numbers of the base; returns as `change` does."""
         before = self._evaluation.statistics if self._evaluation is not None else None
         try:
-            changes = self._base.change(_ordered(added), _ordered(removed))
+            gone, come = self._own(removed), self._own(added)
+            changes = self._base.change_columns(come, gone)
             if not changes:
                 return changes
             made = self._session.update(changes).get(self.program)
@@ -90,25 +117,24 @@ class Enclave:
 
         Args:
             relations: the rows, in numbers of a base.
-            base: what those numbers mean. Texts that are new to it get numbers.
+            base: what those numbers mean, from now on.
         """
-        every = np.arange(len(self._base.dictionary), dtype=np.int32)
-        numbers = self.numbers_in(base.dictionary, every)
+        self._outer = base
+        self._texts.take_outer(base.dictionary)
         size = len(base.dictionary)
-        come: list[Fact] = []
-        gone: list[Fact] = []
+        come: dict[PredicateKey, tuple[list[Ids], int]] = {}
+        gone: dict[PredicateKey, tuple[list[Ids], int]] = {}
         for key, wanted in relations.items():
             found = self._base.relations.get(key) or Relation(key.arity)
-            held = tuple(numbers[column] for column in found.columns())
-            for facts, (some, rows), (others, count) in (
+            held = tuple(map(self.in_base, found.columns()))
+            for rows, (some, count), (others, other_count) in (
                 (come, (wanted.columns(), wanted.rows), (held, found.rows)),
                 (gone, (held, found.rows), (wanted.columns(), wanted.rows)),
             ):
-                alone = ~RowSet.of(others, count, size).contains(some, rows)
-                chosen = [column[alone] for column in some]
-                found_rows = base.dictionary.rows(chosen, int(alone.sum()))
-                facts += [(key.name, *row) for row in found_rows]
-        return self.change(come, gone)
+                alone = ~RowSet.of(others, other_count, size).contains(some, count)
+                if alone.any():
+                    rows[key] = [column[alone] for column in some], int(alone.sum())
+        return self.change_columns(come, gone)
 
     def evaluate(
         self, predicates: Iterable[PredicateKey], statistics: Statistics | None = None
@@ -126,18 +152,10 @@ class Enclave:
             self.work += spent.work - before
         return self._evaluation
 
-    def numbers_in(self, dictionary: Dictionary, ids: Ids) -> Ids:
-        """Return the numbers that texts have in another dictionary; those without one get it."""
-        if dictionary is not self._mapped.dictionary:
-            return dictionary.intern_all(self._base.dictionary.texts(ids))
-        mapped = ids < len(self._mapped)
-        made = np.empty(len(ids), np.int32)
-        made[mapped] = self._mapped.ids[ids[mapped]]
-        if not mapped.all():
-            texts = self._base.dictionary.texts(ids[~mapped])
-            made[~mapped] = dictionary.intern_all(texts)
-        return made
+    def in_base(self, ids: Ids) -> Ids:
+        """Return the numbers that texts of the enclave have in the base."""
+        return self._texts.ids[ids]
 
 
-def _ordered(facts: Iterable[Fact] | GroupedFacts) -> Iterable[Fact] | GroupedFacts:
-    return facts if isinstance(facts, GroupedFacts) else sorted(facts)
+def _columns_of(relations: Mapping[PredicateKey, Relation]) -> Columns:
+    return {key: (found.columns(), found.rows) for key, found in relations.items()}

@@ -20,7 +20,7 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.factbase import FactBase
     from lace.engines.embedded.keys import Flags
     from lace.facts.lines import Fact
@@ -179,7 +179,7 @@ class RecordChanges:
     """Which records came and went since the last time, whatever numbers they have now."""
 
     def __init__(self) -> None:
-        self._dictionary: Dictionary | None = None
+        self._dictionary: Texts | None = None
         self._size = 0
         self._numbers: Ids = np.empty(0, np.int32)
 

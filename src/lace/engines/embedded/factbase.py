@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.keys import RowSet
@@ -18,14 +18,17 @@ from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from lace.engines.embedded.dictionary import Ids, StoredTexts
+    from lace.engines.embedded.dictionary import Ids, StoredTexts, Texts
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["Changes", "FactBase"]
+__all__ = ["Changes", "Columns", "FactBase"]
+
+Columns: TypeAlias = "Mapping[PredicateKey, tuple[Sequence[Ids], int]]"
+"""Columns of numbers and how many rows they have, by predicate."""
 
 _LEAST_ROOM: Final = 4096
 """Numbers to spare for texts that come later; beyond that everything is numbered anew."""
@@ -49,8 +52,14 @@ class FactBase:
     when everything kept by number has become void.
     """
 
-    def __init__(self, stored: StoredTexts | None = None, *, max_value_bytes: int) -> None:
-        self.dictionary = Dictionary(stored)
+    def __init__(
+        self,
+        stored: StoredTexts | None = None,
+        *,
+        max_value_bytes: int,
+        dictionary: Texts | None = None,
+    ) -> None:
+        self.dictionary: Texts = Dictionary(stored) if dictionary is None else dictionary
         self.relations: dict[PredicateKey, Relation] = {}
         self.generation = 0
         self._max_value_bytes = max_value_bytes
@@ -70,11 +79,14 @@ class FactBase:
         self.generation += 1
         return True
 
-    def intern(
-        self, facts: Iterable[Fact] | GroupedFacts
-    ) -> dict[PredicateKey, tuple[list[Ids], int]]:
+    @property
+    def max_value_bytes(self) -> int:
+        """How long a value may be."""
+        return self._max_value_bytes
+
+    def intern(self, facts: Iterable[Fact] | GroupedFacts) -> Columns:
         """Return facts as columns of numbers; their values are checked."""
-        made: dict[PredicateKey, tuple[list[Ids], int]] = {}
+        made: dict[PredicateKey, tuple[Sequence[Ids], int]] = {}
         grouped = group_facts(facts)
         # One search for all of them is quicker than one for each predicate.
         values = list(chain.from_iterable(each for key, each in grouped.items() if key.arity))
@@ -89,6 +101,10 @@ class FactBase:
     ) -> Changes:
         """Take facts out, then add facts; returns what really changed."""
         gone, come = self.intern(removed), self.intern(added)
+        return self.change_columns(come, gone)
+
+    def change_columns(self, come: Columns, gone: Columns) -> Changes:
+        """Take rows of numbers out, then add rows; returns what really changed."""
         self.make_room()
         before = {key: self._known(key) for key in {*gone, *come}}
         fresh: dict[PredicateKey, RowSet] = {}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lace.base.text import shorten
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
@@ -17,7 +15,7 @@ from lace.rules.syntax import NAME, Atom, Cardinality, Constant, NegatedAtom, Pr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.dictionary import Ids, Texts
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
 
@@ -115,7 +113,7 @@ def check_values(values: Sequence[str], max_value_bytes: int) -> None:
 
 
 def intern_rows(
-    key: PredicateKey, values: Sequence[str], dictionary: Dictionary, max_value_bytes: int
+    key: PredicateKey, values: Sequence[str], dictionary: Texts, max_value_bytes: int
 ) -> list[Ids]:
     """Return the columns of rows whose values come one after the other."""
     return columns_of(key, intern_values(values, dictionary, max_value_bytes)) if key.arity else []
@@ -126,20 +124,18 @@ def columns_of(key: PredicateKey, ids: Ids) -> list[Ids]:
     return [ids[at :: key.arity].copy() for at in range(key.arity)]
 
 
-def intern_values(values: Sequence[str], dictionary: Dictionary, max_value_bytes: int) -> Ids:
+def intern_values(values: Sequence[str], dictionary: Texts, max_value_bytes: int) -> Ids:
     """Return the numbers of values; those that are new here are checked."""
     before = len(dictionary)
     try:
         ids = dictionary.intern_all(values)
-    except TypeError:
-        ids = np.empty(0, np.int32)  # a value that is not even hashable
-        check_values(values, max_value_bytes)
-    if len(dictionary) > before:
-        try:
-            check_values(dictionary.added(before), max_value_bytes)
-        except BaseException:
-            dictionary.forget(before)  # or it would not be new, and not be refused, next time
-            raise
+        if len(dictionary) > before:
+            check_values(dictionary.unchecked(before), max_value_bytes)
+    except BaseException as error:
+        dictionary.forget(before)  # or it would not be new, and not be refused, next time
+        if isinstance(error, (TypeError, AttributeError)):  # a value that is no text
+            check_values(values, max_value_bytes)
+        raise
     return ids
 
 
@@ -154,7 +150,7 @@ def relations_of(
     return made
 
 
-def intern_constants(program: CheckedProgram, dictionary: Dictionary) -> None:
+def intern_constants(program: CheckedProgram, dictionary: Texts) -> None:
     """Number every constant of the rules, so that running them makes no new numbers."""
     values: list[str] = []
 

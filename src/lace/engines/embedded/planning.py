@@ -33,12 +33,12 @@ from lace.engines.embedded.steps import (
 from lace.rules.syntax import Anonymous, Constant, Variable
 
 if TYPE_CHECKING:
-    from lace.engines.embedded.dictionary import Dictionary
+    from lace.engines.embedded.dictionary import Texts
 
 __all__ = ["access_to", "compile_plan", "pattern_of"]
 
 
-def pattern_of(scan: Scan, dictionary: Dictionary) -> tuple[Pattern, dict[str, int]]:
+def pattern_of(scan: Scan, dictionary: Texts) -> tuple[Pattern, dict[str, int]]:
     """Return which rows fit a scan, and the position of each variable."""
     constants: list[tuple[int, int]] = []
     equal: list[tuple[int, int]] = []
@@ -58,7 +58,7 @@ def pattern_of(scan: Scan, dictionary: Dictionary) -> tuple[Pattern, dict[str, i
     return Pattern(tuple(constants), tuple(equal)), positions
 
 
-def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Dictionary) -> Access:
+def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Texts) -> Access:
     """Return how a scan is read when some columns have values already."""
     pattern, positions = pattern_of(scan, dictionary)
     shared = tuple(name for name in scan.columns if name in bound)
@@ -67,7 +67,7 @@ def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Dictionary) -> Acc
     return Access(scan, pattern, positions, shared, fresh, keys)
 
 
-def compile_plan(node: Node, dictionary: Dictionary) -> Plan:
+def compile_plan(node: Node, dictionary: Texts) -> Plan:
     """Return the steps of a plan whose joins are in order."""
     steps: list[Step] = []
     while not isinstance(node, Unit):
@@ -76,7 +76,7 @@ def compile_plan(node: Node, dictionary: Dictionary) -> Plan:
     return Plan(tuple(reversed(steps)))
 
 
-def _compile(node: Node, dictionary: Dictionary) -> tuple[Step, Node]:
+def _compile(node: Node, dictionary: Texts) -> tuple[Step, Node]:
     match node:
         case Join((left, Scan() as right), columns):
             access = access_to(right, left.columns, dictionary)

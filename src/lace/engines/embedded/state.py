@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import Branch, CountTest, Project, RankTest, RelationalProgram, Scan
     from lace.engines.embedded.budget import Budget
-    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.frames import Frame
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.steps import Plan
@@ -67,7 +67,7 @@ class State:
     def __init__(
         self,
         program: RelationalProgram,
-        dictionary: Dictionary,
+        dictionary: Texts,
         size: int,
         relations: Relations,
         budget: Budget,

@@ -22,7 +22,7 @@ from lace.rules.syntax import Inequality, IntCompare, LexCompare, TextShape, Var
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lace.engines.embedded.dictionary import Dictionary, Ids
+    from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.keys import Flags
     from lace.rules.syntax import Operator, Term, Test
 
@@ -45,7 +45,7 @@ _COMPARE: Final = {
 class Ranks:
     """The order of texts, by number: as bytes, or as integers (-1 for what is none)."""
 
-    def __init__(self, dictionary: Dictionary, kind: type[LexCompare | IntCompare]) -> None:
+    def __init__(self, dictionary: Texts, kind: type[LexCompare | IntCompare]) -> None:
         self._dictionary = dictionary
         self._as_integers = kind is IntCompare
         self._ranks = np.full(0, -2, np.int32)
@@ -95,7 +95,7 @@ class Ranks:
 class Verdicts:
     """What every test asked so far says of every value asked so far."""
 
-    def __init__(self, dictionary: Dictionary, size: int) -> None:
+    def __init__(self, dictionary: Texts, size: int) -> None:
         self._dictionary = dictionary
         self._size = size
         self._tables: OrderedDict[Test, npt.NDArray[np.uint8]] = OrderedDict()

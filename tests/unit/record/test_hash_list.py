@@ -1,0 +1,45 @@
+"""A long list of record hashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.base import b64a
+from lace.record.hash_list import HashList
+
+HASHES = [f"{'BPS'[n % 3]}.{b64a.encode(bytes([n]) * 32)}.H3" for n in range(7)]
+
+
+def test_it_is_a_sequence_of_its_hashes() -> None:
+    made = HashList(HASHES)
+    assert len(made) == 7
+    assert list(made) == HASHES
+    assert [made[n] for n in range(-7, 7)] == [*HASHES, *HASHES]
+    assert made[1:6:2] == HASHES[1:6:2]
+    assert HASHES[3] in made
+    assert made.index(HASHES[4]) == 4
+    with pytest.raises(IndexError):
+        made[7]
+
+
+def test_it_is_equal_to_what_has_the_same_hashes() -> None:
+    made = HashList(HASHES)
+    assert made == HASHES
+    assert tuple(HASHES) == made
+    assert made == HashList(HASHES)
+    assert made != HASHES[1:]
+    assert made != HASHES[::-1]
+    assert made != "other"
+
+
+def test_a_copy_grows_by_itself() -> None:
+    made = HashList(HASHES[:1])
+    other = made.copy()
+    other.append(HASHES[1])
+    assert (len(made), len(other)) == (1, 2)
+    assert repr(other) == "<2 record hashes>"
+
+
+def test_other_texts_are_refused() -> None:
+    with pytest.raises(ValueError, match="no record hash"):
+        HashList(["B.short.H3"])
