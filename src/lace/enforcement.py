@@ -211,8 +211,7 @@ class Enforcement:
     ) -> None:
         """Say what is advertised and true of the runtime besides, and what no longer is.
 
-        What comes was not there, and what goes was. Equal facts come in an equal order: it
-        is the peer's operand that sees them.
+        What comes was not there, and what goes was; the order of facts does not matter.
 
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.

@@ -8,7 +8,6 @@ answer is for the state of that moment, and costs what changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from lace.enforcement import Enforcement
@@ -97,6 +96,7 @@ class StoreEvaluator:
         self._enforcement: Enforcement | None = None
         self._changes = RecordChanges()
         self._runtime: frozenset[Fact] = frozenset()
+        self._suffixes = tuple(f".{each}" for each in terms.formats)
         self._foreign: set[str] = set()
         """What the peer claims of formats that are not exchanged."""
         self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
@@ -155,8 +155,7 @@ class StoreEvaluator:
     def _take_known(self, enforcement: Enforcement, known: Known) -> None:
         """Take what the peer is taken to claim, as it was kept."""
         records = known.claimed.records()
-        formats = self._terms.formats
-        self._foreign.update(each for each in records if each.rpartition(".")[2] not in formats)
+        self._foreign.update(each for each in records if not each.endswith(self._suffixes))
         if known.table is not None:
             enforcement.change_public(facts_of_table(known.table))
         else:
@@ -187,17 +186,17 @@ class StoreEvaluator:
         """Take what the peer claims now; of a record that is claimed anew, the new claim."""
         if not added and not removed:
             return
-        source, formats = self._terms.peer_source, self._terms.formats
+        source = self._terms.peer_source
         self._foreign.difference_update(removed)
         self._foreign.update(
-            each.record for each in added if each.record.rpartition(".")[2] not in formats
+            each.record for each in added if not each.record.endswith(self._suffixes)
         )
         touched = [*removed, *(claim.record for claim in added)]
         gone = claims_about(enforcement.base, touched)
         if gone:
             kept = {fact for claim in added for fact in claim.facts(source)}
             gone = [fact for fact in gone if fact not in kept]
-        enforcement.change_public(_grouped(added, source), sorted(gone))
+        enforcement.change_public(_grouped(added, source), gone)
 
     def describe(self, effect: Describe) -> Described:
         """Answer what advertisements of records say, as of the last evaluation."""
@@ -228,14 +227,13 @@ class StoreEvaluator:
 
 
 def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
-    """Return the facts of claims as an engine takes them in, in an order of their own."""
+    """Return the facts of claims as an engine takes them in."""
     made = GroupedFacts()
-    ordered = sorted(claims, key=attrgetter("record"))
-    if ordered:
-        made[_ADVERTISED] = [value for claim in ordered for value in (claim.record, source)]
+    if claims:
+        made[_ADVERTISED] = [value for claim in claims for value in (claim.record, source)]
     fields = [
         value
-        for claim in ordered
+        for claim in claims
         for field in claim.fields
         for value in (claim.record, source, *field)
     ]

@@ -373,8 +373,8 @@ class Loops:
         ]
 
     def _request(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
-        formats = self.terms.formats
-        requests = [record for record in event.requestable if record.rpartition(".")[2] in formats]
+        suffixes = tuple(f".{each}" for each in self.terms.formats)
+        requests = [record for record in event.requestable if record.endswith(suffixes)]
         self.ledger.ask(requests)
         self._has_asked = bool(requests)
         self.step = State.REQUESTING
