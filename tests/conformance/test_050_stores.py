@@ -135,6 +135,9 @@ def test_applications_speak_of_selected_sets_and_of_no_direction(
         "right",
         "left_policy",
         "right_policy",
+        "open",
+        "offer_all",
+        "store_differing",
     ]
     assert lace.interlace(left, right, shared, shared)
     assert hashes(left) == hashes(right) == ids([*ours, *theirs])
