@@ -1,0 +1,266 @@
+"""Opening a Spark session: in this process's machine by default, or on a cluster.
+
+The session is set up for Lace's work: no web page, nothing open to the network on `local`, and
+what the Java process prints goes to a file unless it is asked for. A session that is open in
+this process already is used as it is, and left open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from contextlib import contextmanager, suppress
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.engines.spark.java import Java, find_java
+from lace.errors import EngineError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "LOCAL_MASTER",
+    "NoSparkError",
+    "SparkStartError",
+    "check_installed",
+    "open_session",
+    "shuffle_partitions",
+]
+
+LOCAL_MASTER: Final = "local[*]"
+_MASTER: Final = re.compile(
+    r"local(\[(\*|[1-9][0-9]{0,3})(,[1-9][0-9]?)?\])?|(spark|k8s|yarn)(://.+)?"
+)
+_LEAST_MEMORY: Final = 1024
+_MOST_MEMORY: Final = 8192
+"""MiB of the Java heap on `local`: a quarter of the machine's memory, between these."""
+_STOP_SECONDS: Final = 20
+_TAIL_BYTES: Final = 4096
+_PARTITION_BYTES: Final = 64 * 1024 * 1024
+_MOST_PARTITIONS: Final = 4096
+_BASE: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    # Comparing the constraints of deep plans takes longer than running them.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # A file that is cut or changed is an error, never fewer rows.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+_LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class NoSparkError(EngineError):
+    """PySpark, or what it needs beside it, is not installed."""
+
+
+class SparkStartError(EngineError):
+    """Spark did not start."""
+
+
+def check_installed() -> None:
+    """Refuse to go on without the packages that Spark needs.
+
+    Raises:
+        NoSparkError: one of them is not installed.
+    """
+    missing = [name for name in ("pyspark", "pyarrow") if util.find_spec(name) is None]
+    if missing:
+        raise NoSparkError(
+            f"{' and '.join(missing)} not installed", hint="pip install 'lace[spark]'"
+        )
+
+
+@contextmanager
+def open_session(
+    master: str = LOCAL_MASTER,
+    *,
+    settings: Mapping[str, str] | None = None,
+    archive: Path | None = None,
+    debug: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Open a Spark session for the `with` block.
+
+    Args:
+        master: `local[*]`, `local[N]`, or the URL of a cluster such as `spark://host:7077`.
+        settings: Spark settings over those of Lace.
+        archive: a packed Python environment for the executors of a cluster; without one they
+            need Lace's dependencies installed, and are sent Lace itself.
+        debug: let what Java prints through to standard error.
+        environ: the environment's variables, where Java is looked for.
+
+    Raises:
+        NoSparkError: PySpark is not installed.
+        NoJavaError: there is no Java that is new enough.
+        SparkStartError: Spark did not start.
+        UsageError: the master is none, or the archive is missing.
+    """
+    check_installed()
+    _check_master(master, archive)
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    java = find_java(os.environ if environ is None else environ)
+    with tempfile.TemporaryDirectory(prefix="lace-spark-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        wanted = _settings(master, scratch, archive) | dict(settings or {})
+        context = _start(wanted, java, scratch / "java.log", archive, debug)
+        try:
+            context.setLogLevel("WARN" if debug else "ERROR")
+            yield SparkSession(context)
+        finally:
+            _stop(context)
+
+
+def shuffle_partitions(session: SparkSession, size: int) -> int:
+    """Set, and return, how many parts a shuffle of about so many bytes makes."""
+    parallel = max(1, int(session.sparkContext.defaultParallelism))
+    wanted = max(parallel, min(_MOST_PARTITIONS, -(-size // _PARTITION_BYTES)))
+    session.conf.set("spark.sql.shuffle.partitions", str(wanted))
+    return wanted
+
+
+def _check_master(master: str, archive: Path | None) -> None:
+    if not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"{master!r} is no Spark master", hint="write local[*], local[4] or spark://HOST:PORT"
+        )
+    if archive is not None and not archive.is_file():
+        raise UsageError(f"there is no file {archive}", hint="name a packed Python environment")
+
+
+def _settings(master: str, scratch: Path, archive: Path | None) -> dict[str, str]:
+    made = {**_BASE, "spark.master": master, "spark.app.name": "lace"}
+    if master.startswith("local"):
+        made |= _LOCAL
+        made["spark.local.dir"] = str(scratch)
+        made["spark.driver.memory"] = f"{_heap()}m"
+        made["spark.sql.shuffle.partitions"] = str(_cores(master))
+        return made
+    made["spark.submit.pyFiles"] = str(_packed_lace(scratch))
+    if archive is not None:
+        made["spark.archives"] = f"{archive.resolve()}#env"
+    return made
+
+
+def _heap() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (4 * 1024 * 1024)
+    return max(_LEAST_MEMORY, min(_MOST_MEMORY, memory))
+
+
+def _cores(master: str) -> int:
+    found = re.search(r"[0-9]+", master)
+    if found:
+        return max(2, int(found[0]))
+    return max(2, os.cpu_count() or 2) if "*" in master else 2
+
+
+def _packed_lace(scratch: Path) -> Path:
+    """Return an archive of this Lace for the executors: its Python files alone."""
+    package = Path(__file__).resolve().parents[2]
+    target = scratch / "lace.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*.py")):
+            archive.write(path, path.relative_to(package.parent).as_posix())
+    return target
+
+
+def _start(
+    settings: Mapping[str, str], java: Java, log: Path, archive: Path | None, debug: bool
+) -> Any:  # noqa: ANN401 - PySpark has no types here
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(name, value)
+    python = "./env/bin/python" if archive else sys.executable
+    gateway = None
+    with log.open("wb") as file, _environment(java, python):
+        shown = {} if debug else {"stdout": file, "stderr": file}
+        if debug:
+            shown["stdout"] = sys.stderr.fileno()  # type: ignore[assignment]  # a number will do
+        try:
+            gateway = launch_gateway(conf, popen_kwargs=shown)
+            return SparkContext(gateway=gateway, conf=conf)
+        except (PySparkException, Py4JError, OSError) as error:
+            if gateway is not None:
+                _end(gateway)
+            raise SparkStartError(
+                f"Spark did not start on {java}: {_reason(log) or str(error).splitlines()[0]}",
+                hint="run it again with --debug to see all that Spark says",
+            ) from error
+
+
+@contextmanager
+def _environment(java: Java, python: str) -> Iterator[None]:
+    """Set the variables that Spark's launcher reads, and only for as long as it starts."""
+    wanted = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": python}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _reason(log: Path) -> str:
+    """Return the line of the log that says best why Java or Spark gave up."""
+    with suppress(OSError):
+        lines = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+        told = [line.strip() for line in lines if re.search("error|exception", line, re.I)]
+        return (told or [line.strip() for line in lines if line.strip()] or [""])[0]
+    return ""
+
+
+def _stop(context: Any) -> None:  # noqa: ANN401 - PySpark has no types here
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = context._gateway
+    with suppress(Exception):  # the Java process may be gone, and is ended below in any case
+        session = SparkSession.getActiveSession()
+        (session or context).stop()
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    _end(gateway)
+
+
+def _end(gateway: Any) -> None:  # noqa: ANN401 - Py4J has no types
+    """End the Java process: it goes when its input does, and is made to if it does not."""
+    process = gateway.proc
+    with suppress(Exception):
+        gateway.shutdown()
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_STOP_SECONDS)
+    except Exception:  # noqa: BLE001 - whatever it is that it waits for
+        process.kill()
+        process.wait()
