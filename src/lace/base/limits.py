@@ -23,6 +23,7 @@ __all__ = [
     "MAX_EXTRA_HEADERS",
     "MAX_HEAD_BYTES",
     "MAX_LINE_BYTES",
+    "MAX_MANIFEST_BYTES",
     "Settings",
     "Source",
     "describe_settings",
@@ -44,6 +45,8 @@ MAX_DATA_SETTING: Final = 900 * MIB
 """The most that `max_data_bytes` can allow: what the store can hold in one row."""
 MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
+MAX_MANIFEST_BYTES: Final = 64 * MIB
+"""Bytes of the file that lists what a warehouse consists of."""
 
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""

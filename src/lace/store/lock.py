@@ -35,9 +35,10 @@ _turns: dict[Path, threading.Lock] = {}
 
 
 class WriteLock:
-    """The write lock of a lace, in two files of its folder."""
+    """The write lock of a lace, or of what else is so called, in two files of its folder."""
 
-    def __init__(self, folder: Path, purpose: str) -> None:
+    def __init__(self, folder: Path, purpose: str, what: str = "lace") -> None:
+        self._what = what
         self._lock = folder / "write.lock"
         self._turnstile = folder / "write.turnstile"
         self._purpose = purpose
@@ -117,6 +118,7 @@ class WriteLock:
             seconds = max(0, int(time.time()) - int(found["since"]))
             holder = f"process {int(found['pid'])} ({found['purpose']}, for {seconds} s)"
         return StoreBusyError(
-            f"the lace {self._lock.parent} is being written by {holder}; waited {wait_seconds:g} s",
+            f"the {self._what} {self._lock.parent} is being written by {holder}; "
+            f"waited {wait_seconds:g} s",
             hint="try again later, or wait longer with --set wait_seconds=N",
         )
