@@ -32,7 +32,7 @@ from lace.record.writer import MARKER, MARKLINE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Fault", "RawRecord", "RecordReader", "read_records"]
+__all__ = ["Fault", "RawRecord", "RecordReader", "hides_record", "is_intact", "read_records"]
 
 _BLOB_HEAD: Final = re.compile(
     MARKER + rb"B\.[0-9A-Z_a-z~]{43}\.H3\n(?:Data-Length: [0-9]{1,19}\n)?\Z"
@@ -85,7 +85,8 @@ class RecordReader:
         max_data_bytes: larger data is read past and reported as a fault.
         source: what the bytes come from, for messages.
         recover: go on behind bytes that are no record.
-        size: how many bytes will come in all, where that is known.
+        size: the offset behind the last byte that will come, where that is known.
+        start: the offset of the first byte, where something comes before it.
     """
 
     def __init__(
@@ -95,13 +96,14 @@ class RecordReader:
         source: str | None = None,
         recover: bool = False,
         size: int | None = None,
+        start: int = 0,
     ) -> None:
         self._max_data_bytes = max_data_bytes
         self._source = source
         self._recover = recover
         self._size = size
         self._buffer = bytearray()
-        self._base = 0  # stream offset of the buffer's first byte
+        self._base = start  # stream offset of the buffer's first byte
         self._skip = 0  # bytes of an oversized record still to read past
         self._searching = False  # the frame is lost; looking for a place to go on
         self._previous: RawRecord | None = None
@@ -169,7 +171,7 @@ class RecordReader:
             # A large one is kept only if it will be looked into again.
             small = len(record.data) < _LARGE_RECORD
             self._previous = record if small or self._is_broken(record) else None
-            if _hides_record(record):
+            if hides_record(record):
                 self._go_back()
         return record
 
@@ -279,8 +281,7 @@ class RecordReader:
     def _is_broken(self, record: RawRecord) -> bool:
         if self._looked_again + len(record.data) > self._base + _RECOVERY_BYTES:
             return False
-        claimed = record.data[len(MARKER) + 2 : MARKLINE_BYTES - 4].decode("ascii")
-        return encode(digest(memoryview(record.data)[MARKLINE_BYTES:])) != claimed
+        return not is_intact(record)
 
     def _search(self, *, final: bool) -> None:
         """Drop bytes up to the next place that can begin a record of its own."""
@@ -342,8 +343,17 @@ class RecordReader:
         return MARKLINE.match(whole.data) is not None and not self._is_broken(whole)
 
 
-def _hides_record(record: RawRecord) -> bool:
-    """Tell whether headers seem to have been cut, so that another record begins among them."""
+def is_intact(record: RawRecord) -> bool:
+    """Tell whether the bytes behind the markline are those that it names."""
+    claimed = record.data[len(MARKER) + 2 : MARKLINE_BYTES - 4].decode("ascii")
+    return encode(digest(memoryview(record.data)[MARKLINE_BYTES:])) == claimed
+
+
+def hides_record(record: RawRecord) -> bool:
+    """Tell whether headers seem to have been cut, so that another record begins among them.
+
+    Of the record's bytes only those before the data are looked at.
+    """
     inner = 1 if record.plex_at > 0 else 0
     if record.data.count(MARKER, MARKLINE_BYTES, record.blob_at) > inner:
         return True  # a marker inside a header line

@@ -1,0 +1,59 @@
+"""Records for the pipeline's tests."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from lace.pipeline.ingest import find_new, ingest
+from lace.record.model import Blob, Plex, Seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lace.api import SigningKey
+    from lace.pipeline.ingest import Ingested
+    from lace.pipeline.warehouse import Warehouse
+
+__all__ = ["ingest_files", "make_records", "names_of"]
+
+LIMIT = 1024 * 1024
+
+
+def make_records(key: SigningKey, count: int, seed: int = 1) -> list[Blob | Plex | Seal]:
+    """Return records, each different, some of which hold the bytes of others as data."""
+    chance = random.Random(seed)
+    made: list[Blob | Plex | Seal] = [Blob(b""), Blob(b"first %d" % seed)]
+    while len(made) < count:
+        number = len(made)
+        data = chance.choice([b"", b"%d" % number, chance.randbytes(200), made[-1].bytes])
+        if number % 9 == 0:
+            made.append(Blob(b"%d of %d" % (number, seed) + data))
+            continue
+        headers = [("Tag", chance.choice(["a", "é", "it's \\ here"])), ("Tag", "second")]
+        if number % 3:
+            headers.append(("+Link", f"see {chance.choice(made).id}"))
+        if number % 4 == 0:
+            headers.append(("+Link", "no link at all"))
+        plex = Plex(
+            group=f"u/{number % 5}",
+            app="ding",
+            name=f"{seed}/{number}",
+            tai=f"17000000{number % 100:02d}:000000001",
+            headers=headers,
+            data=data,
+        )
+        made.append(plex.seal(key) if number % 5 == 0 else plex)
+    return made
+
+
+def ingest_files(spark: Any, warehouse: Warehouse, *paths: Path, **rest: Any) -> Ingested:
+    """Ingest files as the command does."""
+    with warehouse.writing("a test") as job:
+        new = find_new(warehouse, [path.resolve() for path in paths])
+        return ingest(spark, job, new, max_data_bytes=rest.pop("limit", LIMIT), **rest)
+
+
+def names_of(folder: Path) -> set[str]:
+    """Return the paths of all files below a folder, relative to it."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
