@@ -1,0 +1,87 @@
+"""Checking a warehouse: every file of the manifest, byte by byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.tables import DICTIONARY, QUARANTINE, RECORDS, SOURCES
+from lace.pipeline.warehouse import check_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lace.pipeline.manifest import DataFile
+    from lace.pipeline.warehouse import Warehouse
+
+__all__ = ["Checked", "check_warehouse", "describe_warehouse"]
+
+_MOST_REPORTS: Final = 1000
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a check found; `damage` has path and reason, the first of them."""
+
+    files: int = 0
+    bytes: int = 0
+    damaged: int = 0
+    damage: list[tuple[str, str]] = field(default_factory=list)
+
+
+def check_warehouse(
+    warehouse: Warehouse, report: Callable[[Checked], None] | None = None
+) -> Checked:
+    """Read every file of the manifest and compare its digest, and its rows with its footer."""
+    checked = Checked()
+    for file in warehouse.manifest.all_files():
+        try:
+            check_file(warehouse.folder, file, whole=True)
+            _check_footer(warehouse, file)
+        except WarehouseDamagedError as error:
+            checked.damaged += 1
+            if len(checked.damage) < _MOST_REPORTS:
+                checked.damage.append((file.path, error.message.rpartition("damaged: ")[2]))
+        checked.files += 1
+        checked.bytes += file.size
+        if report:
+            report(checked)
+    return checked
+
+
+def _check_footer(warehouse: Warehouse, file: DataFile) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        rows = parquet.read_metadata(warehouse.folder / file.path).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise WarehouseDamagedError(f"damaged: {error}") from error
+    if rows != file.rows:
+        raise WarehouseDamagedError(f"damaged: it has {rows} rows instead of {file.rows}")
+
+
+def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
+    """Return the counts of a warehouse, from its manifest alone."""
+    manifest = warehouse.manifest
+    facts: dict[str, int] = {}
+    for table in manifest.tables:
+        if table.startswith("facts/"):
+            predicate = table.split("/")[1]
+            facts[predicate] = facts.get(predicate, 0) + manifest.rows(table)
+    behind = sum(
+        file.rows for file in manifest.files(RECORDS) if file.generation > manifest.facts_generation
+    )
+    files = manifest.all_files()
+    return {
+        "generation": manifest.generation,
+        "sources": manifest.rows(SOURCES),
+        "records": manifest.rows(RECORDS),
+        "without_facts": behind,
+        "quarantined": manifest.rows(QUARANTINE),
+        "facts": dict(sorted(facts.items())),
+        "texts": manifest.rows(DICTIONARY),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+    }
