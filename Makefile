@@ -13,7 +13,7 @@ BOOTSTRAP := sh scripts/bootstrap
 SOURCES := src tests $(wildcard benchmarks fuzz) scripts scripts/lock scripts/command_reference
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
-TEST_LEVEL := dev
+TEST_LEVEL := spark
 # More for pytest, as in: make test ARGS='-k seal'
 ARGS ?=
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.store.interface import Snapshot
 
-__all__ = ["command"]
+__all__ = ["Target", "check_output", "command"]
 
 
-class _Target:
+class Target:
     """Where record bytes go, and the listing that `--json` adds."""
 
     def __init__(self, output: Output, file: IO[bytes] | None) -> None:
@@ -73,6 +73,16 @@ def _check_usage(
         raise UsageError("RECORD, --rules and --all exclude each other", hint="give one of them")
     if predicate is not None and rules is None:
         raise UsageError("--predicate goes with --rules", hint="give --rules FILE")
+    check_output(output, target)
+
+
+def check_output(output: Output, target: str | None) -> None:
+    """Refuse record bytes on a terminal, or mixed with JSON.
+
+    Raises:
+        UsageError: JSON and bytes would go to the same place.
+        TerminalError: bytes would go to a terminal.
+    """
     if output.json and not target:
         raise UsageError(
             "--json lists what is exported, and the bytes need a place",
@@ -138,7 +148,7 @@ def command(
             chosen = _load(snapshot, identifiers)
         first = next(chosen, None)  # a record that is not there shows before a file is touched
         with opened as file, Progress(session, "export", total, "records") as progress:
-            goal = _Target(output, file)
+            goal = Target(output, file)
             while first is not None:
                 goal.write(first)
                 progress.update(goal.records)

