@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.result import Result

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.algebra.lower import lower_program
 from lace.base.text import shorten
-from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import Changes
@@ -44,7 +44,7 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lace.engines.embedded.budget import Clock
+    from lace.engines.budget import Clock
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import Columns, FactBase
     from lace.facts.lines import Fact

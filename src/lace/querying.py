@@ -18,7 +18,7 @@ from lace.store.sqlite.fact_state import all_as_tail
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lace.engines.embedded.budget import Clock, Statistics
+    from lace.engines.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey

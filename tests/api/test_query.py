@@ -11,7 +11,7 @@ import pytest
 import lace
 from lace.api import Result
 from lace.base.limits import DEFAULT_SETTINGS, Settings
-from lace.engines.embedded.budget import Statistics
+from lace.engines.budget import Statistics
 from lace.errors import SettingError, UsageError
 from lace.facts.lines import FactLineError
 from lace.rules.limits import OWN_LIMITS, limits_of

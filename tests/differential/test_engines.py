@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lace.engines.budget import Statistics
 from lace.engines.embedded import bounded, frames, index, keys, relation
-from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from lace.enforcement import Enforcement, StorePolicy
+from lace.engines.budget import Statistics
 from lace.engines.embedded import bounded, factbase, frames, index, keys, relation
-from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.errors import LimitExceeded

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.fact_files import GivenFacts
     from lace.cli.session import Session
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
     from lace.engines.result import Result
     from lace.rules.syntax import PredicateKey
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -129,7 +129,7 @@ class Question:
 
 def new_statistics() -> Statistics:
     """Return statistics that take the time."""
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
 
     return Statistics(clock=time.perf_counter_ns)
 

@@ -22,7 +22,7 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
 

@@ -13,7 +13,7 @@ from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from lace.algebra.evaluator import Answer
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.explanation import Explanation
     from lace.rules.program import CheckedProgram

@@ -12,7 +12,7 @@ from lace.rules.program import assemble_program
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.engines.embedded.budget import Statistics
+    from lace.engines.budget import Statistics
     from lace.policy.compile import Executable
     from lace.policytests.model import RuleText
     from lace.rules.program import CheckedProgram

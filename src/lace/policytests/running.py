@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lace.engines.embedded.budget import Statistics
+from lace.engines.budget import Statistics
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.session import Session
 from lace.engines.queries import check_rules, evaluate_given, find_predicates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.engines.embedded.budget import Statistics
+from lace.engines.budget import Statistics
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.relation import Relation

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lace.engines.budget import Statistics
 from lace.engines.embedded import steps
-from lace.engines.embedded.budget import Statistics
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.relation import EVERYTHING
 from lace.engines.embedded.session import Session

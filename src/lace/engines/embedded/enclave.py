@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.embedded.budget import Statistics
+from lace.engines.budget import Statistics
 from lace.engines.embedded.canonical_order import in_text_order
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.keys import RowSet
@@ -24,7 +24,7 @@ from lace.engines.embedded.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lace.engines.embedded.budget import Clock
+    from lace.engines.budget import Clock
     from lace.engines.embedded.canonical_order import Identifying
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.engine import Evaluation

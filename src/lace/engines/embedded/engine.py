@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.algebra.body import scans_of
 from lace.algebra.lower import lower_program
-from lace.engines.embedded.budget import Budget, Statistics
+from lace.algebra.needs import needed_steps, step_numbers
+from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.incremental import update_state
 from lace.engines.embedded.load import (
@@ -85,11 +85,7 @@ class Evaluation:
         self.state = state
         self.heights: dict[PredicateKey, Heights] = {}
         self._done: set[int] = set()
-        self._step_of = {
-            key: number
-            for number, step in enumerate(state.program.steps)
-            for key in step.predicates
-        }
+        self._step_of = step_numbers(state.program)
 
     @property
     def statistics(self) -> Statistics:
@@ -111,7 +107,7 @@ class Evaluation:
             self.state.virtual.difference_update(wanted)
         if self._done.issuperset(self._step_of[key] for key in wanted):
             return
-        for number in self._needed(wanted):
+        for number in needed_steps(self.state.program, wanted, self.state.virtual):
             if number not in self._done:
                 evaluate_fixpoint(self.state, self.state.program.steps[number])
                 self._done.add(number)
@@ -122,26 +118,6 @@ class Evaluation:
         for number in done:
             evaluate_fixpoint(self.state, self.state.program.steps[number])
             self._done.add(number)
-
-    def _needed(self, wanted: Iterable[PredicateKey]) -> list[int]:
-        """Return the steps to do for some predicates, in order."""
-        steps, virtual = self.state.program.steps, self.state.virtual
-        needed: set[int] = set()
-        waiting = [self._step_of[key] for key in wanted]
-        while waiting:
-            number = waiting.pop()
-            if number in needed:
-                continue
-            needed.add(number)
-            for branch in steps[number].branches:
-                for scan, _ in scans_of(branch.plan):
-                    found = self._step_of.get(scan.predicate)
-                    if found is not None and found != number:
-                        waiting.append(found)
-        # What is only counted is not made, but what it is made of is needed.
-        return sorted(
-            number for number in needed if not virtual.issuperset(steps[number].predicates)
-        )
 
     def update(
         self, base: Mapping[PredicateKey, Relation], changes: Changes, budget: Budget

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lace.algebra.body import parts_of, replace_input
 from lace.algebra.deltas import places
 from lace.algebra.nodes import Branch, Fixpoint, Join, Node, Project, Unit
-from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.seminaive import apply_branch, concatenated
 from lace.engines.embedded.state import WHOLE, State

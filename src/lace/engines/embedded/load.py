@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lace.base.text import shorten
+from lace.engines.budget import split_counts
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
 from lace.errors import EngineError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.facts.lines import check_value
 from lace.rules.syntax import NAME, Atom, Cardinality, Constant, NegatedAtom, PredicateKey
 
@@ -29,10 +29,6 @@ __all__ = [
     "intern_values",
     "relations_of",
 ]
-
-_APART = frozenset(
-    name for name, found in BASE_PREDICATES.items() if found.fact_class is not FactClass.RECORD
-)
 
 
 class GroupedFacts(dict[PredicateKey, list[str]]):
@@ -172,6 +168,4 @@ def intern_constants(program: CheckedProgram, dictionary: Texts) -> None:
 
 def count_classes(relations: Mapping[PredicateKey, Relation]) -> tuple[int, int]:
     """Return how many base facts there are, and how many runtime and advertisement facts."""
-    ordinary = sum(found.rows for key, found in relations.items() if key.name not in _APART)
-    apart = sum(found.rows for key, found in relations.items() if key.name in _APART)
-    return ordinary, apart
+    return split_counts({key: found.rows for key, found in relations.items()})

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from lace.algebra.lower import lower_program
-from lace.engines.embedded.budget import Budget, Statistics
+from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.load import count_classes, intern_constants
@@ -22,7 +22,7 @@ from lace.rules.limits import OWN_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lace.engines.embedded.budget import Clock
+    from lace.engines.budget import Clock
     from lace.engines.embedded.factbase import Changes
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.algebra.nodes import Branch, CountTest, Project, RankTest, RelationalProgram, Scan
-    from lace.engines.embedded.budget import Budget
+    from lace.engines.budget import Budget
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.frames import Frame
     from lace.engines.embedded.keys import Flags

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.algebra.nodes import CountTest, RankTest, Scan
-    from lace.engines.embedded.budget import Budget
+    from lace.engines.budget import Budget
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Pattern, Relation, Selection
     from lace.engines.embedded.verdicts import Verdicts

@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import LimitExceeded
+from lace.facts.catalogue import BASE_PREDICATES, FactClass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lace.rules.limits import RuleLimits
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["Budget", "Clock", "Run", "Statistics"]
+__all__ = ["Budget", "Clock", "Run", "Statistics", "split_counts"]
 
 Clock = Callable[[], int]
 """Gives nanoseconds, from any moment on."""
@@ -26,6 +29,17 @@ Clock = Callable[[], int]
 
 _MOST_RUNS: Final = 100_000
 """Applications of rules that are noted one by one."""
+
+
+_APART: Final = frozenset(
+    name for name, found in BASE_PREDICATES.items() if found.fact_class is not FactClass.RECORD
+)
+
+
+def split_counts(counts: Mapping[PredicateKey, int]) -> tuple[int, int]:
+    """Return how many base facts there are, and how many runtime and advertisement facts."""
+    apart = sum(rows for key, rows in counts.items() if key.name in _APART)
+    return sum(counts.values()) - apart, apart
 
 
 def _no_clock() -> int:
