@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lace.algebra.body import scans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable
 
     from lace.algebra.nodes import RelationalProgram
     from lace.rules.syntax import PredicateKey
@@ -21,7 +21,7 @@ def step_numbers(program: RelationalProgram) -> dict[PredicateKey, int]:
 
 
 def needed_steps(
-    program: RelationalProgram, wanted: Iterable[PredicateKey], virtual: Set[PredicateKey]
+    program: RelationalProgram, wanted: Iterable[PredicateKey], virtual: set[PredicateKey]
 ) -> list[int]:
     """Return the fixed points to make for some predicates, in order.
 

@@ -24,6 +24,9 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_LINE_BYTES",
     "MAX_MANIFEST_BYTES",
+    "SPARK_BROADCAST_ROWS",
+    "SPARK_HANDOVER_ROWS",
+    "SPARK_SMALL_ROWS",
     "Settings",
     "Source",
     "describe_settings",
@@ -50,6 +53,13 @@ MAX_MANIFEST_BYTES: Final = 64 * MIB
 
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""
+
+SPARK_HANDOVER_ROWS: Final = 2**23
+"""Rows that a recursive fixed point reads, up to which Spark hands it to the embedded engine."""
+SPARK_SMALL_ROWS: Final = 2**16
+"""Base facts up to which the embedded engine evaluates all that Spark is asked."""
+SPARK_BROADCAST_ROWS: Final = 2**20
+"""Rows of a table that Spark sends to every executor, instead of sorting what they meet."""
 
 # ASCII, because ignoring case alone would let the Kelvin sign pass for a K.
 _SIZE: Final = re.compile(

@@ -1,0 +1,278 @@
+"""The Spark engine's front: tables of numbers in, tables of numbers out.
+
+`evaluate_tables` runs the same relational program as the embedded engine. Predicates that are
+asked for, or read more than once, are kept as tables; the others are part of the plans that
+read them. Nothing is collected but counts, what is handed over, and what a caller collects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lace.algebra.body import parts_of, scans_of
+from lace.algebra.lower import lower_program
+from lace.algebra.needs import needed_steps, step_numbers
+from lace.algebra.nodes import columns_of_terms
+from lace.engines.budget import Budget, Statistics, split_counts
+from lace.engines.spark.compile import branch_rows
+from lace.engines.spark.fixpoint import run_rounds
+from lace.engines.spark.handing import hand_over
+from lace.engines.spark.options import Options
+from lace.engines.spark.pruning import prune_step
+from lace.engines.spark.relations import Relation, columns_of, guarded, united
+from lace.engines.spark.texts import ExtendedTexts
+from lace.engines.spark.world import MADE, World
+from lace.rules.syntax import (
+    Atom,
+    Cardinality,
+    Constant,
+    Inequality,
+    NegatedAtom,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lace.algebra.nodes import Branch, Fixpoint, RelationalProgram
+    from lace.engines.spark.handing import Handover
+    from lace.engines.spark.world import Texts
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey, Term
+
+__all__ = ["Tables", "evaluate_tables"]
+
+
+class Tables(Mapping[str, "DataFrame"]):
+    """The answer: a table of numbers for each predicate that was asked for, by `Name/arity`.
+
+    `texts` has the texts of all numbers, those included that only rules have (`added`).
+    """
+
+    def __init__(self, relations: Mapping[PredicateKey, Relation], texts: ExtendedTexts) -> None:
+        self.relations = relations
+        self.texts = texts
+        self._frames = {str(key): relation.frame for key, relation in relations.items()}
+
+    def __getitem__(self, predicate: str) -> DataFrame:
+        return self._frames[predicate]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @property
+    def added(self) -> Mapping[str, int]:
+        """The texts that had no number before, and the numbers that they got."""
+        return self.texts.added
+
+    def rows(self, predicate: str) -> int:
+        """Return how many facts a predicate has."""
+        (found,) = [each for key, each in self.relations.items() if str(key) == predicate]
+        if found.rows is None:
+            raise AssertionError("what was asked for has been counted")
+        return found.rows
+
+
+def evaluate_tables(
+    session: SparkSession,
+    checked: CheckedProgram,
+    inputs: Mapping[PredicateKey, DataFrame],
+    texts: Texts,
+    *,
+    counts: Mapping[PredicateKey, int] | None = None,
+    predicates: Iterable[PredicateKey] | None = None,
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+    handover: Handover | None = None,
+) -> Tables:
+    """Evaluate checked rules over tables.
+
+    Args:
+        session: where it runs.
+        checked: the rules.
+        inputs: base facts, by predicate: 64-bit numbers, a column for each argument, no nulls,
+            no row twice. One without arguments has one column, and a row when it holds.
+        texts: the texts of the numbers.
+        counts: how many rows the inputs have, where that is known.
+        predicates: what is wanted; else every predicate that the rules define.
+        options: how to go about it.
+        statistics: where to note what is done. A rule that shares its predicate with others
+            is noted with the first of them.
+        handover: the engine for what is small enough to be evaluated in this process.
+
+    Raises:
+        LimitExceeded: the evaluation goes beyond a limit; there is no part of an answer.
+    """
+    program = lower_program(checked)
+    extended = ExtendedTexts(session, texts, _constants(checked))
+    budget = Budget(checked, statistics or Statistics())
+    world = World(
+        session,
+        program,
+        extended,
+        extended.constants,
+        checked.limits,
+        budget,
+        options or Options(),
+    )
+    evaluation = _Evaluation(world, checked, handover)
+    evaluation.load(inputs, counts)
+    derived = step_numbers(program)
+    wanted = list(derived) if predicates is None else [key for key in predicates if key in derived]
+    evaluation.run(wanted)
+    return Tables({key: world.relations[key] for key in wanted}, extended)
+
+
+def _constants(checked: CheckedProgram) -> list[str]:
+    """Return the constants of rules that are compared as numbers, or that heads have."""
+    terms: list[Term] = []
+    for rule in checked.rules:
+        terms += rule.head.terms
+        for part in rule.body:
+            match part:
+                case Atom() | Inequality():
+                    terms += part.terms
+                case NegatedAtom() | Cardinality():
+                    terms += part.atom.terms
+                case _:
+                    pass
+    return list(dict.fromkeys(term.value for term in terms if isinstance(term, Constant)))
+
+
+class _Evaluation:
+    """One evaluation: fixed point after fixed point."""
+
+    def __init__(self, world: World, checked: CheckedProgram, handover: Handover | None) -> None:
+        self._world = world
+        self._checked = checked
+        self._handover = handover
+        self._uncounted: dict[PredicateKey, DataFrame] = {}
+        self._reads: Counter[PredicateKey] = Counter()
+        self._base_rows = 0
+
+    def load(
+        self, inputs: Mapping[PredicateKey, DataFrame], counts: Mapping[PredicateKey, int] | None
+    ) -> None:
+        """Take base facts in, and refuse too many."""
+        world = self._world
+        frames = {key: frame.toDF(*columns_of(key.arity)) for key, frame in inputs.items()}
+        if counts is None:
+            counted = world.count(list(frames.values()))
+            counts = {key: count.rows for key, count in zip(frames, counted, strict=True)}
+        world.budget.check_base(*split_counts(counts))
+        self._base_rows = sum(counts.values())
+        for key, frame in frames.items():
+            world.relations[key] = Relation(frame, counts[key])
+
+    def run(self, wanted: list[PredicateKey]) -> None:
+        """Make the facts of some predicates."""
+        world, program = self._world, self._world.program
+        world.virtual.difference_update(wanted)
+        if self._handover is not None and self._base_rows <= world.options.small_rows:
+            self._hand_over_all(wanted)
+            return
+        steps = [program.steps[number] for number in needed_steps(program, wanted, world.virtual)]
+        self._look_ahead(program, steps, wanted)
+        for step in steps:
+            if step.recursive:
+                self._settle()
+                self._recursive(step)
+            else:
+                self._plain(step)
+                if self._base_rows > world.options.small_rows:
+                    self._settle()
+        self._settle()
+
+    def _look_ahead(
+        self, program: RelationalProgram, steps: list[Fixpoint], wanted: list[PredicateKey]
+    ) -> None:
+        """Note how often each predicate is read, and how long the scans of base facts are."""
+        world = self._world
+        branches = [branch for step in steps for branch in step.branches]
+        branches += [branch for key in world.virtual for branch in world.branches[key]]
+        scans = [scan for branch in branches for scan, _ in scans_of(branch.plan)]
+        self._reads.update(scan.predicate for scan in scans)
+        self._reads.update(dict.fromkeys(wanted, 2))
+        for step in steps:
+            if step.recursive:
+                self._reads.update(dict.fromkeys(step.predicates, 2))
+        if self._base_rows > world.options.small_rows:
+            derived = step_numbers(program)
+            world.count_patterns(scan for scan in scans if scan.predicate not in derived)
+
+    def _hand_over_all(self, wanted: list[PredicateKey]) -> None:
+        world = self._world
+        if self._handover is None:
+            raise AssertionError("there is an engine to hand over to")
+        inputs = dict(world.relations)
+        hand_over(world, self._checked, world.program, inputs, wanted, self._handover)
+
+    def _recursive(self, step: Fixpoint) -> None:
+        world = self._world
+        pruned = prune_step(world, step)
+        if self._handover is not None and pruned.rows <= world.options.handover_rows:
+            hand_over(
+                world, self._checked, pruned.program, pruned.inputs, step.predicates, self._handover
+            )
+            return
+        world.relations.update(pruned.inputs)
+        run_rounds(world, pruned.step)
+        for key in pruned.inputs:
+            del world.relations[key]
+
+    def _plain(self, step: Fixpoint) -> None:
+        """Make the facts of a predicate, or the plan of them for the one place that reads it."""
+        world = self._world
+        (key,) = step.predicates
+        rows = united(branch_rows(world, branch) for branch in step.branches)
+        if key not in world.program.distinct:
+            rows = rows.groupBy(rows.columns).agg(F.count(F.lit(1)).alias(MADE))
+        most = self._most(step)
+        limit = world.limits.max_derived_facts
+        rows = guarded(rows, limit, "derived", step.branches[0].rule)
+        if self._reads[key] < 2 and most is not None and most <= limit:
+            world.relations[key] = Relation(rows.select(columns_of(key.arity)), None, most)
+            return
+        kept = world.cut(rows)
+        self._uncounted[key] = kept
+        world.relations[key] = Relation(kept.select(columns_of(key.arity)), None, most)
+
+    def _most(self, step: Fixpoint) -> int | None:
+        """Return a number of facts that a predicate certainly does not pass, if one is known."""
+        found = [self._most_of(branch) for branch in step.branches]
+        known = [each for each in found if each is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    def _most_of(self, branch: Branch) -> int | None:
+        """Return the rows of the shortest scan that alone says all that a head does."""
+        scans, _ = parts_of(branch.plan.input)
+        head = set(columns_of_terms(branch.plan.terms))
+        if not head:
+            return 1
+        lengths = [self._world.most(scan) for scan in scans if head.issubset(scan.columns)]
+        return min((each for each in lengths if each is not None), default=None)
+
+    def _settle(self) -> None:
+        """Count what was made and not counted yet, and hold it against the limits."""
+        world = self._world
+        counts = world.count(list(self._uncounted.values()))
+        for key, count in zip(self._uncounted, counts, strict=True):
+            rule = world.branches[key][0].rule
+            world.budget.rule = rule
+            run = world.budget.statistics.begin(rule, 1)
+            world.budget.spend(count.made)
+            run.made += count.made
+            run.new += count.rows
+            world.budget.statistics.end(run)
+            world.budget.check_derived(key, count.rows)
+            frame = world.relations[key].frame
+            world.relations[key] = Relation(frame, count.rows)
+        self._uncounted.clear()

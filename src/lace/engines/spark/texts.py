@@ -1,0 +1,106 @@
+"""Where the texts of numbers come from: a table, with the texts that only rules have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from lace.engines.spark.transfer import frame_of, text_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lace.engines.spark.transfer import Numbers
+    from lace.engines.spark.world import Texts
+
+__all__ = ["ExtendedTexts", "TableTexts"]
+
+
+class TableTexts:
+    """A table of texts, `id` and `text`; every text stands in it once."""
+
+    def __init__(
+        self, session: SparkSession, table: DataFrame, next_number: int | None = None
+    ) -> None:
+        self._session = session
+        self._table = table.select("id", "text")
+        self._next = next_number
+
+    def frame(self) -> DataFrame:
+        """Return the table."""
+        return self._table
+
+    def find(self, texts: Sequence[str]) -> Mapping[str, int]:
+        """Return the numbers of those texts that have one."""
+        if not texts:
+            return {}
+        found = self._table.where(F.col("text").isin(list(texts))).collect()
+        return {row["text"]: row["id"] for row in found}
+
+    def next_number(self) -> int:
+        """Return a number from which on no text has one."""
+        if self._next is None:
+            (found,) = self._table.agg(F.max("id").alias("most")).collect()
+            self._next = 0 if found["most"] is None else found["most"] + 1
+        return self._next
+
+    def of(self, numbers: Numbers) -> list[str]:
+        """Return the texts of numbers, in their order."""
+        asked = np.unique(numbers)
+        wanted = frame_of(self._session, [asked], len(asked)).select(F.col("c0").alias("id"))
+        table = self._table.join(F.broadcast(wanted), ["id"], "inner").toArrow()
+        ids = table.column("id").to_numpy()
+        order = np.argsort(ids)
+        texts = table.column("text").to_pylist()
+        at = order[np.searchsorted(ids, numbers, sorter=order)]
+        return [texts[position] for position in at.tolist()]
+
+
+class ExtendedTexts:
+    """Texts with those that only the rules of one evaluation have; these get numbers behind."""
+
+    def __init__(self, session: SparkSession, base: Texts, constants: Sequence[str]) -> None:
+        self._session = session
+        self._base = base
+        found = dict(base.find(constants))
+        missing = [text for text in dict.fromkeys(constants) if text not in found]
+        first = base.next_number() if missing else 0
+        self.added = {text: first + at for at, text in enumerate(missing)}
+        self.constants: Mapping[str, int] = found | self.added
+        self._first = first if missing else None
+        self._frame: DataFrame | None = None
+
+    def frame(self) -> DataFrame:
+        """Return the table of all of them."""
+        if self._frame is None:
+            self._frame = self._base.frame()
+            if self.added:
+                numbers = np.fromiter(self.added.values(), np.int64, len(self.added))
+                more = text_frame(self._session, numbers, list(self.added))
+                self._frame = self._frame.unionAll(more.select("id", "text"))
+        return self._frame
+
+    def of(self, numbers: Numbers) -> list[str]:
+        """Return the texts of numbers, in their order."""
+        if self._first is None:
+            return self._base.of(numbers)
+        is_base = numbers < self._first
+        base = iter(self._base.of(numbers[is_base]) if is_base.any() else [])
+        added = list(self.added)
+        return [
+            next(base) if known else added[value - self._first]
+            for known, value in zip(is_base.tolist(), numbers.tolist(), strict=True)
+        ]
+
+    def find(self, texts: Sequence[str]) -> Mapping[str, int]:
+        """Return the numbers of those texts that have one."""
+        own = {text: self.added[text] for text in texts if text in self.added}
+        return own | dict(self._base.find([text for text in texts if text not in own]))
+
+    def next_number(self) -> int:
+        """Return a number from which on no text has one."""
+        return self._base.next_number() + len(self.added)
