@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from lace.algebra.evaluator import Answer
     from lace.engines.budget import Statistics
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
@@ -280,6 +281,7 @@ class Lace:
         self,
         rules: Rules,
         *,
+        engine: str = "embedded",
         predicates: Iterable[str] | None = None,
         statistics: Statistics | None = None,
         snapshot: SqliteSnapshot | None = None,
@@ -291,6 +293,7 @@ class Lace:
 
         Args:
             rules: a `Lacegram`, or its text, for which the settings of the lace give the limits.
+            engine: the engine's name; `spark` computes all anew each time.
             predicates: what is wanted, as `"Selected/1"`; else all that the rules define.
                 The others are evaluated when the result is asked for them.
             statistics: where to note what is done.
@@ -299,17 +302,23 @@ class Lace:
         Raises:
             RuleError: the rules are not legal.
             LimitExceeded: a limit was reached; there is no part of an answer.
-            UsageError: the rules do not define one of the predicates.
+            UsageError: the rules do not define one of the predicates, or there is no such engine.
+            EngineError: what the engine needs is not installed.
         """
-        from lace.engines.queries import check_rules, find_predicates
+        from lace.engines.queries import check_engine, check_rules, find_predicates
         from lace.engines.result import Result
         from lace.rules.limits import limits_of
 
+        check_engine(engine)
         checked = check_rules(rules, limits=limits_of(self.settings))
         if isinstance(predicates, str):
             predicates = [predicates]
         wanted = None if predicates is None else find_predicates(checked, predicates)
-        answer = self._evaluate(checked, wanted, statistics, snapshot)
+        answer: Answer
+        if engine == "spark":
+            answer = self._evaluate_on_spark(checked, wanted, statistics, snapshot)
+        else:
+            answer = self._evaluate(checked, wanted, statistics, snapshot)
         return Result(checked, answer, self._discard_segments)
 
     def preview(
@@ -393,6 +402,25 @@ class Lace:
     def _discard_segments(self) -> None:
         self._session = None
         self.store.discard_segments()
+
+    def _evaluate_on_spark(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+    ) -> Answer:
+        from lace.engines.distributed import evaluate_base, evaluate_facts
+        from lace.previewing import ask_store
+
+        if snapshot is not None:
+            facts = _base_facts(snapshot, checked.required_base)
+            return evaluate_facts(checked, facts, predicates=predicates, statistics=statistics)
+        return ask_store(
+            self.store,
+            lambda base: evaluate_base(checked, base, predicates=predicates, statistics=statistics),
+            max_value_bytes=self.settings.max_value_bytes,
+        )
 
     def _evaluate(
         self,

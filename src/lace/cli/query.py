@@ -150,7 +150,7 @@ def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -
     type=click.Choice(ENGINES),
     default="embedded",
     show_default=True,
-    help="What evaluates.",
+    help="What evaluates: the engine of this process, or Spark (needs the spark extra).",
 )
 @click.option(
     "--format",
@@ -188,7 +188,7 @@ def command(
         check_target(target)
     file = _one_source(source, rules, texts)
     check_engine(engine)
-    question = Question(session, read_rules(session, file, texts), facts)
+    question = Question(session, read_rules(session, file, texts), facts, engine=engine)
     named = list(dict.fromkeys(question.predicates(*predicates)))
     keys = named or list(question.checked.derived)
     if form in SINGLE_FORMATS:

@@ -47,7 +47,14 @@ def read_rules(session: Session, rules: str | None, texts: Sequence[str] = ()) -
 class Question:
     """Rules that are checked, and the facts that come with them, if any."""
 
-    def __init__(self, session: Session, file: RuleFile, facts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        session: Session,
+        file: RuleFile,
+        facts: Sequence[str] = (),
+        *,
+        engine: str = "embedded",
+    ) -> None:
         """Read and check.
 
         Raises:
@@ -60,6 +67,7 @@ class Question:
                 "standard input cannot be rules and facts at once", hint="name a file for one"
             )
         self._session = session
+        self._engine = engine
         self._facts: GivenFacts | None = None
         limits = session.rule_limits()
         try:  # what is wrong with rules shows before facts are read
@@ -98,7 +106,11 @@ class Question:
             if self._facts is not None:
                 facts = self._facts.facts
                 return evaluate_given(
-                    self.checked, facts, predicates=predicates, statistics=statistics
+                    self.checked,
+                    facts,
+                    engine=self._engine,
+                    predicates=predicates,
+                    statistics=statistics,
                 )
             if lace is None:
                 raise AssertionError("a question without facts is for a lace")
@@ -114,7 +126,11 @@ class Question:
         """Ask a lace and make all texts; damage that shows only then is met by asking again."""
         for last_try in (False, True):
             result = lace.query(
-                self.checked, predicates=predicates, statistics=statistics, snapshot=snapshot
+                self.checked,
+                engine=self._engine,
+                predicates=predicates,
+                statistics=statistics,
+                snapshot=snapshot,
             )
             try:
                 for predicate in predicates:

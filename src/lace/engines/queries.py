@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.base.text import shorten
 from lace.engines.result import Result, parse_predicate
-from lace.errors import EngineError, Finding, Place, RuleError, UsageError
+from lace.errors import Finding, Place, RuleError, UsageError
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.rules.findings import format_findings
 from lace.rules.limits import OWN_LIMITS, RuleLimits
@@ -22,6 +22,7 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from lace.algebra.evaluator import Answer
     from lace.engines.budget import Statistics
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
@@ -48,7 +49,7 @@ def check_engine(engine: object) -> None:
 
     Raises:
         UsageError: there is no engine of this name.
-        EngineError: it is not installed.
+        EngineError: what it needs is not installed.
     """
     if engine not in ENGINES:
         near = closest(engine, ENGINES) if isinstance(engine, str) else None
@@ -57,10 +58,9 @@ def check_engine(engine: object) -> None:
             hint=f"did you mean {near}?" if near else f"the engines are {', '.join(ENGINES)}",
         )
     if engine == "spark":
-        raise EngineError(
-            "the Spark engine is not there: it comes with the spark extra of a later version",
-            hint="use the engine embedded",
-        )
+        from lace.engines.spark.session import check_installed
+
+        check_installed()
 
 
 def check_rules(
@@ -199,22 +199,32 @@ def evaluate_rules(
 
     grouped = group_facts(facts)
     checked = check_rules(rules, grouped.keys(), limits=limits)
-    return evaluate_given(checked, grouped, predicates=predicates, statistics=statistics)
+    return evaluate_given(
+        checked, grouped, engine=engine, predicates=predicates, statistics=statistics
+    )
 
 
 def evaluate_given(
     checked: CheckedProgram,
     facts: Iterable[Fact] | GroupedFacts,
     *,
+    engine: str = "embedded",
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,
 ) -> Result:
-    """Evaluate checked rules over facts, with the embedded engine."""
-    from lace.engines.embedded.engine import evaluate  # numpy, only where something is evaluated
-
+    """Evaluate checked rules over facts, with an engine that is there."""
     wanted = None
     if predicates is not None:
         if isinstance(predicates, str):
             predicates = [predicates]
         wanted = find_predicates(checked, predicates)
-    return Result(checked, evaluate(checked, facts, predicates=wanted, statistics=statistics))
+    answer: Answer
+    if engine == "spark":
+        from lace.engines.distributed import evaluate_facts
+
+        answer = evaluate_facts(checked, facts, predicates=wanted, statistics=statistics)
+    else:
+        from lace.engines.embedded.engine import evaluate  # numpy, only where it is needed
+
+        answer = evaluate(checked, facts, predicates=wanted, statistics=statistics)
+    return Result(checked, answer)

@@ -101,7 +101,8 @@ def evaluate_tables(
         inputs: base facts, by predicate: 64-bit numbers, a column for each argument, no nulls,
             no row twice. One without arguments has one column, and a row when it holds.
         texts: the texts of the numbers.
-        counts: how many rows the inputs have, where that is known.
+        counts: how many rows the base facts have, where that is known; facts that are not
+            among the inputs, because nothing reads them, are counted as well.
         predicates: what is wanted; else every predicate that the rules define.
         options: how to go about it.
         statistics: where to note what is done. A rule that shares its predicate with others
@@ -168,7 +169,7 @@ class _Evaluation:
             counted = world.count(list(frames.values()))
             counts = {key: count.rows for key, count in zip(frames, counted, strict=True)}
         world.budget.check_base(*split_counts(counts))
-        self._base_rows = sum(counts.values())
+        self._base_rows = sum(counts[key] for key in frames)
         for key, frame in frames.items():
             world.relations[key] = Relation(frame, counts[key])
 
