@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tests.unit.transport.certificates import Certificates
 
@@ -54,6 +54,21 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     from tests.unit.transport.certificates import make_certificates
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """A Spark session for small tables: what takes long there is to compile, not to run."""
+    from lace.engines.spark.session import open_session
+
+    settings = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    with open_session("local[2]", settings=settings) as session:
+        yield session
 
 
 NAMED_IDS = pytest.StashKey[set[str]]()

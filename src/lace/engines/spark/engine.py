@@ -35,7 +35,7 @@ from lace.rules.syntax import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey, Term
 
-__all__ = ["Tables", "evaluate_tables"]
+__all__ = ["Tables", "evaluate_programs", "evaluate_tables"]
 
 
 class Tables(Mapping[str, "DataFrame"]):
@@ -130,6 +130,60 @@ def evaluate_tables(
     wanted = list(derived) if predicates is None else [key for key in predicates if key in derived]
     evaluation.run(wanted)
     return Tables({key: world.relations[key] for key in wanted}, extended)
+
+
+def evaluate_programs(
+    session: SparkSession,
+    programs: Sequence[CheckedProgram],
+    inputs: Mapping[PredicateKey, DataFrame],
+    texts: Texts,
+    *,
+    predicates: Iterable[PredicateKey],
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+    handover: Handover | None = None,
+) -> Tables:
+    """Evaluate programs that read what those before them make, each within its own limits.
+
+    A program gets the facts of those predicates that it may read, and no others: the rules
+    of a peer see nothing but their view. Of work each has its own budget.
+
+    Args:
+        session: where it runs.
+        programs: each after those that it reads.
+        inputs: base facts, by predicate, as `evaluate_tables` takes them.
+        texts: the texts of the numbers.
+        predicates: what is wanted of all of them.
+        options: how to go about it.
+        statistics: where to note how much work was done in all.
+        handover: the engine for what is small enough to be evaluated in this process.
+
+    Raises:
+        LimitExceeded: one of them goes beyond a limit; there is no part of an answer.
+    """
+    given = dict(inputs)
+    wanted = set(predicates)
+    found: dict[PredicateKey, Relation] = {}
+    known = ExtendedTexts(session, texts, ())
+    for at, program in enumerate(programs):
+        later = {key for each in programs[at + 1 :] for key in each.required_base}
+        own = Statistics()
+        tables = evaluate_tables(
+            session,
+            program,
+            {key: frame for key, frame in given.items() if key in program.required_base},
+            known,
+            predicates=[key for key in program.derived if key in wanted | later],
+            options=options,
+            statistics=own,
+            handover=handover,
+        )
+        if statistics is not None:
+            statistics.work += own.work
+        known = tables.texts
+        found |= tables.relations
+        given |= {key: relation.frame for key, relation in tables.relations.items()}
+    return Tables({key: each for key, each in found.items() if key in wanted}, known)
 
 
 def _constants(checked: CheckedProgram) -> list[str]:

@@ -69,18 +69,24 @@ class ExtendedTexts:
         found = dict(base.find(constants))
         missing = [text for text in dict.fromkeys(constants) if text not in found]
         first = base.next_number() if missing else 0
-        self.added = {text: first + at for at, text in enumerate(missing)}
-        self.constants: Mapping[str, int] = found | self.added
+        self._own = {text: first + at for at, text in enumerate(missing)}
+        self.constants: Mapping[str, int] = found | self._own
         self._first = first if missing else None
         self._frame: DataFrame | None = None
+
+    @property
+    def added(self) -> Mapping[str, int]:
+        """All texts that rules brought, with their numbers."""
+        before = self._base.added if isinstance(self._base, ExtendedTexts) else {}
+        return {**before, **self._own}
 
     def frame(self) -> DataFrame:
         """Return the table of all of them."""
         if self._frame is None:
             self._frame = self._base.frame()
-            if self.added:
-                numbers = np.fromiter(self.added.values(), np.int64, len(self.added))
-                more = text_frame(self._session, numbers, list(self.added))
+            if self._own:
+                numbers = np.fromiter(self._own.values(), np.int64, len(self._own))
+                more = text_frame(self._session, numbers, list(self._own))
                 self._frame = self._frame.unionAll(more.select("id", "text"))
         return self._frame
 
@@ -90,7 +96,7 @@ class ExtendedTexts:
             return self._base.of(numbers)
         is_base = numbers < self._first
         base = iter(self._base.of(numbers[is_base]) if is_base.any() else [])
-        added = list(self.added)
+        added = list(self._own)
         return [
             next(base) if known else added[value - self._first]
             for known, value in zip(is_base.tolist(), numbers.tolist(), strict=True)
@@ -98,9 +104,9 @@ class ExtendedTexts:
 
     def find(self, texts: Sequence[str]) -> Mapping[str, int]:
         """Return the numbers of those texts that have one."""
-        own = {text: self.added[text] for text in texts if text in self.added}
+        own = {text: self._own[text] for text in texts if text in self._own}
         return own | dict(self._base.find([text for text in texts if text not in own]))
 
     def next_number(self) -> int:
         """Return a number from which on no text has one."""
-        return self._base.next_number() + len(self.added)
+        return self._base.next_number() + len(self._own)

@@ -1,0 +1,335 @@
+"""One answer: Spark, the embedded engine and the naive reference, on every path that Spark has.
+
+`CLUSTER` keeps all on Spark, `HANDED` hands recursive fixed points to the embedded engine and
+keeps the rest, and with neither a small program is handed over as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import lace
+from benchmarks.workload_facts import columns_of, text_facts
+from benchmarks.workloads import PROGRAMS as WORKLOADS
+from benchmarks.workloads import W4, describe
+from lace.algebra.lower import lower_program
+from lace.engines.budget import Statistics
+from lace.engines.distributed import evaluate_facts
+from lace.engines.embedded.engine import evaluate
+from lace.engines.reference import evaluate_naively
+from lace.errors import LimitExceeded
+from lace.facts.lines import format_fact, parse_fact
+from lace.rules.builtins import int_compare, lex_compare, text_shape
+from lace.rules.limits import RuleLimits
+from lace.rules.profiles import QUERY
+from lace.rules.program import Lacegram, check_source
+from lace.rules.syntax import (
+    Constant,
+    IntCompare,
+    LexCompare,
+    TextShape,
+    Variable,
+)
+from tests.differential.test_engines import WORLDS, checked
+from tests.differential.test_programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from lace.engines.spark.options import Options
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
+    from tests.differential.test_engines import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_session")]
+
+EDGES = [("Edge", "a", "b"), ("Edge", "b", "c"), ("Edge", "c", "a"), ("Edge", "c", "d")]
+REACH = "Reach(X,Y) :- Edge(X,Y).\nReach(X,Z) :- Reach(X,Y), Edge(Y,Z).\n"
+
+
+def options(**values: Any) -> Options:
+    from lace.engines.spark.options import Options
+
+    return Options(**{"small_rows": 0, **values})
+
+
+def on_cluster() -> Options:
+    """All stays on Spark."""
+    return options(handover_rows=0)
+
+
+def rules_for(text: str, facts: list[Fact], **limits: int) -> CheckedProgram:
+    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+    return check_source(text, profile=profile, limits=RuleLimits(**limits))
+
+
+def lines_of(program: CheckedProgram, facts: list[Fact], how: Options | None) -> list[str]:
+    answer = evaluate_facts(program, facts, predicates=program.derived, options=how)
+    for key in program.derived:
+        assert answer.count(key) == len(set(answer.texts(key)))
+    return sorted(
+        format_fact((key.name, *row)) for key in program.derived for row in answer.texts(key)
+    )
+
+
+def lines_embedded(program: CheckedProgram, facts: list[Fact]) -> list[str]:
+    made = evaluate(program, facts, predicates=program.derived)
+    return sorted(
+        format_fact((key.name, *row)) for key in program.derived for row in made.texts(key)
+    )
+
+
+@pytest.mark.requirement(
+    "030-34", "030-35", "030-36", "030-59", "030-61", "030-62", "030-86", "030-87"
+)
+@pytest.mark.parametrize("path", ["cluster", "handed", "whole"])
+def test_programs(path: str) -> None:
+    how = {"cluster": on_cluster(), "handed": options(), "whole": None}[path]
+    for number, program in enumerate(PROGRAMS):
+        if path == "handed" and number % 5:
+            continue  # what differs from the cluster is recursion alone
+        facts = [parse_fact(line.encode()) for line in program["facts"]]
+        profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+        rules = Lacegram.parse(program["rules"], profile=profile).program
+        assert lines_of(rules, facts, how) == sorted(program["derived"]), number
+
+
+@pytest.mark.property
+@pytest.mark.requirement("030-57", "030-63", "030-64", "030-65")
+@seed(20)
+@settings(
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(WORLDS)
+def test_generated_programs(world: World) -> None:
+    program, facts = world
+    rules = checked(program)
+    expected = evaluate_naively(rules, facts)
+    lines = sorted(format_fact((key.name, *row)) for key in rules.derived for row in expected[key])
+    assert lines_embedded(rules, facts) == lines
+    assert lines_of(rules, facts, on_cluster()) == lines
+    assert lines_of(rules, facts, options(broadcast_rows=0, handover_rows=8)) == lines
+
+
+@pytest.mark.requirement("030-67", "030-71", "030-74", "030-77")
+def test_built_ins_mean_what_the_reference_says(spark_session: Any) -> None:
+    from pyspark.sql import functions as F
+
+    from lace.engines.spark.builtins import test_column as column_of
+
+    texts = ["", "0", "-0", "00", "7", "-7", "007", "9" * 40, "-" + "9" * 40, "9" * 39 + "8", "--1"]
+    texts += ["1\u0661", "1 ", "+1", "a", "A", "é", "z", "\uffee", "\U0001f600", "links/a.msg"]
+    texts += [
+        "links/.msg",
+        "links/a/.msg",
+        "links/",
+        "a]b",
+        "a^b",
+        "a\\b",
+        "a-b",
+        "]",
+        "a.b.c",
+        "ab",
+    ]
+    pairs = [(left, right) for left in texts for right in texts]
+    frame = spark_session.createDataFrame(pairs, "x string, y string")
+    x, y = Variable("X"), Variable("Y")
+    tests = [
+        kind(x, sign, y) for kind in (IntCompare, LexCompare) for sign in ("<", "<=", ">", ">=")
+    ]
+    for delimiters in ("", "./", "]^\\-", "\U0001f600é"):
+        tests += [
+            TextShape(x, Constant(start), Constant(delimiters), y) for start in ("", "links/", "a")
+        ]
+        tests += [TextShape(x, y, Constant(delimiters), Constant(end)) for end in ("", "b", "msg")]
+    columns = [
+        column_of(test, lambda name: F.col(name.lower())).alias(f"t{at}")
+        for at, test in enumerate(tests)
+    ]
+    rows = frame.select("x", "y", *columns).collect()
+    assert len(rows) == len(pairs)
+    for row in rows:
+        values = {"X": row["x"], "Y": row["y"]}
+        for at, test in enumerate(tests):
+            parts = [values[t.name] if isinstance(t, Variable) else t.value for t in test.terms]
+            if isinstance(test, TextShape):
+                expected = text_shape(parts[0], parts[1], test.delimiters.value, parts[2])
+            else:
+                compare = int_compare if isinstance(test, IntCompare) else lex_compare
+                expected = compare(parts[0], test.operator, parts[1])
+            assert row[f"t{at}"] is expected, (test, values)
+
+
+ODD: dict[str, tuple[str, list[Fact]]] = {
+    "no facts at all": ("A(X) :- E(X), not F(X).\nB() :- not A('x').\n", []),
+    "without arguments": (
+        "A() :- G().\nB() :- not G().\nC(X) :- E(X), G().\nD() :- A(), Cardinality(G(),'>','0').\n",
+        [("G",), ("E", "x"), ("E", "y")],
+    ),
+    "what only rules have": (
+        "A('new',X) :- E(X).\nB(Y) :- A(_,Y), Y != 'x'.\nC(N) :- A(N,_).\nD('new') :- C('new').\n",
+        [("E", "x"), ("E", "y")],
+    ),
+    "variables that Spark would not tell apart": (
+        "A(Ab,AB) :- E(Ab), E(AB), Ab != AB.\n",
+        [("E", "x"), ("E", "y")],
+    ),
+    "numbers of forty digits": (
+        "A(X,Y) :- E(X), E(Y), IntCompare(X,'<',Y).\nB(X) :- E(X), IntCompare(X,'>=','"
+        + "9" * 40
+        + "').\n",
+        [("E", "9" * 40), ("E", "9" * 39 + "8"), ("E", "-" + "9" * 40), ("E", "1" + "0" * 40)],
+    ),
+    "order as bytes": (
+        "A(X,Y) :- E(X), E(Y), LexCompare(X,'<',Y).\n",
+        [("E", "z"), ("E", "é"), ("E", "\uffee"), ("E", "\U0001f600"), ("E", "Z")],
+    ),
+    "counts": (
+        "A(X) :- E(X,_), Cardinality(E(X,_),'>=','2').\n"
+        "B(X) :- E(X,_), Cardinality(E(_,X),'<','1').\n"
+        "P(X,Y) :- E(X,Z), E(Z,Y).\nC(X) :- E(X,_), Cardinality(P(X,_),'>','1').\n"
+        "D(X) :- E(X,_), Cardinality(E(X,X),'<','1'), "
+        "Cardinality(E(_,_),'<','99999999999999999999').\n",
+        [("E", *pair) for pair in ("ab", "ac", "bc", "ca", "cc", "ad")],
+    ),
+    "the newest, in an order with ties": (
+        W4.replace("'100'", "'3'"),
+        [("Candidate", f"r{at}", f"{at // 2 % 4}") for at in range(12)],
+    ),
+    "an item with two places in an order": (
+        W4.replace("'100'", "'3'"),
+        [("Candidate", f"r{at % 5}", f"{at % 3}") for at in range(12)],
+    ),
+    "an order of numbers, some of which are none": (
+        W4.replace("LexCompare", "IntCompare").replace("'<','100'", "'<=','1'"),
+        [
+            ("Candidate", str(at % 7), text)
+            for at, text in enumerate(["1", "x", "01", "-5", "9" * 40])
+        ],
+    ),
+    "counts inside recursion": (
+        "P(X,Y) :- E(X,Y).\nQ(X,Y) :- E(X,Z), E(Z,Y).\n"
+        "P(X,Y) :- P(X,Z), E(Z,Y), Cardinality(Q(Z,_),'>','0'), not F(Y), "
+        "Cardinality(E(Y,_),'>','0').\n",
+        [*(("E", *pair) for pair in ("ab", "bc", "cd", "da", "be", "cf")), ("F", "d")],
+    ),
+    "predicates that need each other": (
+        "Odd(X,Y) :- E(X,Y).\nEven(X,Y) :- Odd(X,Z), E(Z,Y).\nOdd(X,Y) :- Even(X,Z), E(Z,Y).\n"
+        "Some() :- Even(X,X).\nSome() :- Odd(X,X), Some().\n"
+        "Both(X) :- Odd(X,X), Even(X,X), Some().\n",
+        [("E", *pair) for pair in ("ab", "bc", "ca", "ad", "de")],
+    ),
+    "recursion through two of its own": (
+        "P(X,Y) :- E(X,Y).\nP(X,Z) :- P(X,Y), P(Y,Z).\n",
+        [("E", str(at), str(at + 1)) for at in range(20)],
+    ),
+    "combinations": (
+        "A(X,Y) :- E(X), F(Y).\nB(X) :- E(X), F(Y), G(Z), Y != Z.\nC() :- E(X), F(X).\n",
+        [("E", "1"), ("E", "2"), ("F", "3"), ("G", "3"), ("G", "4")],
+    ),
+}
+
+
+@pytest.mark.requirement("030-36", "030-57", "030-62", "030-67", "030-71", "030-86", "030-87")
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs(name: str) -> None:
+    text, facts = ODD[name]
+    known = [("E",), ("F",)] if not facts else []
+    profile = QUERY.with_base({(f[0], len(f) - 1) for f in facts} | {(f[0], 1) for f in known})
+    rules = check_source(text, profile=profile)
+    expected = evaluate_naively(rules, facts)
+    lines = sorted(format_fact((key.name, *row)) for key in rules.derived for row in expected[key])
+    assert lines_of(rules, facts, on_cluster()) == lines
+    if any(step.recursive for step in lower_program(rules).steps):
+        assert lines_of(rules, facts, options()) == lines
+
+
+def test_tables_of_rounds_are_put_together() -> None:
+    facts = [("Edge", str(at), str(at + 1)) for at in range(24)]
+    rules = rules_for("R(X) :- Edge('0',X).\nR(Y) :- R(X), Edge(X,Y).\n", facts)
+    statistics = Statistics()
+    answer = evaluate_facts(rules, facts, statistics=statistics, options=on_cluster())
+    assert {row for key in rules.derived for row in answer.texts(key)} == {
+        (str(at + 1),) for at in range(24)
+    }
+    assert max(run.iteration for run in statistics.runs) == 25
+
+
+@pytest.mark.parametrize("workload", ["W1", "W2", "W3"])
+def test_workloads(workload: str) -> None:
+    facts = list(text_facts(columns_of(describe(1200))))
+    rules = check_source(WORKLOADS[workload], profile=QUERY)
+    lines = lines_embedded(rules, facts)
+    assert lines
+    assert lines_of(rules, facts, options()) == lines
+
+
+def test_reliable_cuts(spark_session: Any, tmp_path: Any) -> None:
+    spark_session.sparkContext.setCheckpointDir(str(tmp_path))
+    rules = rules_for(REACH, EDGES)
+    lines = lines_embedded(rules, EDGES)
+    assert lines_of(rules, EDGES, options(handover_rows=0, cuts="reliable")) == lines
+    assert any(tmp_path.rglob("part-*"))
+
+
+@pytest.mark.requirement("030-57")
+@pytest.mark.parametrize("path", ["cluster", "handed", "whole"])
+@pytest.mark.parametrize(
+    ("limit", "allowed", "text"),
+    [
+        ("max_derived_facts", 3, "A(X,Y) :- Edge(X,_), Edge(Y,_).\n"),
+        ("max_derived_facts", 5, REACH),
+        ("max_iterations", 2, REACH),
+        ("max_work", 6, REACH),
+        ("max_work", 3, "A(X,Y) :- Edge(X,_), Edge(Y,_).\nB(X) :- A(X,_).\n"),
+        ("max_base_facts", 3, REACH),
+    ],
+)
+def test_limits_are_errors(limit: str, allowed: int, text: str, path: str) -> None:
+    rules = rules_for(text, EDGES, **{limit: allowed})
+    with pytest.raises(LimitExceeded) as expected:
+        evaluate(rules, EDGES, predicates=rules.derived)
+    how = {"cluster": on_cluster(), "handed": options(), "whole": None}[path]
+    with pytest.raises(LimitExceeded) as found:
+        evaluate_facts(rules, EDGES, predicates=rules.derived, options=how)
+    mine, theirs = found.value, expected.value
+    assert (mine.limit, mine.allowed, mine.rule) == (theirs.limit, theirs.allowed, theirs.rule)
+    assert (mine.observed or 0) > allowed
+    assert evaluate_facts(rules_for(text, EDGES), EDGES, options=how)  # and else it is fine
+
+
+def test_a_result_is_the_same_mapping() -> None:
+    with_spark = lace.evaluate(REACH, EDGES, engine="spark")
+    embedded = lace.evaluate(REACH, EDGES)
+    assert dict(with_spark) == dict(embedded)
+    assert with_spark.count("Reach/2") == embedded.count("Reach/2")
+    assert repr(with_spark) == repr(embedded)
+    with pytest.raises(lace.EngineError, match="only the embedded engine explains"):
+        with_spark.why("Reach", "a", "b")
+
+
+def test_rules_are_checked_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("lace.engines.spark.local.open_session", refuse)
+    with pytest.raises(lace.RuleError):
+        lace.evaluate("A(X) :- B(Y).", EDGES, engine="spark")
+    rules = rules_for(REACH, EDGES, max_base_facts=1)
+    with pytest.raises(LimitExceeded):
+        evaluate_facts(rules, EDGES)
+
+
+def test_what_was_not_asked_for_is_made_when_it_is() -> None:
+    text = "A(X) :- Edge(X,_).\nB(X) :- A(X), not Edge(_,X).\n"
+    rules = rules_for(text, EDGES)
+    first, second = rules.derived
+    answer = evaluate_facts(rules, EDGES, predicates=[first])
+    assert (answer.made(first), answer.made(second)) == (3, None)
+    assert answer.texts(second) == []
+    assert answer.made(second) == 0
