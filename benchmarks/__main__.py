@@ -27,6 +27,7 @@ from benchmarks.reconciling import (
     benchmark_reconciling_sets,
 )
 from benchmarks.results import RESULTS, Row, Section, write_results
+from benchmarks.spark_engine import benchmark_spark_engine
 from benchmarks.starting import benchmark_listing, benchmark_start
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def _policy_plan(sizes: Sizes) -> list[_Benchmark]:
     ]
 
 
+def _spark_plan(small: int, large: int) -> list[_Benchmark]:
+    title = f"Spark: the engine at {large:,} records, in a warm session"
+    return [_Benchmark(title, lambda: benchmark_spark_engine(small, large))]
+
+
 def _exchange_plan(small: int, large: int) -> list[_Benchmark]:
     kept = small // 10
     return [
@@ -123,6 +129,7 @@ def main() -> int:
     sections: list[Section] = []
     plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
     plans += [*_policy_plan(engine_sizes), *_reconciling_plan(*sizes), *_exchange_plan(*sizes)]
+    plans += _spark_plan(*sizes)
     for title, run, drawn in plans:
         if options.only and options.only.lower() not in title.lower():
             continue

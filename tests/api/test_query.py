@@ -133,8 +133,15 @@ def test_engines() -> None:
         lace.evaluate(PATHS, EDGES, engine="embeded")
     with pytest.raises(UsageError, match="the engines are embedded, spark"):
         lace.evaluate(PATHS, EDGES, engine=None)  # type: ignore[arg-type]
-    with pytest.raises(lace.EngineError, match="spark extra"):
+
+
+def test_spark_is_not_installed(monkeypatch: pytest.MonkeyPatch, store: lace.Lace) -> None:
+    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    with pytest.raises(lace.EngineError, match="pyspark and pyarrow not installed") as refused:
         lace.evaluate(PATHS, EDGES, engine="spark")
+    assert refused.value.hint == "pip install 'lace[spark]'"
+    with pytest.raises(lace.EngineError, match="not installed"):
+        store.query("A(P) :- Have(P).", engine="spark")
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:

@@ -100,7 +100,6 @@ def test_facts_only_come_from_the_files(filled: Path, edges: Path) -> None:
         (["--rules", "paths.lace", "--predicate", "Have/1"], 2, "`lace facts` shows its facts"),
         (["--rules", "paths.lace", "--predicate", "?"], 2, "'?' names no predicate"),
         (["--rules", "paths.lace", "--predicate", "Zoo/9"], 2, "the rules define Path/2"),
-        (["--rules", "paths.lace", "--engine", "spark"], 3, "spark extra"),
         (["--rules", "paths.lace", "--engine", "fast"], 2, "'fast'"),
         (["--rules", "paths.lace", "--format", "parquet"], 2, "name a file with -o FILE"),
         (["--rules", "paths.lace", "--format", "csv", "--json"], 2, "exclude each other"),
@@ -114,6 +113,14 @@ def test_wrong_usage(rules: Path, arguments: list[str], code: int, words: str) -
     assert (done.code, done.raw) == (code, b"")
     assert words in done.err
     assert done.err.count("\n") == (2 if "--json" in arguments else 1)
+
+
+def test_spark_is_not_installed(rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rules.exists()
+    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    done = call("query", "--rules", "paths.lace", "--engine", "spark")
+    assert (done.code, done.raw) == (3, b"")
+    assert "pyspark and pyarrow not installed; pip install 'lace[spark]'" in done.err
 
 
 # -- how answers look --------------------------------------------------------------------------
