@@ -71,7 +71,8 @@ class _Side:
     def __init__(self, session: SparkSession, folder: Path, steps: Steps) -> None:
         self._session = session
         self._steps = steps
-        self._java = session.sparkContext._gateway.proc.pid
+        gateway: Any = session.sparkContext._gateway
+        self._java = gateway.proc.pid
         self._inputs = {
             PredicateKey(name, arity): session.read.parquet(str(folder / f"{name}.parquet"))
             for name, arity in _ARITIES.items()
