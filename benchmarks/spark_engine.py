@@ -39,7 +39,7 @@ def benchmark_spark_engine(small: int, large: int) -> list[Row]:
         _at_most(
             f"W1 + W2 + W3, {large:,} records", whole, MOST_SECONDS, f", {processor:.1f} s CPU"
         ),
-        _at_most("of which in the embedded engine", handed, MOST_HANDED),
+        _at_most("of which handed to the embedded engine, both ways", handed, MOST_HANDED),
     ]
     rows += [
         Row(

@@ -23,6 +23,7 @@ from benchmarks.workloads import GOALS, PROGRAMS, VERSION, describe
 from lace.engines.budget import Statistics
 from lace.engines.handover import evaluate_columns
 from lace.engines.result import parse_predicate
+from lace.engines.spark import engine
 from lace.engines.spark.engine import evaluate_tables
 from lace.engines.spark.options import Options
 from lace.engines.spark.session import open_session, shuffle_partitions
@@ -32,16 +33,13 @@ from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lace.algebra.nodes import RelationalProgram
     from lace.engines.spark.engine import Tables
     from lace.engines.spark.options import Cuts
-    from lace.engines.spark.transfer import Columns
-    from lace.rules.program import CheckedProgram
 
 WORKLOADS: Final = ("W1", "W2", "W3")
 _ARITIES: Final = {"Have": 1, "Field": 4, "RecordLink": 5}
@@ -65,6 +63,24 @@ def tables_of(size: int) -> Path:
     return folder
 
 
+@contextmanager
+def _handing() -> Iterator[list[float]]:
+    """Give the seconds of each handing over: collecting, evaluating and making tables again."""
+    module: Any = engine
+    whole, seconds = module.hand_over, list[float]()
+
+    def timed(*arguments: Any) -> None:  # noqa: ANN401 - handed on as they are
+        start = time.perf_counter()
+        whole(*arguments)
+        seconds.append(time.perf_counter() - start)
+
+    module.hand_over = timed
+    try:
+        yield seconds
+    finally:
+        module.hand_over = whole
+
+
 class _Side:
     """The tables of one size in a session."""
 
@@ -78,15 +94,13 @@ class _Side:
             for name, arity in _ARITIES.items()
         }
         self._texts = TableTexts(session, session.read.parquet(str(folder / "texts.parquet")))
-        self._handed = 0.0
 
     def evaluate(self, workload: str, step: str, options: Options | None = None) -> int:
         """Evaluate a workload; tells the iterations that Spark went through."""
         checked = check_source(PROGRAMS[workload], profile=QUERY)
         goal = parse_predicate(GOALS[workload])
         statistics = Statistics()
-        self._handed = 0.0
-        with self._measured(step):
+        with self._measured(step), _handing() as handed:
             found: Tables = evaluate_tables(
                 self._session,
                 checked,
@@ -95,24 +109,11 @@ class _Side:
                 predicates=[goal],
                 options=options,
                 statistics=statistics,
-                handover=self._handover,
+                handover=evaluate_columns,
             )
         self._steps.count(f"{step} goal", found.rows(str(goal)))
-        self._steps.count(f"{step} handed ms", round(self._handed * 1e3))
+        self._steps.count(f"{step} handed ms", round(sum(handed) * 1e3))
         return max((run.iteration for run in statistics.runs), default=0)
-
-    def _handover(
-        self,
-        checked: CheckedProgram,
-        program: RelationalProgram,
-        inputs: Mapping[PredicateKey, Columns],
-        **named: Any,  # noqa: ANN401 - handed on as they are
-    ) -> Mapping[PredicateKey, Columns]:
-        start = time.perf_counter()
-        try:
-            return evaluate_columns(checked, program, inputs, **named)
-        finally:
-            self._handed += time.perf_counter() - start
 
     @contextmanager
     def _measured(self, step: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
-    from lace.store.interface import Admission, Snapshot, StoredRecord
+    from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = [
@@ -314,11 +314,8 @@ class Lace:
         if isinstance(predicates, str):
             predicates = [predicates]
         wanted = None if predicates is None else find_predicates(checked, predicates)
-        answer: Answer
-        if engine == "spark":
-            answer = self._evaluate_on_spark(checked, wanted, statistics, snapshot)
-        else:
-            answer = self._evaluate(checked, wanted, statistics, snapshot)
+        ask = self._evaluate_on_spark if engine == "spark" else self._evaluate
+        answer: Answer = ask(checked, wanted, statistics, snapshot)
         return Result(checked, answer, self._discard_segments)
 
     def preview(
@@ -410,16 +407,11 @@ class Lace:
         statistics: Statistics | None,
         snapshot: SqliteSnapshot | None,
     ) -> Answer:
-        from lace.engines.distributed import evaluate_base, evaluate_facts
-        from lace.previewing import ask_store
+        from lace.querying import evaluate_on_spark
 
-        if snapshot is not None:
-            facts = _base_facts(snapshot, checked.required_base)
-            return evaluate_facts(checked, facts, predicates=predicates, statistics=statistics)
-        return ask_store(
-            self.store,
-            lambda base: evaluate_base(checked, base, predicates=predicates, statistics=statistics),
-            max_value_bytes=self.settings.max_value_bytes,
+        allowed = self.settings.max_value_bytes
+        return evaluate_on_spark(
+            self.store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
         )
 
     def _evaluate(
@@ -429,14 +421,11 @@ class Lace:
         statistics: Statistics | None,
         snapshot: SqliteSnapshot | None,
     ) -> Evaluation:
-        from lace.engines.embedded.engine import evaluate as evaluate_facts
-        from lace.querying import StoreSession, evaluate_snapshot
+        from lace.querying import StoreSession, evaluate_snapshot, evaluate_values
 
         allowed = self.settings.max_value_bytes
         if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
-            with self.store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
-                facts = _base_facts(state, checked.required_base)
-                return evaluate_facts(checked, facts, predicates=predicates, statistics=statistics)
+            return evaluate_values(self.store, snapshot, checked, predicates, statistics)
         if snapshot is not None:
             return evaluate_snapshot(
                 self.store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
@@ -496,14 +485,6 @@ class Lace:
     def operations(self, limit: int | None = None) -> list[Operation]:
         """Return the newest operations, the oldest of them first."""
         return self.store.operations(limit)
-
-
-def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
-    """Yield the record facts of some predicates; no others are in a lace."""
-    for name, arity in wanted:
-        for values in snapshot.iterate(name):
-            if len(values) == arity:
-                yield (name, *values)
 
 
 def _as_identifier(identifier: object) -> RecordId:

@@ -19,7 +19,8 @@ from lace.policy.local import Policy, exposures_of, prepare_exchange
 from lace.policy.operand import operand_of
 from lace.policy.plan_lines import LOWERINGS, check_lowering
 from lace.policy.public_facts import missing_facts, with_peer
-from lace.previewing import Preview, ask_store
+from lace.previewing import Preview
+from lace.querying import ask_store
 from lace.rules.limits import limits_of, peer_limits_of
 from lace.rules.profiles import CAN_QUERY_RECORD
 

@@ -9,22 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from lace.base.limits import MAX_LINE_BYTES
 from lace.enforcement import Enforcement
-from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.relation import Relation
-from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.engines.result import Result
 from lace.errors import UsageError
-from lace.facts.catalogue import RECORD_PREDICATES
-from lace.facts.views import facts_of
-from lace.following import record_base
 from lace.policy.compile import flat_program
 from lace.policy.operand import advertised_fields
+from lace.querying import ask_store
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
     MAY_REQUEST,
@@ -35,17 +30,17 @@ from lace.rules.profiles import (
 from lace.rules.syntax import PredicateKey, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.factbase import FactBase
     from lace.engines.explanation import Absence, Explanation
     from lace.facts.lines import Fact
     from lace.policy.local import Exchange
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Decision", "Gate", "Preview", "ask_store", "preview_store"]
+__all__ = ["Decision", "Gate", "Preview", "preview_store"]
 
-Answer = TypeVar("Answer")
 _HAVE: Final = PredicateKey("Have", 1)
 
 
@@ -302,29 +297,6 @@ def preview_store(
         lambda base: Preview(exchange, base, wanted, formats),
         max_value_bytes=max_value_bytes,
     )
-
-
-def ask_store(
-    store: SqliteStore, question: Callable[[FactBase], Answer], *, max_value_bytes: int
-) -> Answer:
-    """Return the answer to a question about the facts of a store at this moment.
-
-    Damage that shows in stored facts is mended by making them anew from the records.
-    """
-    for last_try in (False, True):
-        with store.fact_snapshot() as (snapshot, state):
-            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
-                base = FactBase(max_value_bytes=max_value_bytes)
-                base.change(facts_of(snapshot, RECORD_PREDICATES))
-            else:
-                base = record_base(state, max_value_bytes).base
-        try:
-            return question(base)
-        except SegmentDamagedError:
-            if last_try:
-                raise
-            store.discard_segments()
-    raise AssertionError("the last try returns or raises")
 
 
 def _because(gate: Gate, done: str = "sent") -> tuple[Gate, str]:

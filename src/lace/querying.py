@@ -8,24 +8,35 @@ from the change alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar
 
+from lace.base.limits import MAX_LINE_BYTES
+from lace.engines.embedded.engine import evaluate
+from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.facts.views import facts_of
 from lace.following import StoreFollower, record_base
 from lace.store.sqlite.fact_state import all_as_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from lace.algebra.evaluator import Answer
     from lace.engines.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
+    from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
+    from lace.store.interface import Snapshot
     from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["StoreSession", "evaluate_snapshot"]
+__all__ = ["StoreSession", "ask_store", "evaluate_on_spark", "evaluate_snapshot", "evaluate_values"]
+
+Told = TypeVar("Told")
 
 
 class StoreSession:
@@ -82,3 +93,80 @@ def evaluate_snapshot(
                 raise
             store.discard_segments()
     raise AssertionError("the last try returns or raises")
+
+
+def evaluate_values(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot | None,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+) -> Evaluation:
+    """Return the answer for a state of a store, with every stored value looked at again.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+        FactLineError: a value is longer than the rules allow.
+    """
+    with store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
+        facts = _base_facts(state, checked.required_base)
+        return evaluate(checked, facts, predicates=predicates, statistics=statistics)
+
+
+def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
+    """Yield the record facts of some predicates; no others are in a lace."""
+    for name, arity in wanted:
+        for values in snapshot.iterate(name):
+            if len(values) == arity:
+                yield (name, *values)
+
+
+def ask_store(
+    store: SqliteStore, question: Callable[[FactBase], Told], *, max_value_bytes: int
+) -> Told:
+    """Return the answer to a question about the facts of a store at this moment.
+
+    Damage that shows in stored facts is mended by making them anew from the records.
+    """
+    for last_try in (False, True):
+        with store.fact_snapshot() as (snapshot, state):
+            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
+                base = FactBase(max_value_bytes=max_value_bytes)
+                base.change(facts_of(snapshot, RECORD_PREDICATES))
+            else:
+                base = record_base(state, max_value_bytes).base
+        try:
+            return question(base)
+        except SegmentDamagedError:
+            if last_try:
+                raise
+            store.discard_segments()
+    raise AssertionError("the last try returns or raises")
+
+
+def evaluate_on_spark(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot | None,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    *,
+    max_value_bytes: int,
+) -> Answer:
+    """Return the answer of the Spark engine for a state of a store, or for the present one.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+        EngineError: Spark cannot be used here.
+    """
+    from lace.engines.distributed import evaluate_base, evaluate_facts
+
+    wanted = None if predicates is None else list(predicates)
+    if snapshot is not None:
+        facts = _base_facts(snapshot, checked.required_base)
+        return evaluate_facts(checked, facts, predicates=wanted, statistics=statistics)
+    return ask_store(
+        store,
+        lambda base: evaluate_base(checked, base, predicates=wanted, statistics=statistics),
+        max_value_bytes=max_value_bytes,
+    )
