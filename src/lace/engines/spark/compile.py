@@ -52,6 +52,8 @@ class _Rows:
     most: int | None
 
     def kept(self, columns: tuple[str, ...]) -> _Rows:
+        if columns and len(self.frame.columns) == len(columns) == len(self.columns):
+            return self  # as it is: each further step of a plan has its price
         return _Rows(selected(self.frame, columns), columns, self.most)
 
 

@@ -66,9 +66,7 @@ def hand_over(
 ) -> None:
     """Let another engine make the facts of predicates; their relations are in the world then."""
     with world.watching():
-        columns = {
-            key: collect_columns(relation.frame, key.arity) for key, relation in inputs.items()
-        }
+        columns = collect_columns({key: relation.frame for key, relation in inputs.items()})
     made = handover(
         checked,
         program,

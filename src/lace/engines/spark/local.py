@@ -109,10 +109,7 @@ def collect_answer(
             statistics=statistics,
             handover=handover,
         )
-        made = {
-            key: collect_columns(relation.frame, key.arity)
-            for key, relation in tables.relations.items()
-        }
+        made = collect_columns({key: each.frame for key, each in tables.relations.items()})
         texts.session = None
         return made, {number: text for text, number in tables.added.items()}
 

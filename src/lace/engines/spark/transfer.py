@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow
 
-from lace.engines.spark.relations import columns_of
+from lace.engines.spark.relations import columns_of, number, united
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from lace.rules.syntax import PredicateKey
 
 __all__ = ["Columns", "Numbers", "collect_columns", "frame_of", "text_frame"]
 
 Numbers: TypeAlias = "npt.NDArray[np.int64]"
 Columns: TypeAlias = "tuple[list[Numbers], int]"
 """The columns of a relation, and how many rows it has."""
+_TABLE: Final = "table"
 
 
-def collect_columns(frame: DataFrame, arity: int) -> Columns:
-    """Return the rows of a relation's table as columns."""
-    table = frame.toArrow()
-    if not arity:
-        return [], table.num_rows
-    columns = [
-        np.ascontiguousarray(table.column(name).to_numpy(), np.int64) for name in columns_of(arity)
+def collect_columns(frames: Mapping[PredicateKey, DataFrame]) -> dict[PredicateKey, Columns]:
+    """Return the rows of relations as columns: those of all tables in one job."""
+    if not frames:
+        return {}
+    names = columns_of(max(key.arity for key in frames))
+    parts = [
+        frame.select(
+            number(at).alias(_TABLE),
+            *(name if name in frame.columns else number(0).alias(name) for name in names),
+        )
+        for at, frame in enumerate(frames.values())
     ]
-    return columns, table.num_rows
+    table = united(parts).toArrow()
+    tables, *values = (
+        np.ascontiguousarray(table.column(name).to_numpy(), np.int64) for name in (_TABLE, *names)
+    )
+    made: dict[PredicateKey, Columns] = {}
+    for at, key in enumerate(frames):
+        rows = np.flatnonzero(tables == at)
+        made[key] = [column[rows] for column in values[: key.arity]], len(rows)
+    return made
 
 
 def frame_of(
