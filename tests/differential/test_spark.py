@@ -40,11 +40,15 @@ from lace.rules.syntax import (
     TextShape,
     Variable,
 )
+from tests.cli.running import call
 from tests.differential.test_engines import WORLDS, checked
 from tests.differential.test_programs import PROGRAMS
 from tests.property.policies import VIEWER, compiled
+from tests.store.samples import plex
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lace.engines.spark.options import Options
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
@@ -394,3 +398,27 @@ def test_what_was_not_asked_for_is_made_when_it_is() -> None:
     assert (answer.made(first), answer.made(second)) == (3, None)
     assert answer.texts(second) == []
     assert answer.made(second) == 0
+
+
+def test_a_lace_and_the_command_line(tmp_path: Path) -> None:
+    """The same facts from Python, and the same bytes from `lace query`."""
+    rules = "A(P,V) :- Have(P), Field(P,'App',_,V).\nB(P) :- A(P,'a'), not A(P,'b').\n"
+    place = tmp_path / "some.lace"
+    with lace.open(place) as opened:
+        for number in range(4):
+            opened.add(plex(app="ab"[number % 2], name=f"n{number}"))
+        found = opened.query(rules, engine="spark")
+        assert found["A/2"]
+        assert dict(found) == dict(opened.query(rules))
+        with opened.store.snapshot() as snapshot:
+            assert dict(opened.query(rules, engine="spark", snapshot=snapshot)) == dict(found)
+    (tmp_path / "rules").write_text(rules)
+    (tmp_path / "edges").write_text("Edge('b','a')\nEdge('a','b')\n")
+    asked: list[tuple[str, ...]] = [
+        ("query", "--lace", str(place), "--rules", str(tmp_path / "rules")),
+        ("query", "-e", "R(X) :- Edge(X,_).", "--facts", str(tmp_path / "edges"), "--stats"),
+    ]
+    for arguments in asked:
+        plainly, with_spark = call(*arguments), call(*arguments, "--engine", "spark")
+        assert (with_spark.code, with_spark.raw) == (0, plainly.raw)
+        assert plainly.raw

@@ -7,7 +7,6 @@ tables of earlier rounds are put together now and then, so plans stay short.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +18,6 @@ from lace.engines.spark.relations import UNIT, Relation, columns_of, guarded, nu
 from lace.engines.spark.world import MADE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame
 
     from lace.algebra.nodes import Branch, Fixpoint
@@ -31,7 +28,6 @@ __all__ = ["run_rounds"]
 
 _TAG: Final = "predicate"
 _KNOWN: Final = "known"
-_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 _MOST_PIECES: Final = 8
 """Tables of earlier rounds that are kept apart."""
 
@@ -49,17 +45,6 @@ def run_rounds(world: World, step: Fixpoint) -> None:
         LimitExceeded: it goes beyond a limit.
     """
     _Rounds(world, step).run()
-
-
-@contextmanager
-def _fixed_plans(world: World) -> Iterator[None]:
-    """Let Spark run plans as they are: to look at them again costs more than a round gains."""
-    before = world.session.conf.get(_ADAPTIVE)
-    world.session.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        world.session.conf.set(_ADAPTIVE, before or "true")
 
 
 class _Rounds:
@@ -80,10 +65,6 @@ class _Rounds:
 
     def run(self) -> None:
         """Go on until there is nothing new."""
-        with _fixed_plans(self._world):
-            self._run()
-
-    def _run(self) -> None:
         world, inside = self._world, frozenset(self._step.predicates)
         found = [
             self._packed(branch, branch_rows(world, branch))
@@ -138,7 +119,7 @@ class _Rounds:
         if self._pieces:
             known = united(piece.frame for piece in self._pieces).withColumn(_KNOWN, F.lit(True))
             if sum(piece.rows for piece in self._pieces) <= world.options.broadcast_rows:
-                known = F.broadcast(known)
+                known = F.broadcast(known.coalesce(1))  # one task instead of many small ones
             rows = rows.join(known, self._columns, "left_outer")
         else:
             rows = rows.withColumn(_KNOWN, F.lit(None).cast("boolean"))
@@ -151,6 +132,8 @@ class _Rounds:
         if changed:
             fresh = rows.where(F.col(_KNOWN).isNull()).select(self._columns)
             total = sum(new for new, _ in counts.values())
+            if total <= world.options.broadcast_rows:
+                fresh = fresh.coalesce(1)
             self._pieces.append(_Piece(fresh, total))
             self._put_together()
             world.changed = {
