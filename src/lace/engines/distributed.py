@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from lace.engines.embedded.dictionary import Texts
     from lace.engines.embedded.factbase import FactBase
     from lace.engines.embedded.load import GroupedFacts
     from lace.engines.embedded.relation import Relation
@@ -79,7 +80,7 @@ def evaluate_base(
 def _ask(
     checked: CheckedProgram,
     relations: Mapping[PredicateKey, Relation],
-    dictionary: Dictionary,
+    dictionary: Texts,
     predicates: Iterable[PredicateKey] | None,
     statistics: Statistics | None,
     options: Options | None,
@@ -103,7 +104,7 @@ class SparkAnswer:
         self,
         checked: CheckedProgram,
         relations: Mapping[PredicateKey, Relation],
-        dictionary: Dictionary,
+        dictionary: Texts,
         options: Options | None = None,
     ) -> None:
         self.checked = checked

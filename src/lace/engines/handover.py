@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lace.engines.budget import Budget
-from lace.engines.embedded.dictionary import Dictionary, fingerprint
+from lace.engines.embedded.dictionary import Dictionary, fingerprints_of
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import State
@@ -67,8 +67,8 @@ class _HandedTexts:
         return [text for at in asked if (text := known[at]) is not None]
 
     def fingerprints(self, ids: Ids) -> Fingerprints:
-        """Return what `fingerprint` gives for the texts of numbers."""
-        return np.array([fingerprint(text) for text in self.texts(ids)], np.uint64)
+        """Return what `fingerprints_of` gives for the texts of numbers."""
+        return fingerprints_of(self.texts(ids))
 
 
 def evaluate_columns(
