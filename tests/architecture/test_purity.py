@@ -48,6 +48,7 @@ CONFINED = {
         "interlacing/merkle.py",
         "interlacing/partitions.py",
         "interlacing/rows.py",
+        "record/hash_rows.py",
         "record/schnorr_batch.py",
         "store/sqlite/fact_state.py",
     ),
