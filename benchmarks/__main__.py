@@ -29,6 +29,13 @@ from benchmarks.reconciling import (
 from benchmarks.results import RESULTS, Row, Section, write_results
 from benchmarks.spark_engine import benchmark_spark_engine
 from benchmarks.starting import benchmark_listing, benchmark_start
+from benchmarks.wire import (
+    benchmark_wire_again,
+    benchmark_wire_blobs,
+    benchmark_wire_links,
+    benchmark_wire_records,
+    benchmark_wire_start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 
 SMALL, LARGE = 100_000, 1_000_000
 QUICK_SMALL, QUICK_LARGE = 20_000, 50_000
+BLOBS, LINKS = 16, 200
+QUICK_BLOBS, QUICK_LINKS = 4, 20
 LEAST = 10_000
 """Records of the smallest sets that are reconciled."""
 
@@ -107,6 +116,17 @@ def _reconciling_plan(small: int, large: int) -> list[_Benchmark]:
     ]
 
 
+def _wire_plan(small: int, large: int, *, is_quick: bool) -> list[_Benchmark]:
+    blobs, links = (QUICK_BLOBS, QUICK_LINKS) if is_quick else (BLOBS, LINKS)
+    return [
+        _Benchmark("Wire: two processes over TCP", lambda: benchmark_wire_records(small)),
+        _Benchmark("Wire: large blobs", lambda: benchmark_wire_blobs(blobs)),
+        _Benchmark(f"Wire: {links} links at once", lambda: benchmark_wire_links(links)),
+        _Benchmark("Wire: starting a server", benchmark_wire_start),
+        _Benchmark("Wire: nothing has changed", lambda: benchmark_wire_again(large)),
+    ]
+
+
 def main() -> int:
     """Run the benchmarks; the exit code is 1 when a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -130,6 +150,7 @@ def main() -> int:
     plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
     plans += [*_policy_plan(engine_sizes), *_reconciling_plan(*sizes), *_exchange_plan(*sizes)]
     plans += _spark_plan(*sizes)
+    plans += _wire_plan(*sizes, is_quick=options.quick)
     for title, run, drawn in plans:
         if options.only and options.only.lower() not in title.lower():
             continue

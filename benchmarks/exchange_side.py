@@ -6,14 +6,13 @@ one; `open FROM TO` keeps them interlaced, adds records one by one, and then wai
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import lace
-from benchmarks.measure import Steps
+from benchmarks.measure import Steps, children_cpu
 from lace.api import now
 from lace.exchanging import Side, open_exchange
 
@@ -40,11 +39,6 @@ def _policy(peer: lace.Lace) -> lace.Policy:
     return lace.Policy(select=SELECT, exposures=[(EXPOSE, str(peer.keys.default()))])
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _move(source: Path, target: Path, steps: Steps) -> None:
     with _opened(source) as left, _opened(target) as right:
         with steps.step("exchange"):
@@ -55,7 +49,7 @@ def _move(source: Path, target: Path, steps: Steps) -> None:
     steps.count("records", counters.stored)
     steps.count("loops", counters.loops)
     steps.count("turns", counters.turns)
-    steps.count("children-ms", round(_children() * 1000))
+    steps.count("children-ms", round(children_cpu() * 1000))
 
 
 def _open(source: Path, target: Path, steps: Steps) -> None:

@@ -17,7 +17,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Run", "Steps", "StepsRun", "cpu_of", "machine", "run_command", "run_steps"]
+__all__ = [
+    "Run",
+    "Steps",
+    "StepsRun",
+    "children_cpu",
+    "cpu_of",
+    "environment",
+    "machine",
+    "peak_of",
+    "run_command",
+    "run_program",
+    "run_steps",
+]
 
 
 @dataclass(frozen=True)
@@ -38,19 +50,27 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 def run_command(arguments: Sequence[str], *, memory: bool = False) -> Run:
     """Run `python …` and return what it and all its children used."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return run_program([sys.executable, *arguments], memory=memory)
+
+
+def run_program(command: Sequence[str], *, memory: bool = False) -> Run:
+    """Run a program and return what it and all its children used."""
+    before = children_cpu()
     start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.DEVNULL, env=_environment()
-    )
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment())
     watcher = _MemoryWatcher(process.pid) if memory else None
     code = process.wait()
     wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = children_cpu() - before
     if code != 0:
-        raise RuntimeError(f"{arguments} gave exit code {code}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        raise RuntimeError(f"{command} gave exit code {code}")
     return Run(cpu, wall, watcher.stop() if watcher else 0)
+
+
+def children_cpu() -> float:
+    """Return the processor seconds of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Steps:
@@ -75,7 +95,7 @@ class Steps:
 
     def tell(self) -> None:
         """Print what `run_steps` reads."""
-        print(json.dumps([self._cpu, self._wall, self._counts, _own_peak()]))
+        print(json.dumps([self._cpu, self._wall, self._counts, peak_of()]))
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,7 @@ def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> Step
         done = subprocess.run(
             [sys.executable, *arguments],
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
             timeout=seconds,
             check=True,
             text=True,
@@ -112,15 +132,16 @@ def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> Step
     return StepsRun(*json.loads(done.stdout.splitlines()[-1]))
 
 
-def _own_peak() -> int:
-    """Return the highest memory of this process alone; a fork's would be that of its parent."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def peak_of(pid: int | str = "self") -> int:
+    """Return the highest memory of a process alone, 0 for none; a fork's is that of its parent."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return an environment in which modules are compiled once, as they are for users."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
