@@ -26,6 +26,7 @@ __all__ = [
     "environment",
     "machine",
     "peak_of",
+    "process_cpu",
     "run_command",
     "run_program",
     "run_steps",
@@ -130,6 +131,12 @@ def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> Step
     except subprocess.TimeoutExpired:
         return None
     return StepsRun(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def process_cpu(pid: int) -> float:
+    """Return the processor seconds that a running process has used, without its children."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_of(pid: int | str = "self") -> int:
