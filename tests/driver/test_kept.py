@@ -187,6 +187,33 @@ def test_a_file_says_what_was_kept(tmp_path: Path, number: int) -> None:
     assert files.load("a") is None
 
 
+@pytest.mark.requirement("050-116")
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    """A large file would be written, and waited for, at the end of each exchange."""
+    files = LinkFiles(tmp_path)
+    path = files._path("a")
+    files.save("a", kept_link(20))
+    with path.open("rb") as held:  # so that its inode is nobody else's
+        first = os.fstat(held.fileno()).st_ino
+        os.utime(path, (1, 1))
+        files.save("a", kept_link(20))
+        assert path.stat().st_ino == first
+        assert path.stat().st_mtime > 1, "it was used just now"
+        files.save("a", kept_link(19))
+        assert path.stat().st_ino != first
+    assert files.load("a") == kept_link(19)
+
+
+@pytest.mark.parametrize("keep", [0, 10, -1])
+def test_a_file_that_was_cut_is_written_again(tmp_path: Path, keep: int) -> None:
+    files = LinkFiles(tmp_path)
+    files.save("a", kept_link(3))
+    path = files._path("a")
+    path.write_bytes(path.read_bytes()[:keep])
+    files.save("a", kept_link(3))
+    assert files.load("a") == kept_link(3)
+
+
 def test_all_fields_are_kept_as_that(tmp_path: Path) -> None:
     files = LinkFiles(tmp_path)
     cursor = Cursor(AdvertisementSet(), AdvertisementSet(), ALL_FIELDS)

@@ -21,7 +21,7 @@ from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["LINKS_NAME", "MOST_BYTES", "MOST_LINKS", "KeptLink", "LinkFiles"]
@@ -81,11 +81,15 @@ class LinkFiles:
             return
         path = self._path(link_id)
         fresh = path.with_suffix(_FRESH)
+        pieces = list(_pieces(kept, link_id))
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            if _is_there(path, pieces):  # nothing has changed since: a large file stays as it is
+                os.utime(path)
+                return
             try:
                 with open(fresh, "wb", opener=_private) as file:
-                    for piece in _pieces(kept, link_id):
+                    for piece in pieces:
                         file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
@@ -119,6 +123,18 @@ class LinkFiles:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _is_there(path: Path, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Tell whether a file says that it has these pieces, the last of which is their digest."""
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) != sum(map(len, pieces)):
+                return False
+            file.seek(-DIGEST_BYTES, os.SEEK_END)
+            return file.read() == pieces[-1]
+    except FileNotFoundError:
+        return False
 
 
 # -- the file: a line of format, a line of JSON, two tables, and the digest of all of it --------
