@@ -158,6 +158,10 @@ def benchmark_wire_blobs(count: int, size: int = BLOB_BYTES) -> list[Row]:
             ratio >= LEAST_BLOB_RATE,
         ),
         Row("CPU of both sides / that of the import", f"{cpu:.2f} ×"),
+        Row(
+            "peak memory of the receiver",
+            f"{max(run.synced.peak_bytes for run in runs) / 1e6:.0f} MB",
+        ),
     ]
 
 
