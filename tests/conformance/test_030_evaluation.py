@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.engines.embedded import budget
+from lace.engines import budget
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively

@@ -7,8 +7,7 @@ sides that compute the same digest claim the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lace.base.digest import digest, digest_each
 from lace.rules.syntax import quote
@@ -36,8 +35,7 @@ Field: TypeAlias = "tuple[str, str, str]"
 """A claimed field: name, index, value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advertisement:
+class Advertisement(NamedTuple):
     """A claim about one record; its source is that of the set it is in.
 
     `fields` are in canonical order: by name, then by the number of the index.

@@ -395,7 +395,7 @@ class Machine:
             plan_id=plan.id if plan is not None else None,
             link_id=terms.link_id if terms is not None else None,
             peer_verifier=terms.peer.verifier if terms is not None else None,
-            received=ledger.received.copy(),
+            received=ledger.received.as_of_now(),
             rejected=tuple(ledger.rejected.items()),
             not_available=tuple(ledger.not_available),
             noted=tuple((row, ledger.noted[row]) for row in Failure if ledger.noted[row]),

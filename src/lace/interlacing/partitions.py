@@ -27,7 +27,7 @@ from lace.interlacing.merkle import (
     root_of_leaves,
     roots_without_one,
 )
-from lace.interlacing.rows import Rows, is_usual, keys_of, records_of
+from lace.interlacing.rows import Rows, keys_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -171,19 +171,21 @@ class AdvertisementSet:
 
     def digests_of(self, records: Sequence[str]) -> list[bytes | None]:
         """Return the digests of some records' advertisements; None for what is not advertised."""
-        usual = [record for record in records if is_usual(record)]
-        places, is_there = self._rows.find(keys_of(usual))
+        keys, is_usual = keys_of(records)
+        places, is_there = self._rows.find(keys)
         rows = self._rows.digests[places[is_there]]
+        usual = itertools.compress(records, is_usual.tolist())
         there = itertools.compress(usual, is_there.tolist())
         found = {record: row.tobytes() for record, row in zip(there, rows, strict=True)}
         return [found.get(record) or self._others.get(record) for record in records]
 
     def has(self, records: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Tell which records are advertised."""
-        is_row = np.fromiter(map(is_usual, records), np.bool_, len(records))
-        found = np.fromiter((record in self._others for record in records), np.bool_, len(records))
-        usual = list(itertools.compress(records, is_row.tolist()))
-        found[is_row] = self._rows.find(keys_of(usual))[1]
+        keys, is_usual = keys_of(records)
+        found = np.empty(len(records), np.bool_)
+        found[is_usual] = self._rows.find(keys)[1]
+        for at in np.flatnonzero(~is_usual).tolist():
+            found[at] = records[at] in self._others
         return found
 
     def changed(
@@ -194,22 +196,16 @@ class AdvertisementSet:
             return self
         made = AdvertisementSet()
         values = list(digests)
-        is_row = list(map(is_usual, records))
-        others = {
-            record: value
-            for record, value, usual in zip(records, values, is_row, strict=True)
-            if not usual
-        }
+        come, is_usual = keys_of(records)
+        others = {records[at]: values[at] for at in np.flatnonzero(~is_usual).tolist()}
         if others:
-            records = list(itertools.compress(records, is_row))
-            values = list(itertools.compress(values, is_row))
-        gone = [record for record in removed if is_usual(record)]
+            values = list(itertools.compress(values, is_usual.tolist()))
         if self._others or others:
             left = {*removed}
             kept = {each: value for each, value in self._others.items() if each not in left}
             made._others = _ordered(kept | others)
-        made._rows = self._rows.changed(keys_of(records), as_digests(values), keys_of(gone))
-        made._roots = self._roots_beside([*records, *others, *removed])
+        made._rows = self._rows.changed(come, as_digests(values), keys_of(removed)[0])
+        made._roots = self._roots_beside([*records, *removed])
         return made
 
     def _roots_beside(self, touched: Sequence[str]) -> dict[str, bytes]:
@@ -217,6 +213,8 @@ class AdvertisementSet:
         if len(touched) * _KEPT_SHARE > len(self):
             return {}
         depth = max(map(len, self._roots), default=0)
+        if not depth and touched:
+            return {}
         reached = {
             payload[:length] for payload in map(payload_of, touched) for length in range(depth + 1)
         }

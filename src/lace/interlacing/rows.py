@@ -7,7 +7,6 @@ are values: a change copies them, and hashes nothing that was hashed before.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -16,41 +15,35 @@ import numpy.typing as npt
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
 from lace.interlacing.merkle import Digests, as_digests, leaves_of
-from lace.record.hash_rows import digests_of_rows, texts_of_digests
+from lace.record.hash_rows import keys_of_hashes, texts_of_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Keys", "Rows", "is_usual", "keys_of", "records_of"]
+__all__ = ["Keys", "Rows", "keys_of", "records_of"]
 
 Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _KEY_BYTES: Final = DIGEST_BYTES + 1
 _KEY_TYPE: Final = f"S{_KEY_BYTES}"
-_TEXT: Final = 48
-"""Characters of a record hash of format H3: a letter, a dot, 43, `.H3`."""
 _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
 _FEW: Final = 64
 """Changes are few when there are so many rows for each."""
 _LAST_TYPE: Final = b"\x7f"
 """A byte behind the letters of all types."""
-_USUAL: Final = re.compile(
-    rf"[A-Z]\.[{b64a.ALPHABET}]{{{_PAYLOAD - 1}}}[{b64a.final_characters(DIGEST_BYTES)}]\.H3"
-)
 
 
-def is_usual(record: str) -> bool:
-    """Tell whether a record hash has the format that rows are made for."""
-    return _USUAL.fullmatch(record) is not None
+def keys_of(records: Sequence[str]) -> tuple[Keys, npt.NDArray[np.bool_]]:
+    """Return the keys of the records whose hashes have the format that rows are made for.
 
-
-def keys_of(records: Sequence[str]) -> Keys:
-    """Return the keys of usual record hashes."""
-    texts = np.frombuffer("".join(records).encode("ascii"), np.uint8).reshape(-1, _TEXT)
-    made = np.empty((len(texts), _KEY_BYTES), np.uint8)
-    made[:, :DIGEST_BYTES] = digests_of_rows(texts)
-    made[:, DIGEST_BYTES] = texts[:, 0]
-    return made.reshape(-1).view(_KEY_TYPE)
+    Returns:
+        The keys, and which records they belong to.
+    """
+    rows, is_usual = keys_of_hashes(records)
+    made = np.empty((len(rows), _KEY_BYTES), np.uint8)
+    made[:, :DIGEST_BYTES] = rows[:, 1:]
+    made[:, DIGEST_BYTES] = rows[:, 0]
+    return made.reshape(-1).view(_KEY_TYPE), is_usual
 
 
 def records_of(keys: Keys) -> list[str]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["States"]
 
+_WORTH_SHARE: Final = 8
+"""A set is worth remembering while the changes since are fewer than one in so many records."""
+
 _USUAL: Final = 48
 """Characters of a record hash of format H3; its payload is long enough for any partition."""
 _USUAL_PAYLOAD: Final = 43
@@ -33,7 +36,7 @@ class States:
     `own` is frozen for the loop, `next_own` is as evaluated last; `theirs` is what the peer
     advertised last, if `is_known`; `relabelled` is `next_own` under the peer's label, once
     it was of use; `expected` is `theirs` with what was sent since; `remembered` is the own set
-    that the peer knew last, by its root.
+    that the peer knew last, by its root, if that is much like the present one.
     """
 
     def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
@@ -52,6 +55,8 @@ class States:
         self._undescribed: list[str] = []
         self.relabelled: AdvertisementSet | None = None
         self.remembered: dict[bytes, AdvertisementSet] = {}
+        self._changes = 0
+        """Records that came or went since what is advertised was fixed."""
         if cursor is not None:
             self._remember(cursor.ours)
 
@@ -62,7 +67,8 @@ class States:
         records = [each.record for each in come]
         if self._least_length and any(len(each) != _USUAL for each in records):
             come = [each for each in come if len(payload_of(each.record)) >= self._least_length]
-            records = [each.record for each in come]
+            self._changes += len(come) + len(gone)
+        records = [each.record for each in come]
         self.next_own = self.next_own.changed(records, self._digests(come, self._source), gone)
         if self.relabelled is not None:
             digests = self._digests(come, self._peer_source)
@@ -80,9 +86,11 @@ class States:
 
     def freeze(self) -> None:
         """Fix what is advertised in a loop."""
-        if self.own is not self.next_own and len(self.own):
-            self._remember(self.own)
-        self.own = self.next_own
+        if self.own is not self.next_own:
+            self.remembered = {}
+            if self._changes * _WORTH_SHARE < len(self.own):
+                self._remember(self.own)
+        self.own, self._changes = self.next_own, 0
 
     def expect(self, sent: Sequence[str]) -> None:
         """Take note of what the peer was sent: it is likely to claim that from now on."""

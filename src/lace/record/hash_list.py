@@ -19,10 +19,11 @@ class HashList(Sequence[str]):
     (1, 'B.000')
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("_count", "_text")
 
     def __init__(self, records: Sequence[str] = ()) -> None:
         self._text = bytearray()
+        self._count: int | None = None
         for record in records:
             self.append(record)
 
@@ -30,20 +31,20 @@ class HashList(Sequence[str]):
         """Add one.
 
         Raises:
-            ValueError: it does not have the length of a record hash.
+            ValueError: it does not have the length of a record hash, or this is as of a moment.
         """
-        if len(record) != HASH_TEXT_BYTES:
-            raise ValueError(f"{record!r} is no record hash")
+        if len(record) != HASH_TEXT_BYTES or self._count is not None:
+            raise ValueError(f"{record!r} is no record hash, or nothing can be added")
         self._text += record.encode("ascii")
 
-    def copy(self) -> HashList:
-        """Return a list of its own with the same hashes."""
+    def as_of_now(self) -> HashList:
+        """Return the list as it is at this moment; it takes no memory of its own."""
         made = HashList()
-        made._text = self._text.copy()
+        made._text, made._count = self._text, len(self)
         return made
 
     def __len__(self) -> int:
-        return len(self._text) // HASH_TEXT_BYTES
+        return len(self._text) // HASH_TEXT_BYTES if self._count is None else self._count
 
     def _at(self, place: int) -> str:
         start = place * HASH_TEXT_BYTES
@@ -65,9 +66,7 @@ class HashList(Sequence[str]):
         return map(self._at, range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, HashList):
-            return self._text == other._text
-        if isinstance(other, (tuple, list)):
+        if isinstance(other, (HashList, tuple, list)):
             return len(self) == len(other) and all(map(str.__eq__, self, other))
         return NotImplemented
 

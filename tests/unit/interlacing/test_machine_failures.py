@@ -517,7 +517,7 @@ def lying_world(mode: int, *, store_differing: bool) -> tuple[World, str]:
 
     def lie(record: str, source: str) -> Advertisement:
         made = describe(record, source)
-        return made if record != bait.hash_text else replace(made, fields=(("Group", "0", "u"),))
+        return made if record != bait.hash_text else made._replace(fields=(("Group", "0", "u"),))
 
     liar._describe = lie  # type: ignore[method-assign]
     liar._ask_engine = lambda: (frozenset(liar.store), frozenset())  # type: ignore[method-assign]

@@ -32,12 +32,15 @@ def test_it_is_equal_to_what_has_the_same_hashes() -> None:
     assert made != "other"
 
 
-def test_a_copy_grows_by_itself() -> None:
+def test_a_list_as_of_a_moment_does_not_grow() -> None:
     made = HashList(HASHES[:1])
-    other = made.copy()
-    other.append(HASHES[1])
-    assert (len(made), len(other)) == (1, 2)
-    assert repr(other) == "<2 record hashes>"
+    before = made.as_of_now()
+    made.append(HASHES[1])
+    assert (list(before), list(made)) == (HASHES[:1], HASHES[:2])
+    assert repr(made.as_of_now()) == "<2 record hashes>"
+    assert before != made
+    with pytest.raises(ValueError, match="nothing can be added"):
+        before.append(HASHES[1])
 
 
 def test_other_texts_are_refused() -> None:
