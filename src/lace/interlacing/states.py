@@ -86,7 +86,7 @@ class States:
 
     def freeze(self) -> None:
         """Fix what is advertised in a loop."""
-        if self.own is not self.next_own:
+        if self.own is not self.next_own and len(self.own):
             self.remembered = {}
             if self._changes * _WORTH_SHARE < len(self.own):
                 self._remember(self.own)
