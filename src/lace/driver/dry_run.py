@@ -71,6 +71,8 @@ class DryRun:
             case wanted.SendBlock(facts), _:
                 self._named.update(_records(facts, "Advertised"))
             case wanted.Evaluate(), happened.Evaluated():
+                if answer.kept is not None:
+                    self._may_send.update(answer.kept)
                 self._may_send.update(each.record for each in answer.come)
                 self._may_send.difference_update(answer.gone)
                 self.pending = answer.pending

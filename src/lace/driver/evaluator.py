@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lace.driver.resting import StateNames
 from lace.enforcement import Enforcement
 from lace.engines.embedded.exchange_facts import (
     ClaimTable,
@@ -54,10 +55,15 @@ _ADVERTISED_FIELD: Final = "AdvertisedField"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a peer is taken to claim: these records; with fields, what it says of them."""
+    """What a peer is taken to claim: these records; with fields, what it says of them.
+
+    `ours` is what was advertised to it then; in the state of that name, there is no more.
+    """
 
     claimed: AdvertisementSet
     table: ClaimTable | None = None
+    ours: AdvertisementSet | None = None
+    state: str | None = None
 
 
 class StoreEvaluator:
@@ -99,6 +105,9 @@ class StoreEvaluator:
         self._suffixes = tuple(f".{each}" for each in terms.formats)
         self._foreign: set[str] = set()
         """What the peer claims of formats that are not exchanged."""
+        self._store = store
+        self._names_of_states = StateNames(executable)
+        self._rests_at: tuple[int, int] | None = None
         self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
         if not self._bare:
             self._follower.read("Field", self._names)
@@ -113,7 +122,12 @@ class StoreEvaluator:
     @property
     def position(self) -> tuple[int, int]:
         """Up to which record and removal of the store the last answer goes."""
-        return self._follower.position
+        return self._follower.position if self._rests_at is None else self._rests_at
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing had to be evaluated so far."""
+        return self._rests_at is not None
 
     def _ask(self) -> Enforcement:
         return self._follower.ask(
@@ -126,13 +140,13 @@ class StoreEvaluator:
         Raises:
             LimitExceeded: an operand, or the view, would go beyond a limit.
         """
+        kept = self._as_kept(effect)
+        if kept is not None:
+            return kept
         relabelled: list[Advertisement] = []
         if effect.relabelled:  # as they were at the last evaluation, before the store is read
             relabelled = self._described(effect.relabelled, self._terms.peer_source)
-        enforcement = self._ask()
-        if self._known is not None:
-            known, self._known = self._known, None
-            self._take_known(enforcement, known)
+        enforcement = self._ready()
         self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
         self._take_tick(enforcement, effect.tick)
         permissions = enforcement.evaluate()
@@ -152,6 +166,48 @@ class StoreEvaluator:
             len(wanted),
         )
 
+    def _as_kept(self, effect: Evaluate) -> Evaluated | None:
+        """Answer with what was kept, if nothing has changed since; or begin to evaluate.
+
+        Whoever was told so once goes on from there: later answers are changes of it.
+        """
+        known = self._known
+        if known is None or known.state is None:
+            return None
+        asks_more = effect.added or effect.relabelled or effect.removed or effect.excluded
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        state = self._names_of_states.name(counters, self._runtime_at(effect.tick))
+        if asks_more or state != known.state:
+            self._wake()
+            return None
+        ours = None if self.is_resting else known.ours
+        self._rests_at = counters.high_water, counters.removal_sequence or 0
+        return Evaluated((), (), (), 0, ours)
+
+    def _wake(self) -> None:
+        """Evaluate after all; what was said to be as kept is what changes are told of."""
+        if self._known is not None and self._known.ours is not None and self.is_resting:
+            self._changes.begin_with(self._known.ours.records())
+        self._rests_at = None
+        self._ready()
+
+    def _ready(self) -> Enforcement:
+        """Bring the facts up to date; what the peer was taken to claim is among them."""
+        enforcement = self._ask()
+        if self._known is not None:
+            known, self._known = self._known, None
+            self._take_known(enforcement, known)
+        return enforcement
+
+    def state(self) -> str | None:
+        """Return the name of the state that the last answer is for; None if the store went on."""
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        if self.position != (counters.high_water, counters.removal_sequence or 0):
+            return None
+        return self._names_of_states.name(counters, self._runtime)
+
     def _take_known(self, enforcement: Enforcement, known: Known) -> None:
         """Take what the peer is taken to claim, as it was kept."""
         records = known.claimed.records()
@@ -164,18 +220,23 @@ class StoreEvaluator:
 
     def claims(self) -> ClaimTable | None:
         """Return what the peer claims, to be kept; None where that is no more than records."""
+        if self.is_resting and self._known is not None:
+            return self._known.table
         if self._bare or self._enforcement is None:
             return None
         return claim_table(self._enforcement.base)
 
     def _take_tick(self, enforcement: Enforcement, tick: Tai) -> None:
-        runtime = frozenset(
+        runtime = self._runtime_at(tick)
+        enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
+        self._runtime = runtime
+
+    def _runtime_at(self, tick: Tai) -> frozenset[Fact]:
+        return frozenset(
             runtime_facts(
                 self._terms, transport=self._transport, encrypted=self._encrypted, tick=tick
             )
         )
-        enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
-        self._runtime = runtime
 
     def _take_claims(
         self,
@@ -205,6 +266,8 @@ class StoreEvaluator:
     def _described(self, records: Sequence[str], source: str) -> list[Advertisement]:
         if self._bare:
             return [Advertisement(record) for record in records]
+        if self._enforcement is None:
+            self._wake()
         if self._enforcement is None:
             raise AssertionError("what is described was found by an evaluation")
         base = self._enforcement.base

@@ -43,8 +43,10 @@ class KeptLinks:
         if self._found is None or self._found[0] != link_id:
             raise AssertionError("claims are asked for with the cursor that was found")
         kept, self._found = self._found[1], None
-        return Known(kept.cursor.theirs, kept.claims)
+        return Known(kept.cursor.theirs, kept.claims, kept.cursor.ours, kept.state)
 
-    def save(self, link_id: str, cursor: Cursor, claims: ClaimTable | None) -> None:
-        """Keep a cursor, and what the peer claims under it."""
-        self._files.save(link_id, KeptLink(cursor=cursor, claims=claims))
+    def save(
+        self, link_id: str, cursor: Cursor, claims: ClaimTable | None, state: str | None
+    ) -> None:
+        """Keep a cursor, what the peer claims under it, and the state in which that is all."""
+        self._files.save(link_id, KeptLink(cursor=cursor, claims=claims, state=state))

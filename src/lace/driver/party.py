@@ -124,6 +124,7 @@ class Party:
         self._intake = Intake(store, settings, random_bytes, workers)
         self._is_storing = False
         self._unsaved: wanted.SaveCursor | None = None
+        self._unsaved_state: str | None = None
         self._tidied = self._rejected = 0
         self._saved: Tai | None = None
         self._batch: Iterator[Message] | None = None
@@ -323,13 +324,21 @@ class Party:
         now = self._clock()
         if effect is not None:
             self._unsaved = effect
+            self._unsaved_state = self._state_of(effect)
             is_due = self._saved is None or now >= self._saved.shift(_SAVED_EVERY)
             if self.machine.config.is_open and not is_due:
                 return
         if self._unsaved is not None:
-            claims = self._evaluating().claims()
-            self._kept.save(self._unsaved.link_id, self._unsaved.cursor, claims)
+            if not self._evaluating().is_resting:  # else all of it is as it was found
+                claims = self._evaluating().claims()
+                link_id, cursor = self._unsaved.link_id, self._unsaved.cursor
+                self._kept.save(link_id, cursor, claims, self._unsaved_state)
             self._unsaved, self._saved = None, now
+
+    def _state_of(self, effect: wanted.SaveCursor) -> str | None:
+        """Return the name of the state in which a cursor says everything, if it does."""
+        evaluator = self._evaluating()
+        return evaluator.state() if effect.is_settled and not evaluator.is_resting else None
 
     def _evaluating(self) -> StoreEvaluator:
         if self._evaluator is None:

@@ -119,10 +119,14 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class SaveCursor:
-    """Keep the peer's advertisements, and one's own that it knows, for the next exchange."""
+    """Keep the peer's advertisements, and one's own that it knows, for the next exchange.
+
+    `is_settled` says that the last evaluation found these, and nothing to request or to leave.
+    """
 
     link_id: str
     cursor: Cursor
+    is_settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

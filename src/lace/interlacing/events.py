@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
     from lace.record.reader import RawRecord
@@ -96,12 +97,16 @@ class Evaluated:
     that may be requested, are advertised, not here and of a negotiated format: some of
     `pending`, those excluded left out. None is left out of both without a reason: where
     some may be asked for, there is at least one.
+
+    The first answer of an epoch may be that everything is as it was when the cursor was
+    kept: then `kept` are the records that may be sent, and the rest is empty.
     """
 
     come: tuple[Advertisement, ...]
     gone: tuple[str, ...]
     requestable: tuple[str, ...]
     pending: int
+    kept: AdvertisementSet | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,12 @@ class Loops:
         return self.step is State.TRANSFERRING and self.transfer.is_over
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the last evaluation found what is advertised, and nothing to ask for or skip."""
+        is_known = not self.states.has_news and not self.pending
+        return self.ended is End.FIXED_POINT and is_known and not self.ledger.excluded
+
+    @property
     def has_news(self) -> bool:
         """Whether an evaluation found, too late for the loop that ended, what the peer lacks.
 
@@ -206,6 +212,8 @@ class Loops:
 
     def _evaluated(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
         """Take an evaluation: of what may be sent, of what may be requested, or the last check."""
+        if event.kept is not None:
+            self.states.take_kept(event.kept)
         self.states.take(event.come, event.gone)
         if self.step is State.CHECKING:
             return self._transfer()

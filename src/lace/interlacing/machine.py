@@ -257,7 +257,7 @@ class Machine:
         if link is None:
             return []
         self._is_saved = True
-        return [SaveCursor(link, cursor)]
+        return [SaveCursor(link, cursor, loops.is_settled)]
 
     def _look(self) -> list[Effect]:
         """While waiting, see whether there is a reason to begin a loop or a new setup."""

@@ -74,6 +74,12 @@ class States:
             digests = self._digests(come, self._peer_source)
             self.relabelled = self.relabelled.changed(records, digests, gone)
 
+    def take_kept(self, ours: AdvertisementSet) -> None:
+        """Take what may be sent from the cursor: nothing has changed since it was kept."""
+        if len(self.next_own):
+            raise AssertionError("only the first evaluation can find what was kept")
+        self.next_own = ours
+
     def _digests(self, claims: Sequence[Advertisement], source: str) -> list[bytes]:
         if self.is_bare:
             return digests_of_bare([each.record for each in claims], source)

@@ -31,7 +31,7 @@ MOST_LINKS: Final = 64
 """Links that are kept; the one used longest ago goes first."""
 MOST_BYTES: Final = 1 << 30
 """The bytes of all their files together."""
-_FORMAT: Final = b"lace-link/1\n"
+_FORMAT: Final = b"lace-link/2\n"
 _SUFFIX: Final = ".link"
 _FRESH: Final = ".new"
 
@@ -40,11 +40,13 @@ _FRESH: Final = ".new"
 class KeptLink:
     """What a file says of a link: what each side advertised, and what the peer said of it.
 
-    Without fields there is no more to say of a record than that it is advertised.
+    Without fields there is no more to say of a record than that it is advertised. `state`
+    names the state of store and policy in which that is all there is to say, if it was so.
     """
 
     cursor: Cursor
     claims: ClaimTable | None = None
+    state: str | None = None
 
 
 class LinkFiles:
@@ -148,6 +150,7 @@ def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes | memoryview]:
         "names": None if cursor.schema.all else sorted(cursor.schema.names),
         "tables": [sum(map(len, each)) for each in tables],
         "claims": None,
+        "state": kept.state,
     }
     rows: list[bytes] = []
     if kept.claims is not None:
@@ -185,6 +188,7 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
             Schema(all=True) if names is None else Schema(names=frozenset(names)),
         ),
         claims=_claims(head["claims"], tables[first + second :]),
+        state=None if head["state"] is None else str(head["state"]),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.keys import distinct_sorted
 from lace.engines.embedded.load import GroupedFacts
@@ -18,7 +19,7 @@ from lace.engines.embedded.relation import EVERYTHING, Pattern, Relation
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.factbase import FactBase
@@ -182,6 +183,11 @@ class RecordChanges:
         self._dictionary: Texts | None = None
         self._size = 0
         self._numbers: Ids = np.empty(0, np.int32)
+
+    def begin_with(self, records: Sequence[str]) -> None:
+        """Take these to be the ones of the last time."""
+        self._dictionary = Dictionary()
+        self._numbers = self._dictionary.intern_all(records)
 
     def since(self, base: FactBase, numbers: Ids) -> tuple[Ids, list[str]]:
         """Return the numbers of those that came, and the texts of those that went."""
