@@ -9,7 +9,7 @@ import pytest
 
 import lace
 from lace.driver import pairing
-from lace.driver.party import Block, Message
+from lace.driver.messages import Block, Message
 from lace.engines.embedded.exchange_facts import ClaimTable
 from lace.interlacing.capabilities import ALL_FIELDS, Schema
 from lace.interlacing.config import Cursor

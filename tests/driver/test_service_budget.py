@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.party import BYTES_AT_ONCE, BatchEnd, Records
+from lace.driver.messages import BatchEnd, Records
+from lace.driver.party import BYTES_AT_ONCE
 from lace.driver.session import WRITE_BYTES
 from lace.exchanging import Side, party_of
 from lace.interlacing import effects as wanted

@@ -23,8 +23,8 @@ from lace import exchanging
 from lace.base.limits import Settings
 from lace.base.tai import Tai
 from lace.driver.bridge import Outbound
+from lace.driver.messages import End
 from lace.driver.pairing import Pairing
-from lace.driver.party import End
 from lace.exchanging import Side, SideOptions, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.property.test_interlace_simulation import BAITS, LOCAL
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.driver.party import Message, Party
+    from lace.driver.messages import Message
+    from lace.driver.party import Party
     from lace.interlacing.result import Outcome
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("050-32", "050-238", "050-157")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
+from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
     NEED_MORE,

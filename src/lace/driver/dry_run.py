@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.driver.party import Block
+from lace.driver.messages import Block
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.vocabulary import Phase, check_block
@@ -16,7 +16,7 @@ from lace.interlacing.vocabulary import Phase, check_block
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lace.driver.party import Message
+    from lace.driver.messages import Message
     from lace.facts.lines import Fact
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event

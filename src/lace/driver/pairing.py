@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from lace.driver.collecting import collecting_rarely
-from lace.driver.party import BatchEnd, Block, End, Message, NotAvailable, Records
+from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.interlacing import events as happened
 from lace.interlacing.traffic import line_bytes
 from lace.record.validate import frame_records

@@ -7,13 +7,14 @@ batch, the end of all. Who moves them to the peer, and brings the peer's, is the
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from lace.driver.collecting import give_back_memory
 from lace.driver.evaluator import Known, StoreEvaluator
 from lace.driver.intake import Intake
 from lace.driver.local_errors import LOCAL_ERRORS, error_of
+from lace.driver.messages import Block, End, beside_records
+from lace.driver.sending import send_batch
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.base.tai import Tai
     from lace.driver.kept import KeptLinks
+    from lace.driver.messages import Message
     from lace.errors import LaceError
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -32,15 +34,9 @@ if TYPE_CHECKING:
     from lace.interlacing.result import Outcome
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["BatchEnd", "Block", "End", "Message", "NotAvailable", "Party", "Records"]
+__all__ = ["BYTES_AT_ONCE", "Party"]
 
-RECORDS_AT_ONCE: Final = 8_000
-"""Records that are moved, validated and stored together."""
 BYTES_AT_ONCE: Final = 16 * 2**20
-_LOOK_BYTES: Final = 256 * 1024
-"""Record bytes that are loaded between two looks at the clock, about."""
-_LOOK_RECORDS: Final = 256
-"""So many records are it at most."""
 _SECOND: Final = 1_000_000_000
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
@@ -48,40 +44,6 @@ _MANY_CLAIMS: Final = 50_000
 """So are those of an evaluation that takes in so many claims."""
 _SAVED_EVERY: Final = 30 * _SECOND
 """How long an open exchange goes on before it keeps another cursor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A block of facts, with the modules that go before it."""
-
-    effect: wanted.SendBlock
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The bytes of records of a batch, in their order."""
-
-    records: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class NotAvailable:
-    """A requested record that is not sent."""
-
-    record: str
-
-
-@dataclass(frozen=True, slots=True)
-class BatchEnd:
-    """The end of a batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """The end of the stream."""
-
-
-Message: TypeAlias = Block | Records | NotAvailable | BatchEnd | End
 
 
 class Party:
@@ -347,11 +309,11 @@ class Party:
 
     def count_sent(self, message: Message, size: int) -> None:
         """Count the bytes of a message that was sent; of records, what is beside them."""
-        self.machine.traffic.sent(*_beside_records(message, size))
+        self.machine.traffic.sent(*beside_records(message, size))
 
     def count_received(self, message: Message, size: int) -> None:
         """Count those of a message that came from a party in this process."""
-        self.machine.traffic.received(*_beside_records(message, size))
+        self.machine.traffic.received(*beside_records(message, size))
 
     def take_back(self) -> Message:
         """Return the last of what is to be sent, which then is not."""
@@ -376,40 +338,5 @@ class Party:
                 yield message
 
     def _sending(self, effect: wanted.SendBatch) -> Iterator[Message]:
-        """Load and give out records, as many as the budget allows, then tell the machine."""
-        until = self._clock().shift(effect.most_seconds * _SECOND)
-        sent: list[str] = []
-        missing = list(effect.unavailable)
-        size = looked = 0
-        piece: list[bytes] = []
-        piece_bytes = 0
-        with self._store.snapshot() as snapshot:
-            for record, raw in snapshot.bytes_of(effect.records):
-                piece.append(raw)
-                sent.append(record)
-                size += len(raw)
-                piece_bytes += len(raw)
-                is_full = len(piece) == RECORDS_AT_ONCE or piece_bytes >= self.bytes_at_once
-                if is_full:
-                    yield Records(piece)
-                    piece, piece_bytes = [], 0
-                if is_full or size - looked >= _LOOK_BYTES or not len(sent) % _LOOK_RECORDS:
-                    looked = size
-                    if self._clock() >= until:
-                        break
-                if size >= effect.most_bytes:
-                    break
-            else:
-                missing += sorted(set(effect.records).difference(sent))
-        if piece:
-            yield Records(piece)
-        yield from map(NotAvailable, missing)
-        yield BatchEnd()
-        self.take(happened.BatchSent(tuple(sent), tuple(missing), size))
-
-
-def _beside_records(message: Message, size: int) -> tuple[int, bool]:
-    """Return the bytes of a message that are not of records, and whether it is to reconcile."""
-    if isinstance(message, Records):
-        return size - sum(map(len, message.records)), False
-    return size, isinstance(message, Block) and message.effect.is_reconciling
+        """Give out a batch, then tell the machine."""
+        self.take((yield from send_batch(self._store, effect, self._clock, self.bytes_at_once)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from lace.driver.bridge import Inbound, Outbound
 from lace.driver.collecting import collecting_rarely
-from lace.driver.party import End
+from lace.driver.messages import End
 from lace.errors import LaceError
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
