@@ -49,7 +49,6 @@ class Writer:
 
     def __init__(self, *, max_block_bytes: int = DEFAULT_SETTINGS.max_fact_block_size) -> None:
         self._max_block_bytes = max_block_bytes
-        self._framer = Framer()
         self._batch = False
         self._begun = False
         self._after_preface = False
@@ -153,9 +152,9 @@ class Writer:
         Raises:
             WriteError: a reader would refuse it.
         """
-        self._framer.restart()
+        framer = Framer()  # one that has seen other records would look past this one's marker
         try:
-            whole = self._framer.frame(data) and self._framer.end == len(data)
+            whole = framer.frame(data) and framer.end == len(data)
         except FrameError as error:
             raise WriteError(error.message, rule=error.rule) from error
         if not whole:

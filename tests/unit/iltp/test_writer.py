@@ -22,6 +22,7 @@ from lace.iltp.items import (
 )
 from lace.iltp.writer import Writer
 from lace.record.framing import FrameError
+from lace.record.model import Plex
 from tests.unit.iltp.streams import (
     BLOB,
     OTHER_R,
@@ -167,3 +168,15 @@ def test_items_are_values() -> None:
     )
     assert record.raw.type == "B"
     assert isinstance(FrameError("x", rule="010-cut", at=3).at, int)
+
+
+@pytest.mark.requirement("060-61")
+def test_records_whose_headers_have_the_first_byte_of_a_marker() -> None:
+    """Found by fuzzing: the frame of a record says nothing about the next one's."""
+    writer = begun(batch=True)
+    records = [
+        Plex(group="u", app="n", name=name, data=b"x", tai="1700000000:000000000").bytes
+        for name in ("\U0001f389" + "long" * 20, "\U0001f389", "\U0001f389" * 9)
+    ]
+    written = b"".join(chunk for record in records for chunk in writer.record(record))
+    assert written == b"\n".join(records)
