@@ -126,6 +126,7 @@ class Settings:
     max_rule_line_bytes: int = _setting(
         64 * KIB, "longest line of rules, without its LF", 0, 16 * MIB, "bytes"
     )
+    max_rules_bytes: int = _setting(16 * MIB, "largest text of one lacegram", 0, GIB, "bytes")
     max_arity: int = _setting(8, "arguments of one atom", 0, 255)
     max_base_facts: int = _setting(2**26, "base facts that an evaluation reads", 0, _MOST_FACTS)
     max_runtime_facts: int = _setting(
@@ -134,13 +135,22 @@ class Settings:
     max_derived_facts: int = _setting(
         2**26, "facts that rules may make of one predicate", 0, _MOST_FACTS
     )
+    max_derived_bytes: int = _setting(
+        64 * GIB, "what all facts that rules make may take together", 0, 2**62, "bytes"
+    )
     max_iterations: int = _setting(
         100_000, "passes over rules that use each other", 0, 1_000_000_000
     )
     max_work: int = _setting(2**36, "rows that an evaluation may visit", 0, 2**62)
     peer_max_rules: int = _setting(256, "rules of a peer's selector", 0, 1_000_000)
+    peer_max_rules_bytes: int = _setting(
+        128 * KIB, "largest text of a peer's selector", 0, GIB, "bytes"
+    )
     peer_max_derived_facts: int = _setting(
         2**23, "facts that a peer's rules may make of one predicate", 0, _MOST_FACTS
+    )
+    peer_max_derived_bytes: int = _setting(
+        256 * MIB, "what all facts that a peer's rules make may take together", 0, 2**62, "bytes"
     )
     peer_max_iterations: int = _setting(
         10_000, "passes over a peer's rules that use each other", 0, 1_000_000_000

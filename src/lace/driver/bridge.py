@@ -22,10 +22,11 @@ from lace.iltp.items import (
     StreamEnd,
 )
 from lace.iltp.reader import Reader
-from lace.iltp.resources import LACEGRAM
+from lace.iltp.resources import LACEGRAM, MAX_TOTAL_BYTES, ResourceStore
 from lace.iltp.writer import Writer
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.rules.limits import PEER_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,12 +34,17 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.interlacing.events import Event
     from lace.record.reader import RawRecord
+    from lace.rules.limits import RuleLimits
 
-__all__ = ["Inbound", "Outbound", "failure_of"]
+__all__ = ["EARLY_BLOCK_BYTES", "Inbound", "Outbound", "failure_of"]
 
 GROUP_RECORDS: Final = 8_000
 """Records of a batch that are handed on together."""
 GROUP_BYTES: Final = 8 * 2**20
+MODULES: Final = 4
+"""So many of the largest selectors a stream may bring; checking each of them takes time."""
+EARLY_BLOCK_BYTES: Final = 2**20
+"""Bytes of a block of setup or hello, when it is not known yet who sends it."""
 PROGRESS_BYTES: Final = 2**20
 """Received bytes that show a peer to be at work (G47b)."""
 
@@ -64,10 +70,19 @@ class Inbound:
     Args:
         max_block_bytes: the largest block of facts.
         max_data_bytes: the most data of a record; a larger one is passed over.
+        limits: those of the peer's rules.
     """
 
-    def __init__(self, *, max_block_bytes: int, max_data_bytes: int) -> None:
-        self._reader = Reader(max_block_bytes=max_block_bytes, max_data_bytes=max_data_bytes)
+    def __init__(
+        self, *, max_block_bytes: int, max_data_bytes: int, limits: RuleLimits = PEER_LIMITS
+    ) -> None:
+        kept = min(MODULES * limits.max_rules_bytes, MAX_TOTAL_BYTES)
+        self._reader = Reader(
+            max_block_bytes=max_block_bytes,
+            max_data_bytes=max_data_bytes,
+            resources=ResourceStore(limits=limits, max_total_bytes=kept),
+        )
+        self._max_block_bytes = max_block_bytes
         self._facts: list[Fact] = []
         self._modules: dict[str, bytes] = {}
         self._group: list[RawRecord] = []
@@ -94,11 +109,12 @@ class Inbound:
             self._progress = 0
             self._made.append(happened.Progressed())
 
-    def next_event(self, *, is_batch: bool) -> Event | None:
+    def next_event(self, *, is_batch: bool, is_early: bool = False) -> Event | None:
         """Return the next event; None when more bytes are needed.
 
         Args:
             is_batch: whether the machine awaits a batch of records, not a block.
+            is_early: whether it awaits setup or hello, which are small.
 
         Raises:
             InterlaceFailure: the bytes are no stream.
@@ -106,7 +122,11 @@ class Inbound:
         while not self._made:
             if self._reader.at_boundary:
                 self._is_batch = is_batch
-                self._reader.expect(batch=is_batch)
+                most = self._max_block_bytes
+                self._reader.expect(
+                    batch=is_batch,
+                    max_block_bytes=min(EARLY_BLOCK_BYTES, most) if is_early else most,
+                )
             try:
                 item = self._reader.next_event()
             except StreamError as error:

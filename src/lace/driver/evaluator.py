@@ -7,6 +7,7 @@ answer is for the state of that moment, and costs what changed.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -108,7 +109,12 @@ class StoreEvaluator:
         self._store = store
         self._names_of_states = StateNames(executable)
         self._rests_at: tuple[int, int] | None = None
-        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
+        # What follows the store holds what is built on it, and not the other way round too:
+        # the facts go with the exchange, without waiting for a search for garbage.
+        this = weakref.proxy(self)
+        self._follower: StoreFollower[Enforcement] = StoreFollower(
+            store, lambda base: this._begin(base), max_value_bytes=max_value_bytes
+        )
         if not self._bare:
             self._follower.read("Field", self._names)
 

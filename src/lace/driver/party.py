@@ -206,8 +206,17 @@ class Party:
         return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)
 
     def close(self) -> None:
-        """Give up what was under way."""
+        """Give up what was under way, and all that is large.
+
+        Whoever keeps the party, or the error that ended it, keeps no facts with it: they would
+        wait for a search for garbage, and a server has many links before there is one.
+        """
         self._intake.close()
+        self._evaluator = None
+        error: BaseException | None = self.error
+        while error is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
 
     def _do(self, effect: Effect) -> Event | None:
         match effect:

@@ -108,7 +108,9 @@ class Session:
             party.watcher = dry_run.note
         limits = party.machine.config.capabilities.limits
         self._inbound = Inbound(
-            max_block_bytes=limits.max_fact_block_size, max_data_bytes=party.max_data_bytes
+            max_block_bytes=limits.max_fact_block_size,
+            max_data_bytes=party.max_data_bytes,
+            limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
@@ -360,10 +362,11 @@ class Session:
 
     async def _step(self) -> bool:
         """Do one thing that can be done now; tells whether there was one."""
-        party, machine = self._party, self._party.machine
+        party = self._party
         if party.can_take:
             try:
-                event = self._inbound.next_event(is_batch=machine.state is State.TRANSFERRING)
+                # Not in the event loop: others would wait while a peer's selector is checked.
+                event = await self._do(self._next_event)
             except InterlaceFailure as failure:
                 await self._fail(failure)
                 return True
@@ -374,6 +377,12 @@ class Session:
             self._to_write.set()
             return True
         return False
+
+    def _next_event(self) -> Event | None:
+        state = self._party.machine.state
+        return self._inbound.next_event(
+            is_batch=state is State.TRANSFERRING, is_early=state in (State.SETUP, State.HELLO)
+        )
 
     async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
         """Wait for bytes, an alarm, validations, news of the store, or another wish."""

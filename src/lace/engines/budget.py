@@ -31,6 +31,10 @@ _MOST_RUNS: Final = 100_000
 """Applications of rules that are noted one by one."""
 
 
+_VALUE_BYTES: Final = 4
+"""Bytes of a value in a column."""
+_SET_BYTES: Final = 8
+"""Bytes of a row in the set by which repeated ones are found, about."""
 _APART: Final = frozenset(
     name for name, found in BASE_PREDICATES.items() if found.fact_class is not FactClass.RECORD
 )
@@ -102,6 +106,8 @@ class Budget:
         self._limits = limits or program.limits
         self.statistics = statistics
         self.rule = 0
+        self._rows: dict[PredicateKey, int] = {}
+        self._bytes = 0
 
     def spend(self, rows: int) -> None:
         """Count rows that are about to be visited.
@@ -134,7 +140,7 @@ class Budget:
             self.statistics.work = before
 
     def check_derived(self, predicate: PredicateKey, rows: int) -> None:
-        """Refuse more facts of a predicate than may be kept."""
+        """Refuse more facts of a predicate, or of all together, than may be kept."""
         if rows > self._limits.max_derived_facts:
             raise self._exceeded(
                 f"would make {rows:,} facts of {predicate}",
@@ -143,6 +149,21 @@ class Budget:
                 rows,
                 "G18",
             )
+        self.hold(predicate, rows)
+        if self._bytes > self._limits.max_derived_bytes:
+            raise self._exceeded(
+                f"makes {predicate} facts, and all facts made would take {self._bytes:,} bytes",
+                "max_derived_bytes",
+                self._limits.max_derived_bytes,
+                self._bytes,
+                "X3",
+            )
+
+    def hold(self, predicate: PredicateKey, rows: int) -> None:
+        """Note how many facts of a derived predicate there are."""
+        size = _SET_BYTES + _VALUE_BYTES * predicate.arity
+        self._bytes += size * (rows - self._rows.get(predicate, 0))
+        self._rows[predicate] = rows
 
     def check_iterations(self, predicate: PredicateKey, iterations: int) -> None:
         """Refuse more passes over a stratum than are allowed."""

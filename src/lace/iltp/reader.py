@@ -46,10 +46,22 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.iltp.items import Event, Item
 
-__all__ = ["MAX_COMMENT_BYTES", "Reader", "is_comment_text"]
+__all__ = [
+    "LEAST_FACT_BYTES",
+    "MAX_COMMENTS",
+    "MAX_COMMENT_BYTES",
+    "Reader",
+    "is_comment_text",
+]
 
 MAX_COMMENT_BYTES: Final = 128
 """Bytes of a comment line, `#` and LF included."""
+MAX_COMMENTS: Final = 4096
+"""Comments of one block or batch."""
+LEAST_FACT_BYTES: Final = 48
+"""What a fact of a block counts for at least; those of a whole exchange have more on average."""
+_FEW_FACTS: Final = 1024
+"""So many facts a block may always have, however small."""
 
 _LF: Final = 0x0A
 _HASH: Final = 0x23
@@ -97,7 +109,7 @@ class Reader:
         self._after_comment = False  # no item since a comment
         self._in_block = False  # an item of the present block or batch has come
         self._has_facts = False  # a fact line of it has come
-        self._block_bytes = 0
+        self._block_bytes = self._block_facts = self._block_comments = 0
         self._run: list[Fact] = []
         self._run_at = 0
 
@@ -259,7 +271,7 @@ class Reader:
         blank = Blank(self._buffer.offset)
         self._buffer.skip(1)
         self._in_block = self._has_facts = self._after_comment = False
-        self._block_bytes = 0
+        self._block_bytes = self._block_facts = self._block_comments = 0
         return blank
 
     def _begin_item(self) -> None:
@@ -299,11 +311,25 @@ class Reader:
             fitting = max(end - buffer.start, 0)
         if fitting:
             lines = bytes(buffer.data[buffer.start : buffer.start + fitting])
+            self._count_facts(lines.count(b"\n"))
             self._run += self._lines.parse(lines, buffer.offset)
             self._block_bytes += fitting
             buffer.skip(fitting)
         else:
             raise self._block_too_large()
+
+    def _count_facts(self, count: int) -> None:
+        """Refuse more facts than a block of exchange facts can have: each takes memory."""
+        self._block_facts += count
+        most = max(self._max_block_bytes // LEAST_FACT_BYTES, _FEW_FACTS)
+        if self._block_facts > most:
+            raise self._fail(
+                StreamFault.BLOCK_SIZE,
+                f"a block has more than {most} facts",
+                "050-222",
+                hint=f"the limit is max_fact_block_size={self._max_block_bytes}, and a fact counts"
+                f" for at least {LEAST_FACT_BYTES} bytes",
+            )
 
     def _block_too_large(self) -> StreamError:
         limit = self._max_block_bytes
@@ -332,6 +358,11 @@ class Reader:
         self._block_bytes += length + 1
         if self._block_bytes > self._max_block_bytes:
             raise self._block_too_large()
+        self._block_comments += 1
+        if self._block_comments > MAX_COMMENTS:
+            raise self._fail(
+                StreamFault.COMMENT, f"more than {MAX_COMMENTS} comments in one block", "060-85"
+            )
         text = buffer.peek(length)[1:]
         if not is_comment_text(text):
             raise self._fail(

@@ -38,7 +38,9 @@ class RuleLimits:
     max_base_facts: int = 2**26
     max_runtime_facts: int = 2**24
     max_derived_facts: int = 2**26
+    max_derived_bytes: int = 2**36
     max_rules: int = 4096
+    max_rules_bytes: int = 2**24
     max_iterations: int = 100_000
     max_arity: int = 8
     max_value_bytes: int = 1024
@@ -61,7 +63,16 @@ class RuleLimits:
         return f"peer_{limit}" if self.of_peer and limit in _OF_PEER else limit
 
 
-_OF_PEER: Final = frozenset({"max_rules", "max_derived_facts", "max_iterations", "max_work"})
+_OF_PEER: Final = frozenset(
+    {
+        "max_derived_bytes",
+        "max_derived_facts",
+        "max_iterations",
+        "max_rules",
+        "max_rules_bytes",
+        "max_work",
+    }
+)
 """The limits that a peer's rules have settings of their own for."""
 
 
@@ -86,16 +97,24 @@ def peer_limits_of(settings: Settings) -> RuleLimits:
 OWN_LIMITS: Final = RuleLimits()
 """For rules of one's own."""
 PEER_LIMITS: Final = RuleLimits(
-    max_derived_facts=2**23, max_rules=256, max_iterations=10_000, max_work=2**33, of_peer=True
+    max_derived_facts=2**23,
+    max_derived_bytes=2**28,
+    max_rules=256,
+    max_rules_bytes=2**17,
+    max_iterations=10_000,
+    max_work=2**33,
+    of_peer=True,
 )
 """For rules that came from a peer."""
 MINIMUM_LIMITS: Final = RuleLimits(
     max_base_facts=2**20,
     max_runtime_facts=2**20,
     max_derived_facts=2**18,
+    max_derived_bytes=0,
     max_rules=256,
+    max_rules_bytes=0,
     max_iterations=1000,
     max_work=0,
     max_rule_line_bytes=0,
 )
-"""What 030 says that defaults are not below; it says nothing about work and lines."""
+"""What 030 says that defaults are not below; it says nothing about work, bytes and lines."""

@@ -61,6 +61,8 @@ def parse_source(
     text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Parsed:
     """Parse authoring text; look at `reporter` for what was wrong with it."""
+    if len(text) > limits.max_rules_bytes:
+        return _too_large(len(text), name, limits)
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     lines = text.split("\n")
@@ -77,6 +79,17 @@ def parse_source(
     for number, line in enumerate(lines, 1):
         reader.read(number, line)
     return reader.finish()
+
+
+def _too_large(size: int, name: str | None, limits: RuleLimits) -> Parsed:
+    reporter = Reporter(SourceText(name, ("",)))
+    reporter.error(
+        "X3",
+        Span(1, 1, 1),
+        f"the text has {size:,} bytes",
+        f"the limit is {limits.setting('max_rules_bytes')}={limits.max_rules_bytes}",
+    )
+    return _SourceReader(reporter, limits).finish()
 
 
 class _SourceReader:

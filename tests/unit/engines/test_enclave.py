@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lace.engines.budget import Statistics
@@ -10,7 +12,7 @@ from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 from lace.errors import LaceError, LimitExceeded
-from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.limits import OWN_LIMITS, PEER_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey
@@ -158,3 +160,19 @@ def test_an_enclave_may_begin_with_nothing() -> None:
     assert paths(enclave) == set()
     enclave.change(FACTS[:1])
     assert paths(enclave) == {("a", "b")}
+
+
+@pytest.mark.requirement("X3")
+def test_all_facts_made_are_limited_together() -> None:
+    """Six paths of two values and one fact of one: 6 x 16 + 12 bytes; also after a change."""
+    goals = [PATH, PredicateKey("New", 1)]
+    enough = enclave_of(base_of(), replace(PEER_LIMITS, max_derived_bytes=108))
+    assert enough.evaluate(goals).count(PATH) == 6
+    assert enough.change([("Edge", "d", "e")]) is None, "stopped by the limit"
+    with pytest.raises(LimitExceeded, match="all facts made would take"):
+        enough.evaluate(goals)
+    for few in (95, 107):
+        enclave = enclave_of(base_of(), replace(PEER_LIMITS, max_derived_bytes=few))
+        with pytest.raises(LimitExceeded, match="all facts made would take") as caught:
+            enclave.evaluate(goals)
+        assert caught.value.limit == "peer_max_derived_bytes"

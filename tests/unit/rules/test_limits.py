@@ -17,7 +17,7 @@ from lace.rules.limits import (
     limits_of,
     peer_limits_of,
 )
-from lace.rules.program import Lacegram
+from lace.rules.program import Lacegram, check_source
 
 
 def test_the_table() -> None:
@@ -25,7 +25,9 @@ def test_the_table() -> None:
         "max_base_facts": 2**26,
         "max_runtime_facts": 2**24,
         "max_derived_facts": 2**26,
+        "max_derived_bytes": 2**36,
         "max_rules": 4096,
+        "max_rules_bytes": 2**24,
         "max_iterations": 100_000,
         "max_arity": 8,
         "max_value_bytes": 1024,
@@ -35,6 +37,7 @@ def test_the_table() -> None:
     }
     assert (PEER_LIMITS.max_derived_facts, PEER_LIMITS.max_rules) == (2**23, 256)
     assert (PEER_LIMITS.max_iterations, PEER_LIMITS.max_work) == (10_000, 2**33)
+    assert (PEER_LIMITS.max_derived_bytes, PEER_LIMITS.max_rules_bytes) == (2**28, 2**17)
     assert limits_of(DEFAULT_SETTINGS) == OWN_LIMITS
     assert peer_limits_of(DEFAULT_SETTINGS) == PEER_LIMITS
 
@@ -47,6 +50,10 @@ def test_a_limit_names_its_setting() -> None:
     assert (peer_limits_of(settings).max_work, peer_limits_of(settings).max_arity) == (7, 5)
     error = refused("A(P) :- Have(P).\nB(P) :- A(P).", replace(PEER_LIMITS, max_rules=1))
     assert "peer_max_rules=1" in str(error)
+    error = refused("A(P) :- Have(P).", replace(PEER_LIMITS, max_rules_bytes=15))
+    assert "the text has 16 bytes" in str(error)
+    assert "peer_max_rules_bytes=15" in str(error)
+    assert check_source("A(P) :- Have(P).", limits=replace(PEER_LIMITS, max_rules_bytes=16))
 
 
 def test_defaults_are_not_below_the_minimum() -> None:

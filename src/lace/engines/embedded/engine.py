@@ -124,6 +124,9 @@ class Evaluation:
     ) -> Changes:
         """Bring what was made up to date with a change of base facts; returns all changes."""
         self.state.budget = budget
+        for predicate in self.state.branches:
+            if predicate in self.state.relations:
+                budget.hold(predicate, self.state.relations[predicate].rows)
         steps = [self.state.program.steps[number] for number in sorted(self._done)]
         return update_state(self.state, steps, base, changes)
 
