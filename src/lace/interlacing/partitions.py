@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
+from lace.errors import RecordError
 from lace.interlacing.merkle import (
     EMPTY_ROOT,
     Digests,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
 
 _SIZES: Final = struct.Struct("<QQ")
+_OTHER: Final = re.compile(rf"[A-Z]\.[{b64a.ALPHABET}]+\.[0-9A-Za-z]+")
 _FINGERPRINT_BYTES: Final = 6
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
@@ -106,8 +109,7 @@ class AdvertisementSet:
         first = _SIZES.size + DIGEST_BYTES
         made = cls()
         made._rows = Rows.from_bytes(raw[first + size :], count)
-        found = json.loads(bytes(raw[first : first + size]))
-        made._others = _ordered({str(each): b64a.decode(text) for each, text in found.items()})
+        made._others = _ordered(_read_others(bytes(raw[first : first + size])))
         made._roots = {"": bytes(raw[_SIZES.size : first])}
         return made
 
@@ -313,6 +315,25 @@ class AdvertisementSet:
                 part = AdvertisementSet.joined([(prefix, self)])
                 return part.changed([], [], gone), gone[0]
         return None
+
+
+def _read_others(raw: bytes) -> dict[str, bytes]:
+    """Return the records of other formats that a set's bytes name, with their digests.
+
+    Raises:
+        ValueError, TypeError: they are no such records.
+    """
+    try:
+        found = json.loads(raw)
+        if not isinstance(found, dict):
+            raise TypeError("records of other formats are a table")
+        made = {record: b64a.decode(each) for record, each in found.items()}
+    except (RecordError, RecursionError) as error:
+        raise ValueError("no digests of records") from error
+    for record, digest in made.items():
+        if is_usual(record) or not _OTHER.fullmatch(record) or len(digest) != DIGEST_BYTES:
+            raise ValueError("no digest of a record of another format")
+    return made
 
 
 def _slices_of(pieces: dict[str, AdvertisementSet]) -> Iterator[tuple[Rows, slice]]:

@@ -137,13 +137,16 @@ class Rows:
         """Return the rows of so many keys, and as many digests behind them.
 
         Raises:
-            ValueError: there are not just as many, or keys are not in order.
+            ValueError: there are not just as many, or keys are not in order or of no type.
         """
         if len(raw) != count * (_KEY_BYTES + DIGEST_BYTES):
             raise ValueError("another number of rows")
         keys = np.frombuffer(raw, _KEY_TYPE, count)
         if not bool((keys[1:] > keys[:-1]).all()):
             raise ValueError("rows out of order")
+        letters = _bytes_of(keys)[:, DIGEST_BYTES]
+        if not bool(((letters >= ord("A")) & (letters <= ord("Z"))).all()):
+            raise ValueError("a row of no type of record")
         digests = np.frombuffer(raw, np.uint8, offset=count * _KEY_BYTES)
         return cls(keys, digests.reshape(-1, DIGEST_BYTES))
 

@@ -27,6 +27,7 @@ __all__ = [
     "CaptureError",
     "CapturedStream",
     "Direction",
+    "format_piece",
     "parse_line",
     "read_capture",
     "unreadable",
@@ -38,7 +39,7 @@ LONGEST_LINE: Final = 64 * 1024
 """Bytes of the stream that are kept for a line of the capture; a longer one is broken up."""
 _BEGIN: Final = "="
 _UNSHOWN: Final = re.compile(r"[^ -\[\]-~]")
-_SHOWN: Final = re.compile(r"(?:[^\\]|\\x[0-9a-f]{2})*\\?")
+_SHOWN: Final = re.compile(r"(?:[^\\\ud800-\udfff]|\\x[0-9a-f]{2})*\\?")
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})")
 
 
@@ -84,7 +85,7 @@ class Capture:
             is_whole = 0 <= end < LONGEST_LINE
             piece = bytes(line[: end if is_whole else LONGEST_LINE])
             del line[: len(piece) + is_whole]
-            self._write(_format(direction, piece, is_whole=is_whole))
+            self._write(format_piece(direction, piece, is_whole=is_whole))
 
     def close(self) -> None:
         """End it."""
@@ -98,7 +99,7 @@ class Capture:
         """Write lines that have no end yet."""
         for direction, line in self._lines.items():
             if line:
-                self._write(_format(direction, bytes(line), is_whole=False))
+                self._write(format_piece(direction, bytes(line), is_whole=False))
                 line.clear()
 
     def _write(self, text: str) -> None:
@@ -110,7 +111,8 @@ class Capture:
                 self.problem = error.strerror
 
 
-def _format(direction: Direction, piece: bytes, *, is_whole: bool) -> str:
+def format_piece(direction: Direction, piece: bytes, *, is_whole: bool) -> str:
+    """Return the line of a capture for a line of the stream, without its LF or not whole."""
     text = piece.decode("utf-8", "surrogateescape")
     if not text.isprintable() or "\\" in text:
         text = _UNSHOWN.sub(_escape, text)
