@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Not test modules themselves; their assertions are still to be explained.
 pytest.register_assert_rewrite(
+    "tests.hostile.kit",
     "tests.simulator.side",
     "tests.simulator.world",
     "tests.store.contract",

@@ -52,6 +52,11 @@ def make_certificates(folder: Path) -> Certificates:
     return made
 
 
+def make_server(made: Certificates, name: str, names: Sequence[x509.GeneralName]) -> None:
+    """Make one more server of the same authority."""
+    _make(made, name, x509.SubjectAlternativeName(names), issuer="authority")
+
+
 def fingerprint(path: Path) -> str:
     """The SHA-256 fingerprint of a certificate, as tools print it: `AB:CD:…`."""
     der = ssl.PEM_cert_to_DER_cert(path.read_text("ascii"))

@@ -1,0 +1,150 @@
+"""Case 3: a peer that claims to be somebody else.
+
+It names the verifier of a peer that the server knows, with a proof that it made up, that was
+made by another key, that is the signature of a Seal, or that belongs to another exchange; or
+it passes on what the true owner said, from one TLS server to another. Expected: the exchange
+ends with "signer without valid proof" before any view is computed, and without a word. A proof
+is no signature of a Seal either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.api import SigningKey, open_lace
+from lace.interlacing.identity import ProofContext, make_proof
+from lace.record.ids import Signature, Verifier
+from lace.record.seal import verify
+from tests.cli.links import hashes, plex
+from tests.hostile.kit import attacked
+from tests.unit.transport.certificates import HERE, make_certificates, make_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.transport.certificates import Certificates
+
+FORGED = "signer without valid proof"
+
+
+@pytest.mark.requirement("050-98")
+def test_forged_proofs(tmp_path: Path) -> None:
+    with attacked(tmp_path) as target:
+        victim = Verifier(target.honest.verifier)
+        with open_lace(target.honest.folder) as lace:
+            key = lace.keys.load()
+        assert key.verifier == victim
+        own = SigningKey.generate()
+        sealed = plex("sealed").seal(key)
+        elsewhere = ProofContext(setups=("0" * 43, "0" * 43), plan_id="E." + "0" * 43)
+        proofs = [
+            make_proof(own, elsewhere, index=0),
+            Signature(sealed.signature),
+            make_proof(key, elsewhere, index=0),
+        ]
+        for proof in proofs:
+            peer = target.connect()
+            hello = peer.meet(key=own, claim=str(victim))
+            peer.block(replace(hello, signer=victim, proof=proof).facts)
+            assert peer.outcome() == b""
+        target.said(FORGED, len(proofs))
+        for missing in ("HelloProof", "HelloSigner"):
+            peer = target.connect()
+            hello = peer.meet(key=own, claim=str(victim))
+            peer.block([fact for fact in hello.facts if fact[0] != missing])
+            assert peer.outcome() == b""
+        target.said("outcome=failed", len(proofs) + 2)
+        assert f"peer={victim}" in target.server.errors, "of the honest peer"
+        failed = [line for line in target.server.errors.split("\n") if "outcome=failed" in line]
+        assert not any(f"peer={victim}" in line for line in failed)
+
+
+def test_a_proof_is_no_seal() -> None:
+    """The message of a proof is hashed with a label, so that it is no record's."""
+    key = SigningKey.generate()
+    record = plex("sealed")
+    context = ProofContext(setups=("0" * 43, "0" * 43), plan_id="E." + "0" * 43)
+    proof = make_proof(key, context, index=0, aux=secrets.token_bytes(32))
+    assert not verify(key.verifier, record.id.digest, proof)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = make_certificates(tmp_path_factory.mktemp("relay"))
+    make_server(made, "mallory", HERE)
+    return made
+
+
+def test_a_relay_between_two_tls_servers(tmp_path: Path, pair: Certificates) -> None:
+    """Mallory has a good certificate of its own, and passes on what the victim says."""
+    files = ("--tls-cert", pair.certificate("server"), "--tls-key", pair.key("server"))
+    trusted = ("--ca", pair.certificate("authority"))
+    with attacked(tmp_path, *files, address="wss:127.0.0.1:0", more=trusted) as target:
+        port = int(target.server.address.partition("/")[0].rpartition(":")[2])
+        before = hashes(target.host)
+        with open_lace(target.honest.folder) as lace:
+            lace.add(plex("through mallory"))
+        with relay(pair, port) as own:
+            done = target.honest.sync(target.host, f"wss:127.0.0.1:{own}", *trusted)
+        assert done.code == 4
+        assert "not for this exchange" in done.err or "peer closed early" in done.err
+        target.said(FORGED)
+        assert hashes(target.host) == before
+
+
+class relay:
+    """A TLS server that opens a TLS connection of its own for each, and copies both ways."""
+
+    def __init__(self, certificates: Certificates, port: int) -> None:
+        self._certificates, self._port = certificates, port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> int:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _start(self) -> asyncio.Server:
+        here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        here.load_cert_chain(
+            self._certificates.certificate("mallory"), self._certificates.key("mallory")
+        )
+        return await asyncio.start_server(self._pass_on, "127.0.0.1", 0, ssl=here)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = ssl.create_default_context(cafile=self._certificates.certificate("authority"))
+        answers, questions = await asyncio.open_connection("127.0.0.1", self._port, ssl=there)
+        await asyncio.gather(_copy(reader, questions), _copy(answers, writer))
+
+    def __exit__(self, *_: object) -> None:
+        async def stop() -> None:
+            self._server.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(stop(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(65536):
+            writer.write(piece)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()

@@ -1,0 +1,109 @@
+"""Case 9: a peer whose selector costs more than an exchange is worth.
+
+Products of a list with itself that have no result, a closure over a clique, recursion to a
+great depth, and many predicates with as many facts as each may have; it brings the facts for
+them itself, as advertisements. And text that is slow to check. Expected: "evaluation error" or
+"malformed" by a limit on work, passes, facts, bytes or text; never a partial answer. Others
+are served meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.base import b64a
+from lace.iltp.items import PREFACE
+from tests.cli.policies import ALL
+from tests.hostile.kit import MIB, attacked, resource_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HAVE = "SelectHave(P) :- Have(P).\n"
+BOMBS = {
+    "peer_max_work": HAVE
+    + "SelectAdvertised(P,S) :- Advertised(P,S), Advertised(Q,S), Advertised(R,S), "
+    + "LexCompare(P,'<',Q), LexCompare(Q,'<',R), LexCompare(R,'<',P).",
+    "peer_max_derived_facts": HAVE
+    + "SelectAdvertised(P,S) :- Pair(P,Q), Advertised(Q,S).\n"
+    + "Pair(P,Q) :- Advertised(P,S), Advertised(Q,S).",
+    "peer_max_derived_bytes": HAVE
+    + "SelectAdvertised(P,S) :- "
+    + ", ".join(f"Pair{n}(P,Q,S)" for n in range(40))
+    + ", Advertised(Q,S).\n"
+    + "\n".join(
+        f"Pair{n}(P,Q,S) :- Advertised(P,S), Advertised(Q,S), P != '{n}'." for n in range(40)
+    ),
+}
+SETTINGS = (
+    *("--set", "peer_max_work=200000000", "--set", "peer_max_derived_facts=2000000"),
+    *("--set", "peer_max_derived_bytes=32MiB"),
+)
+
+
+def records(count: int) -> list[str]:
+    chance = random.Random(9)
+    return sorted(f"P.{b64a.encode(chance.randbytes(32))}.H3" for _ in range(count))
+
+
+@pytest.mark.requirement("050-173", "030-110")
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [("peer_max_work", 2000), ("peer_max_derived_facts", 1500), ("peer_max_derived_bytes", 600)],
+)
+def test_bombs(tmp_path: Path, limit: str, count: int) -> None:
+    with attacked(tmp_path, *SETTINGS, growth=192 * MIB) as target:
+        peer = target.connect()
+        source = peer.enter(BOMBS[limit])
+        peer.read_block()
+        peer.block([("Advertised", record, source) for record in records(count)])
+        target.still_serves()
+        assert peer.outcome() == b""
+        target.said("evaluation error")
+
+
+@pytest.mark.requirement("030-110")
+def test_deep_recursion(tmp_path: Path) -> None:
+    """A chain through as many steps as there are records, each a pass of its own."""
+    rules = (
+        HAVE
+        + "SelectAdvertised(P,S) :- Reached(P,S).\n"
+        + "Reached(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Begin',_,_).\n"
+        + "Reached(Q,S) :- Reached(P,S), AdvertisedField(P,S,'Next',_,Q), Advertised(Q,S)."
+    )
+    with attacked(tmp_path, "--set", "peer_max_iterations=300") as target:
+        peer = target.connect()
+        source = peer.enter(rules)
+        peer.read_block()
+        chain = records(1000)
+        facts = [("Advertised", record, source) for record in chain]
+        facts.append(("AdvertisedField", chain[0], source, "Begin", "0", "x"))
+        facts += [
+            ("AdvertisedField", one, source, "Next", "0", other)
+            for one, other in itertools.pairwise(chain)
+        ]
+        peer.block(facts)
+        assert peer.outcome() == b""
+        target.said("evaluation error")
+
+
+def test_text_that_is_slow_to_check(tmp_path: Path) -> None:
+    """A megabyte of rules took seconds of everybody's time; it is refused by its size."""
+    atoms = ", ".join(f"not Y{n}(P)" for n in range(4000))
+    slow = ALL + "\n".join(f"X{n}(P) :- Have(P), {atoms}." for n in range(15))
+    fast = ALL + "\n".join(f"X{n}(P) :- Have(P)." for n in range(250))
+    with attacked(tmp_path) as target:
+        peer = target.connect()
+        peer.send(PREFACE + resource_block(slow))
+        target.still_serves()
+        assert peer.outcome().startswith(PREFACE)
+        target.said("malformed fact block")
+        peer = target.connect()
+        peer.enter(fast)
+        peer.read_block()
+        peer.connection.close()
+        target.said("peer closed early")

@@ -1,0 +1,72 @@
+"""Case 20: a peer that advertises without an end, or whose summaries are lies.
+
+More records than one listing may have, claims under another's name, counts and roots that no
+set has, and answers that do not fit what was announced. Expected: an abort that names the
+limit or the mismatch; nothing of such a listing reaches an evaluation.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.base import b64a
+from tests.hostile.kit import MIB, attacked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lace.facts.lines import Fact
+
+ROOT = "A" * 42 + "0"
+
+
+def listing(count: int, source: str) -> list[Fact]:
+    chance = random.Random(4)
+    records = [f"P.{b64a.encode(chance.randbytes(32))}.H3" for _ in range(count)]
+    return [("Advertised", record, source) for record in records]
+
+
+@pytest.mark.requirement("050-230")
+def test_listings(tmp_path: Path) -> None:
+    settings = ("--set", "max_advertisement_records_listed=20000")
+    with attacked(tmp_path, *settings, growth=96 * MIB) as target:
+        peer = target.connect()
+        peer.block(listing(20_001, peer.enter()))
+        peer.outcome()
+        target.said("too many advertisement records listed")
+        peer = target.connect()
+        peer.enter()
+        peer.block(listing(3, target.honest.verifier))
+        peer.outcome()
+        target.said("malformed fact block")
+        peer = target.connect()
+        source = peer.enter()
+        peer.block([("AdvertisedField", listing(1, source)[0][1], source, "Group", "0", "u")])
+        peer.outcome()
+        target.said("malformed fact block", 2)
+
+
+@pytest.mark.requirement("050-169", "050-219", "050-220")
+@pytest.mark.parametrize("mode", [1, 2])
+def test_summaries(tmp_path: Path, mode: int) -> None:
+    lies: list[list[Fact]] = [
+        [("AdvertisementPartition", "", "0", ROOT)],
+        [("AdvertisementPartition", "", "9999999999999999999", ROOT)],
+        [("AdvertisementPartition", "", str(2**22 + 1), ROOT)],
+        [("AdvertisementPartition", "zz", "1", ROOT)],
+        [("AdvertisementPartition", "", "5", "x")],
+        [("AdvertisementPartition", "", "5", ROOT)],
+    ]
+    with attacked(tmp_path) as target:
+        for count, lie in enumerate(lies, 1):
+            peer = target.connect()
+            source = peer.enter(mode=mode)
+            peer.block(lie)
+            # Whatever it asks then gets an answer that does not fit.
+            peer.block(listing(5, source))
+            peer.outcome()
+            target.said("outcome=failed", count)
+        assert "evaluation" not in target.server.errors
