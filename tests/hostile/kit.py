@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lace.api import SigningKey, open_lace
 from lace.base.tai import Tai
-from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, StreamEnd
+from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StreamEnd
 from lace.iltp.reader import Reader
 from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.hello import Hello, make_hello, proof_context
@@ -205,7 +205,7 @@ class Peer:
                 return facts, modules
             elif isinstance(event, StreamEnd):
                 raise AssertionError("the server has gone")
-            elif hasattr(event, "body"):
+            elif isinstance(event, Resource):
                 modules[event.id] = event.body.decode()
 
 

@@ -23,6 +23,8 @@ from tests.hostile.kit import MIB, attacked, resource_block
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lace.facts.lines import Fact
+
 HAVE = "SelectHave(P) :- Have(P).\n"
 BOMBS = {
     "peer_max_work": HAVE
@@ -80,7 +82,7 @@ def test_deep_recursion(tmp_path: Path) -> None:
         source = peer.enter(rules)
         peer.read_block()
         chain = records(1000)
-        facts = [("Advertised", record, source) for record in chain]
+        facts: list[Fact] = [("Advertised", record, source) for record in chain]
         facts.append(("AdvertisedField", chain[0], source, "Begin", "0", "x"))
         facts += [
             ("AdvertisedField", one, source, "Next", "0", other)

@@ -33,7 +33,7 @@ FLOODS = {
     "a name of a gigabyte": (PREFACE, b"x" * MIB, 8 * MIB, "malformed fact block"),
     "a comment of a gigabyte": (PREFACE + b"#", b"x" * MIB, 8 * MIB, "malformed fact block"),
     "comments": (PREFACE, b"#x\n" * 2**18, 8 * MIB, "malformed fact block"),
-    "a fact between comments": (PREFACE, b"A()\n#\n" * 2**17, 128 * MIB, "oversized fact block"),
+    "a fact between comments": (PREFACE, b"A()\n#\n" * 2**17, 8 * MIB, "malformed fact block"),
     "the shortest facts": (PREFACE, b"A()\n" * 2**18, 128 * MIB, "oversized fact block"),
     "different facts": (PREFACE, b"", 128 * MIB, "oversized fact block"),
     "blank lines": (PREFACE + b"A()\n", b"\n" * MIB, 8 * MIB, "malformed fact block"),

@@ -17,6 +17,8 @@ from tests.hostile.kit import attacked
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lace.facts.lines import Fact
+
 FIRST = [
     b"\xef\xbb\xbf" + PREFACE,
     PREFACE.replace(b"\n", b"\r\n"),
@@ -48,7 +50,7 @@ def test_bytes_that_look_like_text(tmp_path: Path) -> None:
 @pytest.mark.requirement("050-114")
 def test_numbers_and_times(tmp_path: Path) -> None:
     with attacked(tmp_path) as target:
-        lies = [("HelloTickInterval", each) for each in NUMBERS]
+        lies: list[Fact] = [("HelloTickInterval", each) for each in NUMBERS]
         lies += [("HelloTAI", each) for each in TIMES]
         lies += [("HelloLimit", "max_fact_block_size", each) for each in NUMBERS]
         for count, lie in enumerate(lies, 1):
