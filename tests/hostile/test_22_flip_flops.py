@@ -1,7 +1,7 @@
 """Case 22: a peer that becomes somebody else in the middle of a loop.
 
 It sends another setup where its request list belongs. Expected: an abort. Policies that never
-settle end by the loop limit: see `tests/conformance/test_050_interlace.py`.
+settle end by the loop limit, which the tests of the machine cover.
 """
 
 from __future__ import annotations
