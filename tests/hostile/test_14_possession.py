@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cli.links import hashes, plex
 from tests.hostile.kit import attacked
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.requirement("G54")
 def test_hidden_and_absent_are_alike(tmp_path: Path) -> None:
     with attacked(tmp_path) as target:
         hidden = sorted(hashes(target.host))[0]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cli.links import plex
 from tests.hostile.kit import MIB, attacked
 
@@ -34,7 +32,6 @@ LOST = {
 }
 
 
-@pytest.mark.requirement("G54")
 def test_frames(tmp_path: Path) -> None:
     with attacked(tmp_path) as target:
         for count, (name, raw) in enumerate(LOST.items(), 1):

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.hostile.kit import attacked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.requirement("G36")
 def test_another_setup_in_the_middle(tmp_path: Path) -> None:
     with attacked(tmp_path, "--open") as target:
         peer = target.connect()

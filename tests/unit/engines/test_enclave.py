@@ -162,7 +162,6 @@ def test_an_enclave_may_begin_with_nothing() -> None:
     assert paths(enclave) == {("a", "b")}
 
 
-@pytest.mark.requirement("X3")
 def test_all_facts_made_are_limited_together() -> None:
     """Six paths of two values and one fact of one: 6 x 16 + 12 bytes; also after a change."""
     goals = [PATH, PredicateKey("New", 1)]
