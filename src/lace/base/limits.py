@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_SETTINGS",
+    "LEAST_FACT_BYTES",
     "MAX_DATA_LENGTH",
     "MAX_DATA_SETTING",
     "MAX_EXTRA_HEADERS",
@@ -40,6 +41,12 @@ GIB: Final = 1024 * MIB
 
 MAX_LINE_BYTES: Final = 1024
 """Bytes of a header line without its LF (010)."""
+LEAST_FACT_BYTES: Final = 48
+"""What a fact counts for at least in `max_fact_block_size`, because of the memory it takes.
+
+Every fact that names a record is longer. Questions about partitions can be shorter, but there
+are not so many of them by far (`max_partition_summaries`).
+"""
 MAX_EXTRA_HEADERS: Final = 512
 """Extra headers of one Plex (010)."""
 MAX_HEAD_BYTES: Final = MIB
@@ -143,9 +150,7 @@ class Settings:
     )
     max_work: int = _setting(2**36, "rows that an evaluation may visit", 0, 2**62)
     peer_max_rules: int = _setting(256, "rules of a peer's selector", 0, 1_000_000)
-    peer_max_rules_bytes: int = _setting(
-        128 * KIB, "largest text of a peer's selector", 0, GIB, "bytes"
-    )
+    peer_max_rules_bytes: int = _setting(MIB, "largest text of a peer's selector", 0, GIB, "bytes")
     peer_max_derived_facts: int = _setting(
         2**23, "facts that a peer's rules may make of one predicate", 0, _MOST_FACTS
     )
@@ -158,6 +163,9 @@ class Settings:
     peer_max_work: int = _setting(2**33, "rows that a peer's rules may visit", 0, 2**62)
     max_fact_block_size: int = _setting(
         64 * MIB, "largest block of facts in an exchange", MIB, 16 * GIB, "bytes"
+    )
+    max_setup_block_size: int = _setting(
+        MIB, "largest block of setup or hello, which come from anybody", MIB, 16 * GIB, "bytes"
     )
     max_advertisement_records_listed: int = _setting(
         100_000, "advertised records in one listing or partition", 1, _MOST_FACTS

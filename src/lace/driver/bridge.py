@@ -8,6 +8,7 @@ together.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Records
@@ -22,7 +23,7 @@ from lace.iltp.items import (
     StreamEnd,
 )
 from lace.iltp.reader import Reader
-from lace.iltp.resources import LACEGRAM, MAX_TOTAL_BYTES, ResourceStore
+from lace.iltp.resources import LACEGRAM, MAX_RESOURCE_LINES, MAX_TOTAL_BYTES, ResourceStore
 from lace.iltp.writer import Writer
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -36,15 +37,13 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.rules.limits import RuleLimits
 
-__all__ = ["EARLY_BLOCK_BYTES", "Inbound", "Outbound", "failure_of"]
+__all__ = ["Inbound", "Outbound", "failure_of"]
 
 GROUP_RECORDS: Final = 8_000
 """Records of a batch that are handed on together."""
 GROUP_BYTES: Final = 8 * 2**20
 MODULES: Final = 4
 """So many of the largest selectors a stream may bring; checking each of them takes time."""
-EARLY_BLOCK_BYTES: Final = 2**20
-"""Bytes of a block of setup or hello, when it is not known yet who sends it."""
 PROGRESS_BYTES: Final = 2**20
 """Received bytes that show a peer to be at work (G47b)."""
 
@@ -70,12 +69,21 @@ class Inbound:
     Args:
         max_block_bytes: the largest block of facts.
         max_data_bytes: the most data of a record; a larger one is passed over.
+        max_early_bytes: the largest block of setup or hello, if there is another limit for it.
         limits: those of the peer's rules.
     """
 
     def __init__(
-        self, *, max_block_bytes: int, max_data_bytes: int, limits: RuleLimits = PEER_LIMITS
+        self,
+        *,
+        max_block_bytes: int,
+        max_data_bytes: int,
+        max_early_bytes: int | None = None,
+        limits: RuleLimits = PEER_LIMITS,
     ) -> None:
+        # How many rules a selector may have is decided where it is taken as an operand: this
+        # side's own, which has another limit, may come back here.
+        limits = replace(limits, max_rules=MAX_RESOURCE_LINES)
         kept = min(MODULES * limits.max_rules_bytes, MAX_TOTAL_BYTES)
         self._reader = Reader(
             max_block_bytes=max_block_bytes,
@@ -83,6 +91,7 @@ class Inbound:
             resources=ResourceStore(limits=limits, max_total_bytes=kept),
         )
         self._max_block_bytes = max_block_bytes
+        self._max_early_bytes = min(max_early_bytes or max_block_bytes, max_block_bytes)
         self._facts: list[Fact] = []
         self._modules: dict[str, bytes] = {}
         self._group: list[RawRecord] = []
@@ -122,10 +131,10 @@ class Inbound:
         while not self._made:
             if self._reader.at_boundary:
                 self._is_batch = is_batch
-                most = self._max_block_bytes
                 self._reader.expect(
                     batch=is_batch,
-                    max_block_bytes=min(EARLY_BLOCK_BYTES, most) if is_early else most,
+                    max_block_bytes=self._max_early_bytes if is_early else self._max_block_bytes,
+                    limit="max_setup_block_size" if is_early else "max_fact_block_size",
                 )
             try:
                 item = self._reader.next_event()

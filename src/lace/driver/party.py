@@ -6,6 +6,7 @@ batch, the end of all. Who moves them to the peer, and brings the peer's, is the
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -201,6 +202,11 @@ class Party:
         return self._settings.max_data_bytes
 
     @property
+    def max_setup_block_size(self) -> int:
+        """The largest block of setup or hello that is taken."""
+        return self._settings.max_setup_block_size
+
+    @property
     def can_take(self) -> bool:
         """Whether something of the peer would be taken now; else it is to be kept back."""
         return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)
@@ -215,7 +221,7 @@ class Party:
         self._evaluator = None
         error: BaseException | None = self.error
         while error is not None:
-            error.__traceback__ = None
+            traceback.clear_frames(error.__traceback__)  # it still tells the lines
             error = error.__cause__ or error.__context__
 
     def _do(self, effect: Effect) -> Event | None:

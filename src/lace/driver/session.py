@@ -110,6 +110,7 @@ class Session:
         self._inbound = Inbound(
             max_block_bytes=limits.max_fact_block_size,
             max_data_bytes=party.max_data_bytes,
+            max_early_bytes=party.max_setup_block_size,
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
@@ -236,7 +237,7 @@ class Session:
         """Hand on records that have come and wait for others, which may never come."""
         party, machine = self._party, self._party.machine
         while party.can_take and machine.state is State.TRANSFERRING:
-            event = self._inbound.hand_on()
+            event = await self._do(self._inbound.hand_on)
             if event is None:
                 return
             await self._take(event)
@@ -362,27 +363,32 @@ class Session:
 
     async def _step(self) -> bool:
         """Do one thing that can be done now; tells whether there was one."""
-        party = self._party
-        if party.can_take:
-            try:
-                # Not in the event loop: others would wait while a peer's selector is checked.
-                event = await self._do(self._next_event)
-            except InterlaceFailure as failure:
-                await self._fail(failure)
-                return True
-            if event is not None:
-                await self._take(event)
-                return True
-        if await self._do(party.work):
+        done = await self._do(self._step_here)
+        if isinstance(done, InterlaceFailure):
+            await self._fail(done)
+        elif done:
             self._to_write.set()
-            return True
-        return False
+        return bool(done)
 
-    def _next_event(self) -> Event | None:
-        state = self._party.machine.state
-        return self._inbound.next_event(
-            is_batch=state is State.TRANSFERRING, is_early=state in (State.SETUP, State.HELLO)
-        )
+    def _step_here(self) -> bool | InterlaceFailure:
+        """Take the next event or do other work; returns why if the bytes are no stream.
+
+        Bytes are not read in the event loop: others would wait while a peer's selector is
+        checked, or a large block is split.
+        """
+        party, state = self._party, self._party.machine.state
+        if party.can_take:
+            is_early = state in (State.SETUP, State.HELLO)
+            try:
+                event = self._inbound.next_event(
+                    is_batch=state is State.TRANSFERRING, is_early=is_early
+                )
+            except InterlaceFailure as failure:
+                return failure
+            if event is not None:
+                self._take_here(event)
+                return True
+        return party.work()
 
     async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
         """Wait for bytes, an alarm, validations, news of the store, or another wish."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import DEFAULT_SETTINGS, MAX_LINE_BYTES
+from lace.base.limits import DEFAULT_SETTINGS, LEAST_FACT_BYTES, MAX_LINE_BYTES
 from lace.base.text import safe_text
 from lace.iltp.buffer import Buffer
 from lace.iltp.fact_lines import FactLineParser
@@ -46,22 +46,13 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.iltp.items import Event, Item
 
-__all__ = [
-    "LEAST_FACT_BYTES",
-    "MAX_COMMENTS",
-    "MAX_COMMENT_BYTES",
-    "Reader",
-    "is_comment_text",
-]
+__all__ = ["MAX_COMMENT_BYTES", "Reader", "is_comment_text"]
 
 MAX_COMMENT_BYTES: Final = 128
 """Bytes of a comment line, `#` and LF included."""
-MAX_COMMENTS: Final = 4096
-"""Comments of one block or batch."""
-LEAST_FACT_BYTES: Final = 48
-"""What a fact of a block counts for at least; those of a whole exchange have more on average."""
+
 _FEW_FACTS: Final = 1024
-"""So many facts a block may always have, however small."""
+"""So many facts a block may have beside, however small."""
 
 _LF: Final = 0x0A
 _HASH: Final = 0x23
@@ -94,7 +85,7 @@ class Reader:
         source: str | None = None,
     ) -> None:
         self.resources = ResourceStore() if resources is None else resources
-        self._max_block_bytes = max_block_bytes
+        self._max_block_bytes, self._limit = max_block_bytes, "max_fact_block_size"
         self._source = source
         self._buffer = Buffer()
         self._lines = FactLineParser(source)
@@ -109,7 +100,7 @@ class Reader:
         self._after_comment = False  # no item since a comment
         self._in_block = False  # an item of the present block or batch has come
         self._has_facts = False  # a fact line of it has come
-        self._block_bytes = self._block_facts = self._block_comments = 0
+        self._block_bytes = self._block_facts = 0
         self._run: list[Fact] = []
         self._run_at = 0
 
@@ -130,16 +121,27 @@ class Reader:
         """Whether nothing but comments has come since the last block or batch ended."""
         return not self._in_block
 
-    def expect(self, *, batch: bool, max_block_bytes: int | None = None) -> None:
+    def expect(
+        self,
+        *,
+        batch: bool,
+        max_block_bytes: int | None = None,
+        limit: str = "max_fact_block_size",
+    ) -> None:
         """Say what comes next: a fact block, or a batch of records.
 
         It holds until it is said otherwise, and can be said only between blocks.
+
+        Args:
+            batch: whether records may come.
+            max_block_bytes: another limit than before.
+            limit: the setting that it comes from.
         """
         if self._in_block:
             raise AssertionError("what is expected cannot change inside a block")
         self._batch = batch
         if max_block_bytes is not None:
-            self._max_block_bytes = max_block_bytes
+            self._max_block_bytes, self._limit = max_block_bytes, limit
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes of the stream; after an error they are dropped."""
@@ -271,7 +273,8 @@ class Reader:
         blank = Blank(self._buffer.offset)
         self._buffer.skip(1)
         self._in_block = self._has_facts = self._after_comment = False
-        self._block_bytes = self._block_facts = self._block_comments = 0
+        self._block_bytes = self._block_facts = 0
+        self._lines.forget()
         return blank
 
     def _begin_item(self) -> None:
@@ -298,7 +301,6 @@ class Reader:
             return None
         self._step = self._read_item
         run, self._run = tuple(self._run), []
-        self._lines.forget()
         return Facts(self._run_at, run)
 
     def _take_lines(self, size: int) -> None:
@@ -311,24 +313,28 @@ class Reader:
             fitting = max(end - buffer.start, 0)
         if fitting:
             lines = bytes(buffer.data[buffer.start : buffer.start + fitting])
-            self._count_facts(lines.count(b"\n"))
-            self._run += self._lines.parse(lines, buffer.offset)
+            facts = self._lines.parse(lines, buffer.offset)
+            self._count_facts(len(facts))
+            self._run += facts
             self._block_bytes += fitting
             buffer.skip(fitting)
         else:
             raise self._block_too_large()
 
     def _count_facts(self, count: int) -> None:
-        """Refuse more facts than a block of exchange facts can have: each takes memory."""
+        """Refuse more facts than a block of exchange facts can have: each takes memory.
+
+        There are no more comments than facts, since none follows another.
+        """
         self._block_facts += count
-        most = max(self._max_block_bytes // LEAST_FACT_BYTES, _FEW_FACTS)
+        most = self._max_block_bytes // LEAST_FACT_BYTES + _FEW_FACTS
         if self._block_facts > most:
             raise self._fail(
                 StreamFault.BLOCK_SIZE,
                 f"a block has more than {most} facts",
                 "050-222",
-                hint=f"the limit is max_fact_block_size={self._max_block_bytes}, and a fact counts"
-                f" for at least {LEAST_FACT_BYTES} bytes",
+                hint=f"the limit is {self._limit}={self._max_block_bytes}, and a fact counts for"
+                f" at least {LEAST_FACT_BYTES} bytes",
             )
 
     def _block_too_large(self) -> StreamError:
@@ -337,7 +343,7 @@ class Reader:
             StreamFault.BLOCK_SIZE,
             f"a block has more than {limit} bytes of facts",
             "050-222",
-            hint=f"the limit is max_fact_block_size={limit}",
+            hint=f"the limit is {self._limit}={limit}",
         )
 
     def _read_comment(self) -> Item | None:
@@ -358,11 +364,6 @@ class Reader:
         self._block_bytes += length + 1
         if self._block_bytes > self._max_block_bytes:
             raise self._block_too_large()
-        self._block_comments += 1
-        if self._block_comments > MAX_COMMENTS:
-            raise self._fail(
-                StreamFault.COMMENT, f"more than {MAX_COMMENTS} comments in one block", "060-85"
-            )
         text = buffer.peek(length)[1:]
         if not is_comment_text(text):
             raise self._fail(

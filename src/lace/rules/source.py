@@ -61,8 +61,9 @@ def parse_source(
     text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Parsed:
     """Parse authoring text; look at `reporter` for what was wrong with it."""
-    if len(text) > limits.max_rules_bytes:
-        return _too_large(len(text), name, limits)
+    size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    if size > limits.max_rules_bytes:
+        return _too_large(size, name, limits)
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
     lines = text.split("\n")

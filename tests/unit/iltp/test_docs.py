@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lace.base.limits import MAX_LINE_BYTES
-from lace.driver.bridge import EARLY_BLOCK_BYTES
+from lace.base.limits import DEFAULT_SETTINGS, LEAST_FACT_BYTES, MAX_LINE_BYTES
 from lace.iltp.address import DEFAULT_PORTS, MAX_UNIX_PATH_BYTES, parse_address
 from lace.iltp.items import KNOT, OPEN_RECORD, PREFACE, PUZZLE_PIECE, RECORD
-from lace.iltp.reader import LEAST_FACT_BYTES, MAX_COMMENT_BYTES, MAX_COMMENTS
+from lace.iltp.reader import MAX_COMMENT_BYTES
 from lace.iltp.resources import (
     MAX_MARKER_BYTES,
     MAX_RESOURCE_BYTES,
@@ -46,14 +45,14 @@ def test_the_limits() -> None:
     assert {name: int(value.replace(",", "")) for name, value in rows.items()} == {
         "fact line": MAX_LINE_BYTES,
         "comment line": MAX_COMMENT_BYTES,
-        "comments of a block or batch": MAX_COMMENTS,
-        "block of setup or hello": EARLY_BLOCK_BYTES,
         "marker line of a resource": MAX_MARKER_BYTES,
         "resource": MAX_RESOURCE_BYTES,
         "lines of a resource": MAX_RESOURCE_LINES,
         "resources of a direction": MAX_RESOURCES,
         "different resources together": MAX_TOTAL_BYTES,
     }
+    assert "`max_setup_block_size`" in PAGE
+    assert DEFAULT_SETTINGS.max_setup_block_size == 2**20
     assert f"a fact counts for at least {LEAST_FACT_BYTES} bytes" in PAGE
     assert f"at most {MAX_UNIX_PATH_BYTES} bytes" in PAGE
 

@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from lace.base.limits import MAX_HEAD_BYTES
+from lace.base.limits import LEAST_FACT_BYTES, MAX_HEAD_BYTES
+from lace.facts.lines import Fact, parse_fact
 from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
     KNOT,
@@ -422,18 +423,61 @@ def test_single_bytes_are_not_quadratic() -> None:
     assert seconds(ten) < 40 * seconds(one)
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_lines_are_quick() -> None:
+def test_plain_lines_are_split_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line by itself would take many times as long; comments between them change nothing."""
+    alone: list[bytes] = []
+
+    def parse_alone(line: bytes) -> Fact:
+        alone.append(line)
+        return parse_fact(line)
+
+    monkeypatch.setattr("lace.iltp.fact_lines.parse_fact", parse_alone)
     line = b"AdvertisedField('P.%043d.H3','V.%043d.H3','Group','0','some group')\n"
-    raw = PREFACE + b"".join(line % (number, 1) for number in range(100_000)) + b"\n"
-    best = 99.0
-    for _ in range(3):
+    lines = [line % (number, 1) for number in range(20_000)]
+    for between in (b"", b"# more\n"):
+        raw = PREFACE + between.join(lines) + b"\n"
         reader = Reader()
-        start = time.perf_counter()
+        facts: list[Fact] = []
         for at in range(0, len(raw), 65_536):
             reader.feed(raw[at : at + 65_536])
             while (event := reader.next_event()) is not NEED_MORE:
                 if isinstance(event, Facts):
-                    assert len(event.facts) == 100_000
-        best = min(best, time.perf_counter() - start)
-    assert best < 1.0  # 0.2 s on an idle machine
+                    facts += event.facts
+        assert len(facts) == 20_000
+        assert facts[0][2] is facts[1][2], "equal texts are kept once"
+        assert not alone
+    reader = Reader()
+    reader.feed(PREFACE + b"A()\n\n")
+    while reader.next_event() is not NEED_MORE:
+        pass
+    assert alone == [b"A()"], "only this one is"
+
+
+def limited(raw: bytes, size: int = 2**20) -> str | None:
+    """What is wrong with a block, if anything is."""
+    reader = Reader(max_block_bytes=size)
+    reader.feed(PREFACE + raw)
+    try:
+        while reader.next_event() is not NEED_MORE:
+            pass
+    except StreamError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.requirement("050-222", "050-229", "060-85")
+def test_how_many_facts_a_block_has() -> None:
+    """As many as fit if they name records, with a comment before each; not millions of others."""
+    record = b"MayRequest('B." + b"0" * 43 + b".H3')\n"
+    full = record * (2**20 // len(record))
+    assert limited(full + b"\n") is None
+    assert "bytes of facts" in str(limited(full + record))
+    assert limited((b"#\n" + record) * (2**20 // (len(record) + 2)) + b"\n") is None
+    questions = b"".join(b"ListAdvertisementPartition('%04d')\n" % n for n in range(16_384))
+    assert limited(questions + b"\n") is None
+    most = 2**20 // LEAST_FACT_BYTES + 1024
+    assert limited(b"A()\n" * most + b"\n") is None
+    said = str(limited(b"A()\n" * (most + 1)))
+    assert f"more than {most} facts" in said
+    assert "max_fact_block_size=1048576" in said
+    assert "more than" in str(limited(b"#\nA()\n" * (most + 1)))

@@ -37,7 +37,7 @@ def test_the_table() -> None:
     }
     assert (PEER_LIMITS.max_derived_facts, PEER_LIMITS.max_rules) == (2**23, 256)
     assert (PEER_LIMITS.max_iterations, PEER_LIMITS.max_work) == (10_000, 2**33)
-    assert (PEER_LIMITS.max_derived_bytes, PEER_LIMITS.max_rules_bytes) == (2**28, 2**17)
+    assert (PEER_LIMITS.max_derived_bytes, PEER_LIMITS.max_rules_bytes) == (2**28, 2**20)
     assert limits_of(DEFAULT_SETTINGS) == OWN_LIMITS
     assert peer_limits_of(DEFAULT_SETTINGS) == PEER_LIMITS
 
