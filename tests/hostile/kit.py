@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lace.api import SigningKey, open_lace
 from lace.base.tai import Tai
-from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StreamEnd
+from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StoredRecord
 from lace.iltp.reader import Reader
 from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.hello import Hello, make_hello, proof_context
@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from tests.cli.links import Serving
 
-__all__ = ["MIB", "Attacked", "Peer", "attacked", "connect_to", "memory_of", "resource_block"]
+__all__ = [
+    "MIB",
+    "Attacked",
+    "Gone",
+    "Peer",
+    "attacked",
+    "connect_to",
+    "memory_of",
+    "resource_block",
+]
 
 MIB = 2**20
 SECONDS = 30.0
@@ -83,6 +92,10 @@ def connect_to(address: str) -> socket.socket:
         return connection
     host, _, port = place.partition("/")[0].rpartition(":")
     return socket.create_connection((host, int(port)), SECONDS)
+
+
+class Gone(Exception):
+    """The server has closed the connection."""
 
 
 class Peer:
@@ -195,18 +208,31 @@ class Peer:
         while True:
             event = self._reader.next_event()
             if event is NEED_MORE:
-                piece = self.connection.recv(65536)
-                self.got += piece
-                assert piece, "the server has gone"
-                self._reader.feed(piece)
+                self._receive()
             elif isinstance(event, Facts):
                 facts += event.facts
             elif isinstance(event, Blank):
                 return facts, modules
-            elif isinstance(event, StreamEnd):
-                raise AssertionError("the server has gone")
             elif isinstance(event, Resource):
                 modules[event.id] = event.body.decode()
+
+    def skip_batch(self) -> int:
+        """Read a batch of records to its end; returns how many there were."""
+        self._reader.expect(batch=True)
+        count = 0
+        while not isinstance(event := self._reader.next_event(), Blank):
+            count += isinstance(event, StoredRecord)
+            if event is NEED_MORE:
+                self._receive()
+        self._reader.expect(batch=False)
+        return count
+
+    def _receive(self) -> None:
+        piece = self.connection.recv(65536)
+        if not piece:
+            raise Gone("the server has gone")
+        self.got += piece
+        self._reader.feed(piece)
 
 
 @dataclass

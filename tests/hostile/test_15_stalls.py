@@ -1,25 +1,29 @@
 """Case 15: a peer that keeps this side waiting.
 
-It says nothing, stops in the middle, or sends a byte now and then; one that takes nothing of
-what it is sent is in `tests/driver/test_session.py`. Expected: "phase timeout" by an absolute
+It says nothing, stops in the middle, sends a byte now and then, or takes nothing of what it is
+sent. Expected: "phase timeout" by an absolute
 deadline however the bytes are spread, and nobody else waits; as many as may connect at once
 use up nothing but their share.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.api import open_lace
 from lace.iltp.items import PREFACE
+from tests.cli.links import EXPOSE_ALL, plex
 from tests.hostile.kit import attacked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SOON = ("--set", "phase_timeout_seconds=2")
+RECORDS, RECORD_BYTES = 1000, 32 * 1024
 
 
 @pytest.mark.requirement("050-221")
@@ -48,3 +52,23 @@ def test_so_many_that_nobody_else_fits_in_from_there(tmp_path: Path) -> None:
             peer.outcome()
         assert sum(peer.got == b"" for peer in peers) >= 40 - 16
         target.said("phase timeout", 16)
+
+
+@pytest.mark.requirement("050-221")
+def test_a_peer_that_takes_nothing(tmp_path: Path) -> None:
+    """It asks for more than a socket holds, says all that it has to, and never reads again."""
+    (tmp_path / "everyone.lace").write_text(EXPOSE_ALL)
+    with attacked(tmp_path, *SOON, "--expose", tmp_path / "everyone.lace", "--debug") as target:
+        with open_lace(target.host.folder) as lace:
+            lace.add_all(plex(f"many/{n}", os.urandom(RECORD_BYTES)) for n in range(RECORDS))
+        peer = target.connect()
+        peer.enter()
+        offered, _ = peer.read_block()
+        assert len(offered) > RECORDS
+        peer.block([])
+        peer.read_block()
+        peer.block([("MayRequest", fact[1]) for fact in offered if fact[0] == "Advertised"])
+        peer.block([])
+        target.said("the peer took less than")
+        target.said("phase timeout")
+        peer.got = b""  # everything is exposed to it

@@ -15,7 +15,7 @@ from tests.hostile.kit import MIB, attacked
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECORD = plex("long")
+RECORD = plex("long", b"xyz")
 HEAD, _, _ = RECORD.bytes.partition(b"Data-Length: ")
 OUTER = HEAD.split(b"\xf0\x9f\x96\xa7")[1]
 MARK = b"\xf0\x9f\x96\xa7"

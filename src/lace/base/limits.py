@@ -186,6 +186,12 @@ class Settings:
     max_rejected_records: int = _setting(
         1000, "rejected records after which an exchange ends", 0, 1_000_000_000
     )
+    max_not_available_records: int = _setting(
+        100_000,
+        "records answered NotAvailable in one round until that is no progress any more",
+        0,
+        _MOST_FACTS,
+    )
     max_clock_skew_seconds: int = _setting(
         300, "how far the clocks of two sides may be apart", 0, 1_000_000_000, "seconds"
     )

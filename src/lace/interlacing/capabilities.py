@@ -113,6 +113,7 @@ class ExchangeLimits:
     max_loop_iterations: int = 16
     max_advertised_records: int = 2**22
     max_rejected_records: int = 1000
+    max_not_available_records: int = 100_000
     max_clock_skew_seconds: int = 300
     phase_timeout_seconds: int = 30
     service_budget_seconds: int = 10

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.record.hash_list import HashList
 
@@ -119,15 +120,22 @@ class Ledger:
         self._rejected_claims[record] = claim
         self._current_claims.pop(record, None)
 
-    def miss(self, record: str) -> None:
-        """Note that the peer cannot send a record."""
+    def miss(self, record: str, most: int = DEFAULT_SETTINGS.max_not_available_records) -> None:
+        """Note that the peer cannot send a record.
+
+        Args:
+            record: the record.
+            most: so many of a round are remembered, and are progress. A peer that advertises
+                others in every loop, and has none of them, would go on for ever.
+        """
         self._answer(record)
         self.noted[Failure.NOT_AVAILABLE] += 1
-        if record not in self._missed:
+        if record not in self._missed and len(self._missed) < most:
             self.brought = True
-        self._missed.add(record)
+            self._missed.add(record)
         self._unavailable.add(record)
-        self.not_available[record] = None
+        if len(self.not_available) < most:
+            self.not_available[record] = None
 
     def end_batch(self) -> None:
         """Check that a request list that was not empty got an answer."""

@@ -127,8 +127,9 @@ class Transfer:
         """Take what was sent."""
         self.bytes_sent += event.size
         self._round_sent += event.size
-        fresh = set(event.unavailable) - self._told_unavailable
-        self._told_unavailable.update(event.unavailable)
+        left = self._terms.limits.max_not_available_records - len(self._told_unavailable)
+        fresh = sorted(set(event.unavailable) - self._told_unavailable)[: max(0, left)]
+        self._told_unavailable.update(fresh)
         self._sent_something = bool(event.sent) or bool(fresh)
         self.pending_there = len(self._asked) - len(event.sent) - len(event.unavailable)
         noted = self._ledger.noted
@@ -167,7 +168,7 @@ class Transfer:
     def missed(self, record: str) -> None:
         """Take note of a record that the peer cannot send any more."""
         self.is_begun = True
-        self._ledger.miss(record)
+        self._ledger.miss(record, self._terms.limits.max_not_available_records)
 
     def _receive(self, record: str, size: int) -> str:
         self.is_begun = True

@@ -54,6 +54,7 @@ def test_numbers_and_words() -> None:
     assert "10 s and 128 MiB" in PAGE
     assert f"`phase_timeout_seconds`, {limits.phase_timeout_seconds} s" in PAGE
     assert '"not at a fixed point"' in PAGE
+    assert f"`max_not_available_records` ({limits.max_not_available_records:,})" in PAGE
     for name in ("max_rejected_records", "max_total_transferred_bytes", "max_loop_iterations"):
         assert hasattr(limits, name)
         assert f"`{name}`" in PAGE

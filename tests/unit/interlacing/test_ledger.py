@@ -43,6 +43,18 @@ def test_requests_and_answers() -> None:
     ledger.end_batch()
 
 
+def test_so_many_not_available_are_progress() -> None:
+    """Behind the limit they are still not asked for again, and are counted; nothing is kept."""
+    ledger = Ledger()
+    for record, is_progress in ((ONE, True), (TWO, True), (THREE, False)):
+        ledger.ask([record])
+        ledger.miss(record, most=2)
+        assert ledger.brought is is_progress
+    assert list(ledger.not_available) == [ONE, TWO]
+    assert ledger.noted[Failure.NOT_AVAILABLE] == 3
+    assert ledger.excluded == {ONE, TWO, THREE}
+
+
 def test_not_available_holds_for_a_round_unless_the_advertisement_was_absent() -> None:
     ledger = Ledger()
     ledger.ask([ONE])
