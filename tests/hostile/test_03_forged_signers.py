@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.unit.transport.certificates import Certificates
 
+pytestmark = pytest.mark.slow
+
 FORGED = "signer without valid proof"
 
 

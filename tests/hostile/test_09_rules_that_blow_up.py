@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
 
+pytestmark = pytest.mark.slow
+
 HAVE = "SelectHave(P) :- Have(P).\n"
 BOMBS = {
     "peer_max_work": HAVE

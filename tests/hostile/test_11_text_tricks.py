@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
 
+pytestmark = pytest.mark.slow
+
 FIRST = [
     b"\xef\xbb\xbf" + PREFACE,
     PREFACE.replace(b"\n", b"\r\n"),

@@ -16,6 +16,8 @@ from tests.hostile.kit import attacked
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.requirement("050-98")
 def test_a_captured_direction(tmp_path: Path) -> None:

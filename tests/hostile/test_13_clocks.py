@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from lace.interlacing.hello import Hello
 
+pytestmark = pytest.mark.slow
+
 
 def far_ahead(hello: Hello) -> Hello:
     return replace(hello, tai=hello.tai.shift(301_000_000_000))

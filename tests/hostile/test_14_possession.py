@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.links import hashes, plex
 from tests.hostile.kit import attacked
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 
 def test_hidden_and_absent_are_alike(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tests.hostile.kit import attacked
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SOON = ("--set", "phase_timeout_seconds=2")
 RECORDS, RECORD_BYTES = 1000, 32 * 1024
 

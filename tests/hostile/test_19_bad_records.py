@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lace.record.model import Record
 
+pytestmark = pytest.mark.slow
+
 
 def other_data(record: Record) -> bytes:
     return record.bytes[:-1] + b"y"

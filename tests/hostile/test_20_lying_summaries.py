@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
 
+pytestmark = pytest.mark.slow
+
 ROOT = "A" * 42 + "0"
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.links import plex
 from tests.hostile.kit import MIB, attacked
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 RECORD = plex("long", b"xyz")
 HEAD, _, _ = RECORD.bytes.partition(b"Data-Length: ")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
 
+pytestmark = pytest.mark.slow
+
 WAVERING = (
     "SelectHave(P) :- Have(P).\n"
     "SelectHave(P) :- Have(P), Advertised(Q,S).\n"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.unit.transport.certificates import Certificates
 
+pytestmark = pytest.mark.slow
+
 ONLY_TLS = ALL.replace("Have(P).", "Have(P), TransportEncrypted().")
 
 
