@@ -18,6 +18,7 @@ LONGEST_MARKER: Final = max(map(len, _MARKERS))
 
 _HTTP: Final = "the peer seems to speak HTTP"
 _STRANGERS: Final = {
+    0x15: "the peer seems to speak TLS: is it a wss address?",  # an alert
     0x16: "the peer seems to begin TLS: is it a wss address?",
     0x43: _HTTP,  # CONNECT
     0x44: _HTTP,  # DELETE

@@ -109,6 +109,7 @@ def test_a_plan_resource_is_taken() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n", 0, "HTTP"),
         (b"GET / HTTP/1.1\r\n", 0, "HTTP"),
+        (b"\x15\x03\x03", 0, "TLS"),
         (b"\x16\x03\x01", 0, "TLS"),
         (b"SSH-2.0", 0, "SSH"),
         (b"\n", 0, None),
