@@ -50,7 +50,7 @@ __all__ = [
 
 MIB = 2**20
 SECONDS = 30.0
-GROWTH = 160 * MIB
+GROWTH = 96 * MIB
 """What a hostile peer may make a server grow by, unless a test states another bound."""
 
 

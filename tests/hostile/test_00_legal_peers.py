@@ -47,7 +47,7 @@ def test_a_full_listing_with_comments(tmp_path: Path) -> None:
     """A comment for each record is more than any hostile flood of them; 30 MB in one block."""
     chance = random.Random(5)
     records = sorted(f"P.{b64a.encode(chance.randbytes(32))}.H3" for _ in range(LISTED))
-    with attacked(tmp_path, growth=512 * MIB) as target:
+    with attacked(tmp_path, growth=224 * MIB) as target:
         peer = target.connect()
         assert peer.send(lines_of(records, peer.enter(OF_A_GROUP)))
         peer.read_block()
@@ -66,7 +66,7 @@ def test_a_long_request_list_and_a_large_selector(tmp_path: Path) -> None:
     assert MIB * 3 // 4 < len(resource_block(select)) < MIB
     (tmp_path / "everyone.lace").write_text(EXPOSE_ALL)
     options = ("--expose", tmp_path / "everyone.lace")
-    with attacked(tmp_path, *options, growth=512 * MIB) as target:
+    with attacked(tmp_path, *options, growth=128 * MIB) as target:
         with open_lace(target.host.folder) as lace:
             lace.add_all(plex(f"many/{number}") for number in range(REQUESTED))
         peer = target.connect()

@@ -61,7 +61,7 @@ def piece_of(name: str, number: int) -> bytes:
 @pytest.mark.requirement("050-222", "050-229")
 def test_floods(tmp_path: Path) -> None:
     """One after the other, against one server: whatever stays behind adds up."""
-    with attacked(tmp_path) as target:
+    with attacked(tmp_path, growth=48 * MIB) as target:
         for count, (name, (first, _, most, said)) in enumerate(FLOODS.items(), 1):
             before = target.server.errors
             peer = target.connect()
@@ -84,7 +84,7 @@ def test_floods(tmp_path: Path) -> None:
 @pytest.mark.requirement("050-222")
 def test_blocks_after_hello(tmp_path: Path) -> None:
     """Behind a hello, blocks may be as large as was agreed; facts that no block has may not."""
-    with attacked(tmp_path, growth=256 * MIB) as target:
+    with attacked(tmp_path, growth=224 * MIB) as target:
         for count, line in enumerate((b"A()\n", b"Advertised()\n", b"MayRequest('')\n"), 1):
             peer = target.connect()
             peer.enter()

@@ -34,7 +34,7 @@ def listing(count: int, source: str) -> list[Fact]:
 @pytest.mark.requirement("050-230")
 def test_listings(tmp_path: Path) -> None:
     settings = ("--set", "max_advertisement_records_listed=20000")
-    with attacked(tmp_path, *settings, growth=96 * MIB) as target:
+    with attacked(tmp_path, *settings, growth=48 * MIB) as target:
         peer = target.connect()
         peer.block(listing(20_001, peer.enter()))
         peer.outcome()
