@@ -39,6 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="default: atheris, which is steered by coverage, where it is installed",
     )
     given, rest = parser.parse_known_args(arguments)
+    files = [Path(each) for each in rest if Path(each).is_file()]
+    if files:
+        for file in files:
+            load(given.target).check(file.read_bytes())
+            print(f"{given.target}: {file}: nothing is wrong with it")
+        return 0
     seed = random.SystemRandom().randrange(1, 1 << 31) if given.seed is None else given.seed
     print(f"{given.target}: seed {seed}", flush=True)
     if given.engine == "atheris":

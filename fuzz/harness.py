@@ -166,12 +166,15 @@ def guided(
         name: what it is called.
         seconds: for how long; 0 for ever.
         crashes: where inputs go that are findings.
-        more: arguments for atheris, the folder for new inputs first.
+        more: arguments for atheris. New inputs go into the first folder among them; without
+            one they go beside the findings, so that what is kept changes only on purpose.
     """
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["lace"]):
         target = load()
-    for folder in (crashes, CORPUS / name):
+    given = [Path(each) for each in more if not each.startswith("-")]
+    new = [] if given else [crashes / "found" / name]
+    for folder in (crashes, CORPUS / name, *given, *new):
         folder.mkdir(parents=True, exist_ok=True)
     options = [
         f"-max_total_time={int(seconds)}",
@@ -181,7 +184,7 @@ def guided(
         "-timeout=20",
         "-verbosity=0",
     ]
-    folders = [str(CORPUS / name)]
+    folders = [*map(str, new), str(CORPUS / name)]
     atheris.Setup(
         [f"fuzz {name}", *options, *more, *folders],
         target.check,

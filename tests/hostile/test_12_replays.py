@@ -32,4 +32,4 @@ def test_a_captured_direction(tmp_path: Path) -> None:
         peer.send(said)
         peer.outcome()
         target.said("signer without valid proof")
-        assert b"Advertise" not in peer.got, "the server says who it is, and no more"
+        assert b"\nAdvertise" not in peer.got, "the server says who it is, and no more"

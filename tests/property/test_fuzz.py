@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fuzz.__main__ import TARGETS, load, main
-from fuzz.harness import CORPUS, LARGEST, ROOT, has_atheris, kept, loop
+from fuzz.harness import CORPUS, LARGEST, ROOT, kept, loop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,10 @@ def test_every_kept_input_holds_what_must_hold(name: str) -> None:
 def test_a_second_of_changed_inputs(name: str, tmp_path: Path) -> None:
     """Steered by coverage where that is possible; a library ends its process, so in another."""
     command = [sys.executable, "-m", "fuzz", name, "--seconds", "1", "--seed", "1"]
-    crashes, found = tmp_path / "crashes", tmp_path / "found"
-    found.mkdir()
-    more = [str(found)] if has_atheris() else []
+    crashes = tmp_path / "crashes"
+    before = sorted((CORPUS / name).iterdir())
     done = subprocess.run(
-        [*command, "--crashes", str(crashes), *more],
+        [*command, "--crashes", str(crashes)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,7 +43,8 @@ def test_a_second_of_changed_inputs(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert not list(crashes.glob("*"))
+    assert not [path for path in crashes.glob("*") if path.is_file()]
+    assert sorted((CORPUS / name).iterdir()) == before, "what is kept changes only on purpose"
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -74,6 +74,13 @@ def test_the_command_without_the_library(
     arguments = ["--engine", "loop", "--seconds", "0.05", "--crashes", str(tmp_path)]
     assert main(["upgrades", *arguments]) == 0
     assert "0 findings" in capsys.readouterr().out
+
+
+def test_a_file_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "kept"
+    file.write_bytes(kept(load("streams"))[0])
+    assert main(["streams", str(file)]) == 0
+    assert "nothing is wrong with it" in capsys.readouterr().out
 
 
 def test_what_is_kept_is_small() -> None:
