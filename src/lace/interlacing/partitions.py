@@ -330,8 +330,10 @@ def _read_others(raw: bytes) -> dict[str, bytes]:
         made = {record: b64a.decode(each) for record, each in found.items()}
     except (RecordError, RecursionError) as error:
         raise ValueError("no digests of records") from error
+    if keys_of(list(made))[1].any():
+        raise ValueError("a record of the usual format among others")
     for record, digest in made.items():
-        if is_usual(record) or not _OTHER.fullmatch(record) or len(digest) != DIGEST_BYTES:
+        if not _OTHER.fullmatch(record) or len(digest) != DIGEST_BYTES:
             raise ValueError("no digest of a record of another format")
     return made
 
