@@ -22,6 +22,8 @@ __all__ = [
     "Digests",
     "as_digests",
     "leaves_of",
+    "node_of",
+    "nodes_above",
     "order_of",
     "root_of",
     "root_of_leaves",
@@ -75,16 +77,17 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
     level = leaves[order_of(digests)].tobytes()
     pad = EMPTY_ROOT
     while len(level) > DIGEST_BYTES:
-        level = b"".join(_level_above(level, pad))
-        pad = _node(pad + pad)  # what a whole subtree of padding comes to
+        level = b"".join(nodes_above(level, pad))
+        pad = node_of(pad, pad)  # what a whole subtree of padding comes to
     return level
 
 
-def _node(children: bytes) -> bytes:
-    return digest(_NODE + children)
+def node_of(left: bytes, right: bytes) -> bytes:
+    """Return the node above two others."""
+    return digest(_NODE + left + right)
 
 
-def _level_above(level: bytes, pad: bytes) -> list[bytes]:
+def nodes_above(level: bytes, pad: bytes = b"") -> list[bytes]:
     """Return the nodes above those of a level, which is padded to pairs."""
     width = 2 * DIGEST_BYTES
     if len(level) % width:
@@ -106,13 +109,13 @@ def roots_without_one(leaves: Digests) -> Iterator[bytes]:
     pad = EMPTY_ROOT
     while len(still) > DIGEST_BYTES:
         trees.append((_rows(still), [*_rows(moved), pad]))
-        still, moved = (b"".join(_level_above(level, pad)) for level in (still, moved))
-        pad = _node(pad + pad)
+        still, moved = (b"".join(nodes_above(level, pad)) for level in (still, moved))
+        pad = node_of(pad, pad)
     for gone, leaf in enumerate(behind):
         place, node = gone, leaf
         for kept, shifted in trees:
-            pair = kept[place - 1] + node if place % 2 else node + shifted[place + 1]
-            node = _node(pair)
+            pair = (kept[place - 1], node) if place % 2 else (node, shifted[place + 1])
+            node = node_of(*pair)
             place //= 2
         yield node
     yield still
