@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lace.pipeline.advertise import advertise
 from lace.pipeline.ingest import find_new, ingest
 from lace.record.model import Blob, Plex, Seal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lace.api import SigningKey
+    from lace.pipeline.advertise import Done
     from lace.pipeline.ingest import Ingested
+    from lace.pipeline.states import Asked
     from lace.pipeline.warehouse import Warehouse
 
-__all__ = ["ingest_files", "make_records", "names_of"]
+__all__ = [
+    "SOURCE",
+    "advertise_as",
+    "ingest_files",
+    "make_records",
+    "names_of",
+    "run_script",
+]
 
+SOURCE = "V.vISNhGb54ALSjDPjV~ESSDbZOre1F6igmKXAU9MCeV4.H3"
 LIMIT = 1024 * 1024
 
 
@@ -52,6 +65,26 @@ def ingest_files(spark: Any, warehouse: Warehouse, *paths: Path, **rest: Any) ->
     with warehouse.writing("a test") as job:
         new = find_new(warehouse, [path.resolve() for path in paths])
         return ingest(spark, job, new, max_data_bytes=rest.pop("limit", LIMIT), **rest)
+
+
+def advertise_as(spark: Any, warehouse: Warehouse, asked: Asked) -> Done:
+    """Advertise as the command does."""
+    with warehouse.writing("a test") as job:
+        return advertise(spark, job, asked)
+
+
+def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process that may die."""
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def names_of(folder: Path) -> set[str]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +12,11 @@ from lace.errors import UsageError
 from lace.pipeline.manifest import DataFile, WarehouseDamagedError
 from lace.pipeline.warehouse import MANIFEST_NAME, Warehouse, check_file, file_digest
 from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
-from tests.pipeline.samples import names_of
+from tests.pipeline.samples import names_of, run_script
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lace.pipeline.warehouse import Job
 
 LOCKS = {"write.lock", "write.turnstile"}
@@ -131,16 +130,7 @@ with opened.writing("a test") as job:
     if where == "sync": module._sync = die
     job.commit(opened.manifest.with_added({{"records": [file]}}))
 """
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(warehouse.folder)],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_script(script, str(warehouse.folder))
     assert done.returncode == -signal.SIGKILL, done.stderr
     again = Warehouse.open(warehouse.folder)
     assert again.manifest.generation == generation

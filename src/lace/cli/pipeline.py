@@ -16,6 +16,7 @@ __all__ = ["command"]
 _MODULES: Final[Mapping[str, str]] = {
     "ingest": "lace.cli.pipeline_ingest",
     "facts": "lace.cli.pipeline_facts",
+    "advertise": "lace.cli.pipeline_advertise",
     "status": "lace.cli.pipeline_status",
     "verify": "lace.cli.pipeline_verify",
     "export": "lace.cli.pipeline_export",

@@ -19,7 +19,8 @@ __all__ = ["command"]
 @lace_command(
     "status",
     piped="Lines of a name and a number: generation, sources, records, without_facts, "
-    "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate.",
+    "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, and "
+    "`advertised NAME` and a number for each run of advertise.",
     json_keys={
         "generation": "how many commits there were",
         "sources": "how many files were ingested",
@@ -30,6 +31,7 @@ __all__ = ["command"]
         "files": "how many files the warehouse consists of",
         "bytes": "their bytes",
         "facts": "an object of the number of facts by predicate",
+        "advertised": "an object of the number of advertised records by name",
     },
     examples=[("lace pipeline status big.wh", "what is in it")],
 )
@@ -44,7 +46,11 @@ def command(session: Session, warehouse: str) -> int:
     if session.output.json:
         session.output.json_document(found)
         return 0
-    counts = {name: value for name, value in found.items() if name != "facts"}
-    facts = {f"facts {predicate}": count for predicate, count in found["facts"].items()}
-    session.output.counts({**counts, **facts})
+    counts = {name: value for name, value in found.items() if isinstance(value, int)}
+    parts = {
+        f"{part} {name}": count
+        for part in ("facts", "advertised")
+        for name, count in found[part].items()
+    }
+    session.output.counts({**counts, **parts})
     return 0

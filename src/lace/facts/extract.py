@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lace.record.validate import ValidRecord
 
-__all__ = ["Reads", "facts_of_records", "record_facts", "split_link"]
+__all__ = ["Reads", "facts_of_columns", "facts_of_records", "record_facts", "split_link"]
 
 Reads: TypeAlias = "Mapping[str, frozenset[str] | None]"
 """Predicates of which facts are wanted; of `Field` and `RecordLink` only some names, or None."""
@@ -53,6 +53,11 @@ def facts_of_records(
         for fact in _facts(columns, _Wanted(None)):
             for value in fact[1:]:
                 check_value(value, max_value_bytes)
+    yield from facts_of_columns(columns, reads)
+
+
+def facts_of_columns(columns: FactColumns, reads: Reads | None = None) -> Iterator[Fact]:
+    """Yield the facts, or those that are wanted, of records whose columns are at hand."""
     yield from _facts(columns, _Wanted(reads))
 
 

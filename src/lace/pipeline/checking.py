@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.tables import DICTIONARY, QUARANTINE, RECORDS, SOURCES
+from lace.pipeline.tables import (
+    ADVERTISED,
+    ADVERTISEMENTS,
+    DICTIONARY,
+    QUARANTINE,
+    RECORDS,
+    SOURCES,
+)
 from lace.pipeline.warehouse import check_file
 
 if TYPE_CHECKING:
@@ -70,6 +77,8 @@ def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
         if table.startswith("facts/"):
             predicate = table.split("/")[1]
             facts[predicate] = facts.get(predicate, 0) + manifest.rows(table)
+    lead = f"{ADVERTISED}/"
+    names = [table.removeprefix(lead) for table in manifest.tables if table.startswith(lead)]
     behind = sum(
         file.rows for file in manifest.files(RECORDS) if file.generation > manifest.facts_generation
     )
@@ -81,6 +90,7 @@ def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
         "without_facts": behind,
         "quarantined": manifest.rows(QUARANTINE),
         "facts": dict(sorted(facts.items())),
+        "advertised": {name: manifest.rows(f"{ADVERTISEMENTS}/{name}") for name in sorted(names)},
         "texts": manifest.rows(DICTIONARY),
         "files": len(files),
         "bytes": sum(file.size for file in files),

@@ -26,6 +26,8 @@ __all__ = [
     "Interning",
     "Numbering",
     "Resolving",
+    "facts_of_heads",
+    "standard_slots",
 ]
 
 TEXT: Final = "text"
@@ -104,7 +106,7 @@ class Interning:
         task = context.partitionId() if context else 0
         unit, number = _Unit(), 0
         for batch in batches:
-            unit.add(_facts_of(batch))
+            unit.add(facts_of_heads(batch))
             if len(unit.texts) >= _UNIT_TEXTS:
                 yield from _unit_batches(unit, (task << _UNIT_BITS) | number)
                 unit, number = _Unit(), number + 1
@@ -112,7 +114,7 @@ class Interning:
             yield from _unit_batches(unit, (task << _UNIT_BITS) | number)
 
 
-def _facts_of(batch: Any) -> FactColumns:  # noqa: ANN401 - Arrow has no types
+def facts_of_heads(batch: Any) -> FactColumns:  # noqa: ANN401 - Arrow has no types
     """Return the facts of records of which only the bytes before the data are at hand."""
     columns = [batch.column(name).to_pylist() for name in HEAD_COLUMNS]
     records = [

@@ -22,16 +22,21 @@ if TYPE_CHECKING:
     from lace.pipeline.warehouse import Warehouse
 
 __all__ = [
+    "ADVERTISED",
+    "ADVERTISEMENTS",
+    "DERIVED",
     "DICTIONARY",
     "FACT_WIDTH",
     "FIRST_FREE_SLOT",
     "MOST_SLOTS",
+    "PARTITIONS",
     "QUARANTINE",
     "RECORDS",
     "REST_SLOT",
     "SOURCES",
     "STANDARD_SLOTS",
     "columns_of",
+    "derived_table",
     "dictionary_size",
     "facts_table",
     "field_files",
@@ -48,6 +53,10 @@ RECORDS: Final = "records"
 QUARANTINE: Final = "quarantine"
 SOURCES: Final = "sources"
 DICTIONARY: Final = "dictionary"
+ADVERTISED: Final = "advertised"
+ADVERTISEMENTS: Final = "advertisements"
+PARTITIONS: Final = "partitions"
+DERIVED: Final = "derived"
 
 FACT_WIDTH: Final = max(predicate.arity for predicate in RECORD_PREDICATES.values())
 STANDARD_SLOTS: Final[Mapping[str, int]] = MappingProxyType(
@@ -96,13 +105,27 @@ _COLUMNS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
             ("digest", "string"),
         ),
         DICTIONARY: (("id", "bigint"), ("text", "string")),
+        ADVERTISED: (
+            ("source", "string"),
+            ("fields", "string"),
+            ("of", "string"),
+            ("inputs", "string"),
+            ("covered", "bigint"),
+        ),
+        ADVERTISEMENTS: (
+            ("prefix", "string"),
+            ("record", "string"),
+            ("digest", "binary"),
+            ("fields", "string"),
+        ),
+        PARTITIONS: (("prefix", "string"), ("count", "bigint"), ("root", "string")),
     }
 )
 
 
 def columns_of(table: str) -> tuple[tuple[str, str], ...]:
     """Return name and type of the columns of a table."""
-    return _FACTS if table.startswith("facts/") else _COLUMNS[table]
+    return _FACTS if table.startswith("facts/") else _COLUMNS[table.partition("/")[0]]
 
 
 def struct_of(columns: Iterable[tuple[str, str]]) -> Any:  # noqa: ANN401 - PySpark's own
@@ -121,6 +144,11 @@ def struct_of(columns: Iterable[tuple[str, str]]) -> Any:  # noqa: ANN401 - PySp
 def facts_table(predicate: str, slot: int | None = None) -> str:
     """Return the name of the table that has the facts of a predicate; of Field in one slot."""
     return f"facts/{predicate}" if slot is None else f"facts/{predicate}/{slot}"
+
+
+def derived_table(name: str, predicate: str, arity: int) -> str:
+    """Return the name of the table that has what rules derived, as texts in `c0` and so on."""
+    return f"{DERIVED}/{name}/{predicate}/{arity}"
 
 
 def read_files(
