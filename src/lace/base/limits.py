@@ -25,6 +25,7 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_LINE_BYTES",
     "MAX_MANIFEST_BYTES",
+    "MAX_PROVEN_DIGESTS",
     "SPARK_BROADCAST_ROWS",
     "SPARK_HANDOVER_ROWS",
     "SPARK_SMALL_ROWS",
@@ -57,6 +58,8 @@ MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
 MAX_MANIFEST_BYTES: Final = 64 * MIB
 """Bytes of the file that lists what a warehouse consists of."""
+MAX_PROVEN_DIGESTS: Final = 2**24
+"""Digests that are held at once to compute roots again in one place."""
 
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""

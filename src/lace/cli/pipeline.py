@@ -17,6 +17,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "ingest": "lace.cli.pipeline_ingest",
     "facts": "lace.cli.pipeline_facts",
     "advertise": "lace.cli.pipeline_advertise",
+    "diff": "lace.cli.pipeline_diff",
     "status": "lace.cli.pipeline_status",
     "verify": "lace.cli.pipeline_verify",
     "export": "lace.cli.pipeline_export",
@@ -35,6 +36,7 @@ class _Pipeline(LazyGroup):
     examples=[
         ("lace pipeline ingest big.wh backup.records", "validate a file of records"),
         ("lace pipeline facts big.wh", "make the facts of its records"),
+        ("lace pipeline advertise big.wh --source V.….H3", "what a peer would be told of them"),
         ("lace pipeline status big.wh", "what is in it"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`lace pipeline verify`: every file of a warehouse, checked byte by byte."""
+"""`lace pipeline verify`: every file of a warehouse, and what its tables say of its records."""
 
 from __future__ import annotations
 
@@ -9,59 +9,128 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.output import plural
-from lace.cli.pipeline_session import warehouse_argument
+from lace.cli.pipeline_session import (
+    SparkOptions,
+    spark_options,
+    spark_session,
+    warehouse_argument,
+)
 from lace.cli.progress import Progress
+from lace.errors import UsageError
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
+    from lace.pipeline.checking import Checked
+    from lace.pipeline.proving import Proof
+    from lace.pipeline.warehouse import Warehouse
 
 __all__ = ["command"]
 
 _DAMAGED = 6
 
 
+_MOST_SAMPLED = 100_000
+
+
 @lace_command(
     "verify",
-    piped="Lines of a name and a number: files, bytes, damaged; then a line that begins with "
-    "`damage: ` for each damaged file, the first 1,000 of them.",
+    piped="Lines of a name and a number: files, bytes, damaged; with --sample or --all also "
+    "records, facts, advertisements, roots (that were compared) and wrong; then a line that begins "
+    "with `damage: ` for each damaged file or wrong answer, the first 1,000 of them.",
     json_keys={
         "files": "how many files were checked",
         "bytes": "their bytes",
         "damaged": "how many are not as they were committed",
         "damage": "a list of {path, reason}",
+        "records": "how many records were compared with their facts (--sample, --all)",
+        "facts": "how many facts these have",
+        "advertisements": "how many advertisements were compared",
+        "roots": "how many Merkle roots were computed again",
+        "wrong": "how many of all these are not what they should be",
+        "faults": "a list of {what, reason}",
     },
-    examples=[("lace pipeline verify big.wh", "compare every file with the manifest")],
+    examples=[
+        ("lace pipeline verify big.wh", "compare every file with the manifest"),
+        ("lace pipeline verify big.wh --sample 1000", "and the tables with 1,000 records"),
+    ],
 )
 @warehouse_argument
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(1, _MOST_SAMPLED),
+    help="Compare the tables with so many records.",
+)
+@click.option("--all", "everything", is_flag=True, help="Compare the tables with every record.")
+@spark_options
 @click.pass_obj
-def command(session: Session, warehouse: str) -> int:
+def command(
+    session: Session,
+    warehouse: str,
+    sample: int | None,
+    everything: bool,
+    master: str,
+    python_env: str | None,
+    spark_settings: tuple[str, ...],
+) -> int:
     """Compare every file of a warehouse with its manifest.
 
-    Size, BLAKE3 digest and rows. Exit code 6 when a file is missing, cut or changed.
+    Size, BLAKE3 digest and rows. With --sample or --all also what its tables say: facts are made
+    again from the bytes of records, whose hashes are checked, and each record's set of facts is
+    compared by its digest; so are advertisements, and Merkle roots are computed again. Exit code 6
+    when anything is not as it should be. Without these options neither Spark nor Java is needed.
     """
+    if sample is not None and everything:
+        raise UsageError("--sample and --all exclude each other", hint="give one of them")
     from lace.engines.spark.session import check_installed
 
     check_installed()
     from lace.pipeline.checking import check_warehouse
     from lace.pipeline.warehouse import Warehouse
 
+    options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))
     total = sum(file.size for file in opened.manifest.all_files())
     with Progress(session, "verify", total, "bytes") as progress:
         found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
+    proof = None
+    if (everything or sample is not None) and not found.damaged:
+        proof = _prove(session, opened, options, sample)
+    _show(session, found, proof)
+    return _DAMAGED if found.damaged or (proof is not None and proof.wrong) else 0
+
+
+def _prove(
+    session: Session, warehouse: Warehouse, options: SparkOptions, sample: int | None
+) -> Proof:
+    from lace.pipeline.proving import prove
+
+    with spark_session(session, options, "verify") as spark:
+        return prove(spark, warehouse, sample)
+
+
+def _show(session: Session, found: Checked, proof: Proof | None) -> None:
     output = session.output
     counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
+    if proof is not None:
+        names = ("records", "facts", "advertisements", "roots", "wrong")
+        counts |= {name: getattr(proof, name) for name in names}
+    faults = proof.faults if proof is not None else []
     if output.json:
         damage = [{"path": path, "reason": reason} for path, reason in found.damage]
-        output.json_document({**counts, "damage": damage})
+        told = {"faults": [{"what": what, "reason": why} for what, why in faults]} if proof else {}
+        output.json_document({**counts, "damage": damage, **told})
     else:
         output.counts(counts)
-        for path, reason in found.damage:
-            output.row((f"damage: {path}: {reason}",))
+        for what, reason in [*found.damage, *faults]:
+            output.row((f"damage: {what}: {reason}",))
     if found.damaged:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "
             "back from a copy, or make the warehouse anew from its sources"
         )
-        return _DAMAGED
-    return 0
+    elif proof is not None and proof.wrong:
+        output.complain(
+            f"lace: the tables do not say what the records do: {plural(proof.wrong, 'fault')} "
+            "found; make the warehouse anew from its sources"
+        )

@@ -1,0 +1,170 @@
+"""`verify` proves what tables say, and finds tables that lie though their files are whole."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import compute, parquet
+
+from lace.errors import LimitExceeded
+from lace.interlacing.capabilities import Schema
+from lace.pipeline import proving
+from lace.pipeline.facts import make_facts
+from lace.pipeline.proving import prove
+from lace.pipeline.states import Asked, read_partitions
+from lace.pipeline.tables import ADVERTISEMENTS, DICTIONARY, PARTITIONS, RECORDS, facts_table
+from lace.pipeline.warehouse import Warehouse
+from tests.cli.running import call
+from tests.pipeline.samples import SOURCE, advertise_as, ingest_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lace.record.model import Blob, Plex, Seal
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = Schema(names=frozenset({"App", "Tag"}))
+
+
+@pytest.fixture(scope="module")
+def original(
+    spark: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    records: list[Blob | Plex | Seal],
+) -> Path:
+    """A warehouse with facts and a state."""
+    folder = tmp_path_factory.mktemp("proving")
+    (folder / "file").write_bytes(b"".join(record.bytes for record in records[:50]))
+    warehouse = Warehouse.create(folder / "wh")
+    ingest_files(spark, warehouse, folder / "file")
+    with warehouse.writing("a test") as job:
+        make_facts(spark, job)
+    advertise_as(spark, warehouse, Asked(name="all", source=SOURCE, schema=SCHEMA))
+    return folder / "wh"
+
+
+@pytest.fixture
+def warehouse(original: Path, tmp_path: Path) -> Warehouse:
+    shutil.copytree(original, tmp_path / "wh")
+    return Warehouse.open(tmp_path / "wh")
+
+
+def rewrite(warehouse: Warehouse, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a table, and commit it as if it were right."""
+    with warehouse.writing("a test") as job:
+        whole = pa.concat_tables([parquet.read_table(each) for each in warehouse.files(table)])
+        target = job.folder("changed")
+        target.mkdir(parents=True)
+        parquet.write_table(change(whole), target / "part-0.parquet", write_page_checksum=True)
+        job.commit(warehouse.manifest.with_replaced(table, job.adopt(target)))
+
+
+def test_an_untouched_warehouse_is_proven(
+    spark: Any, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse.open(original)
+    manifest = warehouse.manifest
+    proof = prove(spark, warehouse)
+    facts = sum(manifest.rows(table) for table in manifest.tables if table.startswith("facts/"))
+    assert (proof.records, proof.facts, proof.advertisements) == (50, facts, 50)
+    assert proof.roots == len(read_partitions(warehouse, "all"))
+    assert (proof.wrong, proof.faults) == (0, [])
+    some = prove(spark, warehouse, 7)
+    assert (some.records, some.advertisements, some.wrong) == (7, 7, 0)
+    assert 0 < some.facts < facts
+    assert 0 < some.roots <= 7
+    monkeypatch.chdir(original.parent)
+    result = call("pipeline", "verify", "wh", "--all", "--json")
+    assert (result.code, result.err) == (0, "")
+    counts = {name: result.json()[name] for name in ("records", "facts", "wrong", "faults")}
+    assert counts == {"records": 50, "facts": facts, "wrong": 0, "faults": []}
+    assert "records 5" in call("pipeline", "verify", "wh", "--sample", 5).lines
+    assert call("pipeline", "verify", "wh", "--sample", 5, "--all").code == 2
+    assert call("pipeline", "verify", "wh", "--sample", 0).code == 2
+    monkeypatch.setattr(proving, "MAX_PROVEN_DIGESTS", 49)
+    with pytest.raises(LimitExceeded, match="50 digests are more"):
+        prove(spark, warehouse)
+
+
+def test_a_tampered_facts_table_is_found(
+    spark: Any, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark is not None
+
+    def swap(table: pa.Table) -> pa.Table:
+        values = table.column("c3").to_pylist()
+        values[0] = values[0] + 1
+        return table.set_column(3, "c3", pa.array(values, pa.int64()))
+
+    rewrite(warehouse, facts_table("Field", 2), swap)  # Group
+    monkeypatch.chdir(warehouse.folder.parent)
+    assert call("pipeline", "verify", "wh").code == 0  # every file is what the manifest says
+    result = call("pipeline", "verify", "wh", "--all")
+    assert result.code == 6
+    (line,) = [line for line in result.lines if line.startswith("damage: ")]
+    assert line.startswith("damage: the facts of ")
+    assert line.endswith(": they are not those of its bytes")
+    assert "wrong 1" in result.lines
+    assert "1 fault found" in result.err
+
+
+@pytest.mark.parametrize("predicate", ["Have", "PlexHash", "RecordLink"])
+def test_a_missing_fact_is_found(spark: Any, warehouse: Warehouse, predicate: str) -> None:
+    rewrite(warehouse, facts_table(predicate), lambda table: table.slice(1))
+    assert prove(spark, warehouse).wrong == 1
+
+
+def test_a_fact_too_many_is_found(spark: Any, warehouse: Warehouse) -> None:
+    def repeat(table: pa.Table) -> pa.Table:
+        return pa.concat_tables([table, table.slice(0, 1)])
+
+    rewrite(warehouse, facts_table("Have"), repeat)
+    assert prove(spark, warehouse).wrong == 1
+
+
+def test_a_text_that_is_gone_is_found(spark: Any, warehouse: Warehouse) -> None:
+    def without(table: pa.Table) -> pa.Table:
+        return table.filter(compute.not_equal(table.column("text"), "ding"))
+
+    rewrite(warehouse, DICTIONARY, without)
+    proof = prove(spark, warehouse)
+    assert proof.wrong > 10  # every record of that App
+
+
+def test_changed_bytes_are_found(spark: Any, warehouse: Warehouse) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        data = [(each or b"") + b"!" for each in table.column("data").to_pylist()]
+        return table.set_column(table.column_names.index("data"), "data", pa.array(data))
+
+    rewrite(warehouse, RECORDS, change)
+    assert prove(spark, warehouse, 5).wrong >= 5
+
+
+def test_wrong_advertisements_and_roots_are_found(spark: Any, warehouse: Warehouse) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        digests = table.column("digest").to_pylist()
+        digests[0] = bytes(32)
+        return table.set_column(2, "digest", pa.array(digests, pa.binary()))
+
+    rewrite(warehouse, f"{ADVERTISEMENTS}/all", change)
+    whats = [what for what, _reason in prove(spark, warehouse).faults]
+    assert len(whats) == 3
+    assert whats[0].startswith("advertisements all: the fields of ")
+    assert whats[1] == "advertisements all: the whole"
+    assert whats[2].startswith("advertisements all: partition ")
+
+
+def test_a_wrong_root_alone_is_found(spark: Any, warehouse: Warehouse) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        roots = table.column("root").to_pylist()
+        roots[0], roots[1] = roots[1], roots[0]
+        return table.set_column(2, "root", pa.array(roots))
+
+    rewrite(warehouse, f"{PARTITIONS}/all", change)
+    proof = prove(spark, warehouse)
+    assert (proof.wrong, proof.faults[0][1]) == (2, "count or root is another")
