@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from lace.pipeline.advertise import advertise
 from lace.pipeline.ingest import find_new, ingest
+from lace.pipeline.tables import derived_table
 from lace.record.model import Blob, Plex, Seal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from lace.api import SigningKey
     from lace.pipeline.advertise import Done
     from lace.pipeline.ingest import Ingested
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SOURCE",
     "advertise_as",
+    "derive",
     "ingest_files",
     "make_records",
     "names_of",
@@ -71,6 +75,26 @@ def advertise_as(spark: Any, warehouse: Warehouse, asked: Asked) -> Done:
     """Advertise as the command does."""
     with warehouse.writing("a test") as job:
         return advertise(spark, job, asked)
+
+
+def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -> None:
+    """Put derived sets into a warehouse, by predicate, as an evaluation does."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with warehouse.writing("a test") as job:
+        new = warehouse.manifest
+        told = {"predicate": [*sets], "arity": [1] * len(sets)}
+        tables = {f"evaluations/{name}": pa.table(told)}
+        for predicate, texts in sets.items():
+            rows = pa.table({"c0": pa.array(texts, pa.string())})
+            tables[derived_table(name, predicate, 1)] = rows
+        for number, (table, rows) in enumerate(tables.items()):
+            target = job.folder(f"derived-{number}")
+            target.mkdir(parents=True)
+            parquet.write_table(rows, target / "part-0.parquet", write_page_checksum=True)
+            new = new.with_replaced(table, job.adopt(target))
+        job.commit(new)
 
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from lace.interlacing.advertisement import Advertisement, advertised_fields_of
 from lace.interlacing.capabilities import ALL_FIELDS, Schema
 from lace.interlacing.merkle import EMPTY_ROOT, as_digests, root_of
 from lace.interlacing.partitions import AdvertisementSet
+from lace.pipeline import advertise as advertise_module
 from lace.pipeline.advertise import is_current, root_of_whole, roots_of_prefixes
 from lace.pipeline.records import iterate_records
 from lace.pipeline.states import (
@@ -30,9 +31,7 @@ from lace.pipeline.states import (
 )
 from lace.pipeline.tables import (
     ADVERTISEMENTS,
-    derived_table,
     read_table,
-    write_rows,
 )
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
@@ -40,6 +39,7 @@ from tests.cli.running import call
 from tests.pipeline.samples import (
     SOURCE,
     advertise_as,
+    derive,
     ingest_files,
     make_records,
     names_of,
@@ -47,8 +47,6 @@ from tests.pipeline.samples import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lace.record.model import Seal
 
 pytestmark = pytest.mark.spark
@@ -139,9 +137,16 @@ def test_an_empty_warehouse_and_one_record(spark: Any, tmp_path: Path) -> None:
     check(spark, warehouse, asked)
 
 
+@pytest.mark.parametrize("chosen", [1024, 0])
 def test_later_runs_add(
-    spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
+    spark: Any,
+    tmp_path: Path,
+    file: Path,
+    records: list[Blob | Plex | Seal],
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: int,
 ) -> None:
+    monkeypatch.setattr(advertise_module, "_MOST_CHOSEN", chosen)  # all prefixes, or the new ones
     warehouse = Warehouse.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     asked = Asked(name="all", source=SOURCE, schema=SOME)
@@ -173,30 +178,29 @@ def test_a_derived_set(
     warehouse = Warehouse.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
 
-    def derive(chosen: Sequence[str], predicate: str = "Selected") -> None:
-        with warehouse.writing("a test") as job:
-            rows = [(text,) for text in chosen]
-            target = job.folder("derived")
-            write_rows(spark.createDataFrame(rows, "c0 string"), target)
-            table = derived_table("mine", predicate, 1)
-            job.commit(warehouse.manifest.with_replaced(table, job.adopt(target)))
-
     with pytest.raises(UsageError, match="no derived set of records is called 'mine'"):
-        find_derived(warehouse.manifest, "mine")
+        find_derived(warehouse, "mine")
     # A text that is no record here cannot be advertised.
-    chosen = [record.id for record in records[3:30]]
-    derive([*chosen, "no record", Blob(b"elsewhere").id])
-    derive(chosen[:1], "Other")
-    assert find_derived(warehouse.manifest, "mine/Other") == "derived/mine/Other/1"
-    asked = Asked(
-        name="mine", source=SOURCE, schema=SOME, of=find_derived(warehouse.manifest, "mine")
-    )
+    chosen = [str(record.id) for record in records[3:30]]
+    texts = [*chosen, "no record", str(Blob(b"elsewhere").id)]
+    derive(warehouse, "mine", {"Selected": texts, "Other": chosen[:1]})
+    derive(warehouse, "one", {"Alone": chosen})
+    derive(warehouse, "two", {"Here": chosen, "There": chosen})
+    assert find_derived(warehouse, "mine/Other") == "derived/mine/Other~1"
+    assert find_derived(warehouse, "one") == "derived/one/Alone~1"
+    with pytest.raises(UsageError) as caught:
+        find_derived(warehouse, "two")
+    assert caught.value.hint == "there are two/Here, two/There"
+    table = find_derived(warehouse, "mine")
+    asked = Asked(name="mine", source=SOURCE, schema=SOME, of=table)
     assert advertise_as(spark, warehouse, asked).records == len(chosen)
     check(spark, warehouse, asked, {*chosen})
     assert is_current(warehouse, asked)
-    derive(chosen[5:])
-    assert advertise_as(spark, warehouse, asked).records == len(chosen) - 5
-    check(spark, warehouse, asked, {*chosen[5:]})
+    for left in (chosen[5:], []):
+        derive(warehouse, "mine", {"Selected": left})
+        assert find_derived(warehouse, "mine") == table
+        assert advertise_as(spark, warehouse, asked).records == len(left)
+        check(spark, warehouse, asked, {*left})
 
 
 @pytest.mark.requirement("050-163", "050-164", "050-165", "050-166", "050-167")

@@ -13,12 +13,20 @@ from lace.errors import LimitExceeded
 from lace.interlacing.capabilities import Schema
 from lace.pipeline import proving
 from lace.pipeline.facts import make_facts
+from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.proving import prove
-from lace.pipeline.states import Asked, read_partitions
-from lace.pipeline.tables import ADVERTISEMENTS, DICTIONARY, PARTITIONS, RECORDS, facts_table
+from lace.pipeline.states import Asked, read_partitions, read_state
+from lace.pipeline.tables import (
+    ADVERTISEMENTS,
+    DICTIONARY,
+    PARTITIONS,
+    RECORDS,
+    derived_table,
+    facts_table,
+)
 from lace.pipeline.warehouse import Warehouse
 from tests.cli.running import call
-from tests.pipeline.samples import SOURCE, advertise_as, ingest_files
+from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,3 +176,51 @@ def test_a_wrong_root_alone_is_found(spark: Any, warehouse: Warehouse) -> None:
     rewrite(warehouse, f"{PARTITIONS}/all", change)
     proof = prove(spark, warehouse)
     assert (proof.wrong, proof.faults[0][1]) == (2, "count or root is another")
+
+
+def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: Warehouse) -> None:
+    assert spark is not None
+
+    def renamed(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
+        def change(table: pa.Table) -> pa.Table:
+            at = table.column_names.index(column)
+            return table.set_column(at, column, pa.array([value] * len(table)))
+
+        return change
+
+    original = warehouse.manifest
+    for table, change in (
+        ("advertised/all", renamed("fields", "[")),
+        ("advertised/all", renamed("fields", None)),
+        ("advertised/all", renamed("source", "nobody")),
+        ("advertised/all", lambda each: pa.concat_tables([each, each])),
+        ("advertised/all", lambda each: each.drop_columns(["of"])),
+    ):
+        rewrite(warehouse, table, change)
+        with pytest.raises(WarehouseDamagedError, match="the table advertised/all is damaged"):
+            read_state(warehouse, "all")
+        warehouse.manifest = original
+    for change in (renamed("root", "?"), renamed("root", None), renamed("prefix", "00")):
+        rewrite(warehouse, "partitions/all", change)
+        with pytest.raises(WarehouseDamagedError, match="the table partitions/all is damaged"):
+            read_partitions(warehouse, "all")
+        warehouse.manifest = original
+
+
+def test_a_derived_set_is_proven_as_long_as_it_is_known(
+    spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
+) -> None:
+    table = derived_table("some", "Selected", 1)
+
+    texts = [str(record.id) for record in records]
+    derive(warehouse, "some", {"Selected": texts[:9]})
+    advertise_as(spark, warehouse, Asked(name="some", source=SOURCE, of=table))
+    proof = prove(spark, warehouse)
+    assert (proof.advertisements, proof.wrong) == (50 + 9, 0)
+    rewrite(warehouse, f"{ADVERTISEMENTS}/some", lambda each: each.slice(1))
+    faults = prove(spark, warehouse).faults
+    assert faults[0][0].startswith("advertisements some: the fields of ")
+    # After the set has changed, what is advertised is still compared, and its roots are.
+    derive(warehouse, "some", {"Selected": texts[:3]})
+    faults = prove(spark, warehouse).faults
+    assert [reason for _what, reason in faults] == ["count or root is another"] * 2

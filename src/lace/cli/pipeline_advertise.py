@@ -89,7 +89,7 @@ def command(
         name=name or (of or _ALL_RECORDS).partition("/")[0],
         source=source,
         schema=Schema(names=frozenset(fields), all=all_fields),
-        of=find_derived(opened.manifest, of) if of else "",
+        of=find_derived(opened, of) if of else "",
     )
     with open_job(session, opened, "advertise") as job:
         done = is_current(opened, asked)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lace.base import b64a
+from lace.base.b64a import B64AError
 from lace.base.digest import Hasher
 from lace.base.text import shorten
 from lace.errors import UsageError
@@ -21,7 +23,7 @@ from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.tables import (
     ADVERTISED,
-    DERIVED,
+    EVALUATIONS,
     PARTITIONS,
     RECORDS,
     columns_of,
@@ -32,7 +34,7 @@ from lace.policy.origin import is_opaque_label
 from lace.record.ids import IdError, Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lace.pipeline.manifest import DataFile, Manifest
     from lace.pipeline.warehouse import Job, Warehouse
@@ -126,11 +128,12 @@ def read_state(warehouse: Warehouse, name: str) -> State | None:
     table = f"{ADVERTISED}/{name}"
     if not warehouse.manifest.files(table):
         return None
-    (row,) = _rows(warehouse, table)
-    fields = None if row["fields"] == _ALL else frozenset(json.loads(row["fields"]))
-    schema = Schema(all=True) if fields is None else Schema(names=fields)
-    asked = Asked(name=name, source=row["source"], schema=schema, of=row["of"])
-    return State(asked=asked, inputs=row["inputs"], covered=row["covered"])
+    with _as_written(table):
+        (row,) = _rows(warehouse, table)
+        fields = None if row["fields"] == _ALL else frozenset(map(str, json.loads(row["fields"])))
+        schema = Schema(all=True) if fields is None else Schema(names=fields)
+        asked = Asked(name=name, source=row["source"], schema=schema, of=row["of"])
+        return State(asked=asked, inputs=row["inputs"], covered=row["covered"])
 
 
 def read_partitions(warehouse: Warehouse, name: str) -> Partitions:
@@ -139,8 +142,25 @@ def read_partitions(warehouse: Warehouse, name: str) -> Partitions:
     Raises:
         WarehouseDamagedError: they are not as they were written.
     """
-    rows = _rows(warehouse, f"{PARTITIONS}/{name}")
-    return {row["prefix"]: (row["count"], b64a.decode(row["root"])) for row in rows}
+    table = f"{PARTITIONS}/{name}"
+    with _as_written(table):
+        rows = _rows(warehouse, table)
+        found = {row["prefix"]: (row["count"], b64a.decode(row["root"])) for row in rows}
+        if WHOLE not in found:
+            raise ValueError("the whole is missing")
+        return found
+
+
+@contextmanager
+def _as_written(table: str) -> Iterator[None]:
+    """Tell of rows that nobody wrote so as what they are: damage."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, B64AError, UsageError) as error:
+        raise WarehouseDamagedError(
+            f"the table {table} is damaged: {error}",
+            hint="`lace pipeline advertise` makes another under another --name",
+        ) from error
 
 
 def _rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
@@ -150,12 +170,6 @@ def _rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
     for path in warehouse.files(table):
         with damage_told(path):
             found += parquet.read_table(path, page_checksum_verification=True).to_pylist()
-    names = {name for name, _kind in columns_of(table)}
-    if not found or any(row.keys() != names for row in found):
-        raise WarehouseDamagedError(
-            f"the table {table} is damaged: it has not the rows that it should",
-            hint="`lace pipeline advertise` makes it anew under another --name",
-        )
     return found
 
 
@@ -207,20 +221,18 @@ def inputs_of(manifest: Manifest, of: str) -> str:
     return hasher.digest().hex()
 
 
-def find_derived(manifest: Manifest, text: str) -> str:
+def find_derived(warehouse: Warehouse, text: str) -> str:
     """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
 
     Raises:
         UsageError: there is none, or several could be meant.
+        WarehouseDamagedError: the table that tells of an evaluation is damaged.
     """
     name, _, predicate = text.partition("/")
-    lead = f"{DERIVED}/{name}/"
-    found = [
-        table.split("/")[2]
-        for table in manifest.tables
-        if table.startswith(lead) and table.endswith("/1")
-    ]
-    wanted = predicate or (_USUAL if _USUAL in found or len(found) != 1 else found[0])
+    table = f"{EVALUATIONS}/{name}"
+    with _as_written(table):  # a set without records has no table of its own
+        found = {row["predicate"] for row in _rows(warehouse, table) if row["arity"] == 1}
+    wanted = predicate or (next(iter(found)) if len(found) == 1 else _USUAL)
     if wanted in found:
         return derived_table(name, wanted, 1)
     hint = f"there are {', '.join(f'{name}/{each}' for each in sorted(found))}" if found else None

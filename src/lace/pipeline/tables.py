@@ -26,6 +26,7 @@ __all__ = [
     "ADVERTISEMENTS",
     "DERIVED",
     "DICTIONARY",
+    "EVALUATIONS",
     "FACT_WIDTH",
     "FIRST_FREE_SLOT",
     "MOST_SLOTS",
@@ -57,6 +58,7 @@ ADVERTISED: Final = "advertised"
 ADVERTISEMENTS: Final = "advertisements"
 PARTITIONS: Final = "partitions"
 DERIVED: Final = "derived"
+EVALUATIONS: Final = "evaluations"
 
 FACT_WIDTH: Final = max(predicate.arity for predicate in RECORD_PREDICATES.values())
 STANDARD_SLOTS: Final[Mapping[str, int]] = MappingProxyType(
@@ -148,7 +150,7 @@ def facts_table(predicate: str, slot: int | None = None) -> str:
 
 def derived_table(name: str, predicate: str, arity: int) -> str:
     """Return the name of the table that has what rules derived, as texts in `c0` and so on."""
-    return f"{DERIVED}/{name}/{predicate}/{arity}"
+    return f"{DERIVED}/{name}/{predicate}~{arity}"
 
 
 def read_files(
