@@ -93,7 +93,7 @@ class Loops:
         self.depends_on_tick = depends_on_tick
         self._depends = depends
         self._is_open = is_open
-        self.states = States(terms, cursor)
+        self.states = States(terms, cursor, is_open=is_open)
         self.transfer = Transfer(
             terms,
             ledger,

@@ -55,8 +55,9 @@ def leaves_of(digests: Digests) -> Digests:
 def order_of(digests: Digests) -> npt.NDArray[np.intp]:
     """Return the bytewise order of digests."""
     words = np.ascontiguousarray(digests).view(">u8")
-    order = np.argsort(words[:, 0])
-    first = words[order, 0]
+    leading = words[:, 0].astype(np.uint64)
+    order = np.argsort(leading)
+    first = leading[order]
     if len(first) > 1 and bool((first[1:] == first[:-1]).any()):
         return np.lexsort(tuple(words[:, at] for at in range(3, -1, -1)))
     return order

@@ -184,13 +184,14 @@ class Rows:
         for keys in (new.keys, gone):
             places, is_there = self.find(keys)
             stays[places[is_there]] = False
-        kept = self.keys[stays]
+        every = bool(stays.all())
+        kept = self.keys if every else self.keys[stays]
         is_new = np.zeros(len(kept) + len(new), np.bool_)
         is_new[np.searchsorted(kept, new.keys) + np.arange(len(new))] = True
 
         def joined(old: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
             made = np.empty((len(is_new), *old.shape[1:]), old.dtype)
-            made[is_new], made[~is_new] = more, old[stays]
+            made[is_new], made[~is_new] = more, old if every else old[stays]
             return made
 
         leaves = None if self._leaves is None else joined(self._leaves, new.leaves)

@@ -39,7 +39,10 @@ class States:
     that the peer knew last, by its root, if that is much like the present one.
     """
 
-    def __init__(self, terms: Terms, cursor: Cursor | None = None) -> None:
+    def __init__(
+        self, terms: Terms, cursor: Cursor | None = None, *, is_open: bool = False
+    ) -> None:
+        self._is_open = is_open
         self._source, self._peer_source = terms.source, terms.peer_source
         self.is_bare = is_bare(terms.schema)
         self._least_length = 0
@@ -96,6 +99,9 @@ class States:
             self.remembered = {}
             if self._changes * _WORTH_SHARE < len(self.own):
                 self._remember(self.own)
+        elif self.own is self.next_own and not self._is_open:
+            # The peer knows all of it: only its root is asked for again.
+            self.next_own = self.next_own.for_comparing()
         self.own, self._changes = self.next_own, 0
 
     def expect(self, sent: Sequence[str]) -> None:
@@ -114,6 +120,7 @@ class States:
     def _expect(self, records: Sequence[str], digests: Iterable[bytes]) -> None:
         before = self.theirs if self.expected is None else self.expected
         self.expected = before.changed(records, digests, ())
+        self.theirs = self.theirs.for_comparing()  # the leaves are with what is expected
 
     def undescribed(self) -> list[str]:
         """Return records that the peer was sent and whose claims are to be computed; once."""
