@@ -35,6 +35,8 @@ Digests = npt.NDArray[np.uint8]
 
 _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
+_AT_ONCE: Final = 1 << 15
+"""Hashes that are made before they are put together: more would take memory, and no less time."""
 EMPTY_ROOT: Final = digest(b"lace-advertisement-empty/v1")
 """The root of no records, and what leaves are padded with."""
 
@@ -46,10 +48,15 @@ def as_digests(values: Iterable[bytes]) -> Digests:
 
 def leaves_of(digests: Digests) -> Digests:
     """Return the leaf of each digest."""
-    raw = digests.tobytes()
-    return as_digests(
-        digest_each(_LEAF + raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES))
-    )
+    made = np.empty((len(digests), DIGEST_BYTES), np.uint8)
+    for start in range(0, len(digests), _AT_ONCE):
+        raw = digests[start : start + _AT_ONCE].tobytes()
+        made[start : start + _AT_ONCE] = as_digests(
+            digest_each(
+                _LEAF + raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES)
+            )
+        )
+    return made
 
 
 def order_of(digests: Digests) -> npt.NDArray[np.intp]:
@@ -75,11 +82,14 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
         return EMPTY_ROOT
     if count == 1:
         return leaves.tobytes()
-    level = leaves[order_of(digests)].tobytes()
-    pad = EMPTY_ROOT
+    order, pad = order_of(digests), EMPTY_ROOT
+    level = b"".join(
+        nodes_above(leaves[order[start : start + 2 * _AT_ONCE]].tobytes(), pad)
+        for start in range(0, count, 2 * _AT_ONCE)
+    )
     while len(level) > DIGEST_BYTES:
-        level = b"".join(nodes_above(level, pad))
         pad = node_of(pad, pad)  # what a whole subtree of padding comes to
+        level = nodes_above(level, pad)
     return level
 
 
@@ -88,12 +98,21 @@ def node_of(left: bytes, right: bytes) -> bytes:
     return digest(_NODE + left + right)
 
 
-def nodes_above(level: bytes, pad: bytes = b"") -> list[bytes]:
+def nodes_above(level: bytes, pad: bytes = b"") -> bytes:
     """Return the nodes above those of a level, which is padded to pairs."""
     width = 2 * DIGEST_BYTES
     if len(level) % width:
         level += pad
-    return digest_each(_NODE + level[at : at + width] for at in range(0, len(level), width))
+    size, step = len(level), width * _AT_ONCE
+    return b"".join(
+        b"".join(
+            digest_each(
+                _NODE + level[at : at + width]
+                for at in range(start, min(start + step, size), width)
+            )
+        )
+        for start in range(0, size, step)
+    )
 
 
 def roots_without_one(leaves: Digests) -> Iterator[bytes]:
@@ -110,7 +129,7 @@ def roots_without_one(leaves: Digests) -> Iterator[bytes]:
     pad = EMPTY_ROOT
     while len(still) > DIGEST_BYTES:
         trees.append((_rows(still), [*_rows(moved), pad]))
-        still, moved = (b"".join(nodes_above(level, pad)) for level in (still, moved))
+        still, moved = (nodes_above(level, pad) for level in (still, moved))
         pad = node_of(pad, pad)
     for gone, leaf in enumerate(behind):
         place, node = gone, leaf

@@ -81,7 +81,7 @@ def _whole_subtrees(level: bytes, index: int) -> list[Node]:
             last = index + len(level) // DIGEST_BYTES - 1
             right.append(Node(height, last, level[-DIGEST_BYTES:]))
             level = level[:-DIGEST_BYTES]
-        level, index, height = b"".join(nodes_above(level)), index // 2, height + 1
+        level, index, height = nodes_above(level), index // 2, height + 1
     return left + right[::-1]
 
 
