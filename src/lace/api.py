@@ -407,11 +407,17 @@ class Lace:
         statistics: Statistics | None,
         snapshot: SqliteSnapshot | None,
     ) -> Answer:
+        from lace.engines.spark.options import options_of
         from lace.querying import evaluate_on_spark
 
-        allowed = self.settings.max_value_bytes
         return evaluate_on_spark(
-            self.store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
+            self.store,
+            snapshot,
+            checked,
+            predicates,
+            statistics,
+            max_value_bytes=self.settings.max_value_bytes,
+            options=options_of(self.settings),
         )
 
     def _evaluate(

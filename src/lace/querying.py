@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lace.algebra.evaluator import Answer
     from lace.engines.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
+    from lace.engines.spark.options import Options
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
@@ -152,6 +153,7 @@ def evaluate_on_spark(
     statistics: Statistics | None = None,
     *,
     max_value_bytes: int,
+    options: Options | None = None,
 ) -> Answer:
     """Return the answer of the Spark engine for a state of a store, or for the present one.
 
@@ -164,9 +166,13 @@ def evaluate_on_spark(
     wanted = None if predicates is None else list(predicates)
     if snapshot is not None:
         facts = _base_facts(snapshot, checked.required_base)
-        return evaluate_facts(checked, facts, predicates=wanted, statistics=statistics)
+        return evaluate_facts(
+            checked, facts, predicates=wanted, statistics=statistics, options=options
+        )
     return ask_store(
         store,
-        lambda base: evaluate_base(checked, base, predicates=wanted, statistics=statistics),
+        lambda base: evaluate_base(
+            checked, base, predicates=wanted, statistics=statistics, options=options
+        ),
         max_value_bytes=max_value_bytes,
     )

@@ -221,6 +221,28 @@ class Settings:
         2, "how advertisements are compared (0: listed, 1: partitions, 2: fingerprints)", 0, 2
     )
 
+    spark_handover_rows: int = _setting(
+        SPARK_HANDOVER_ROWS,
+        "rows that recursion reads, up to which Spark leaves it to the embedded engine",
+        0,
+        _MOST_FACTS,
+    )
+    spark_small_rows: int = _setting(
+        SPARK_SMALL_ROWS,
+        "base facts up to which Spark leaves all rules to the embedded engine",
+        0,
+        _MOST_FACTS,
+    )
+    spark_broadcast_rows: int = _setting(
+        SPARK_BROADCAST_ROWS, "rows of a table that Spark sends to every executor", 0, 2**28
+    )
+    spark_cuts: int = _setting(
+        2,
+        "where Spark keeps intermediate tables (0: memory, 1: files, 2: files on a cluster)",
+        0,
+        2,
+    )
+
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():
             _check_range(name, getattr(self, name), allowed)

@@ -139,6 +139,7 @@ def evaluate_programs(
     texts: Texts,
     *,
     predicates: Iterable[PredicateKey],
+    counts: Mapping[PredicateKey, int] | None = None,
     options: Options | None = None,
     statistics: Statistics | None = None,
     handover: Handover | None = None,
@@ -154,6 +155,7 @@ def evaluate_programs(
         inputs: base facts, by predicate, as `evaluate_tables` takes them.
         texts: the texts of the numbers.
         predicates: what is wanted of all of them.
+        counts: how many rows the base facts have, where that is known.
         options: how to go about it.
         statistics: where to note how much work was done in all.
         handover: the engine for what is small enough to be evaluated in this process.
@@ -164,15 +166,18 @@ def evaluate_programs(
     given = dict(inputs)
     wanted = set(predicates)
     found: dict[PredicateKey, Relation] = {}
+    sizes = None if counts is None else dict(counts)
     known = ExtendedTexts(session, texts, ())
     for at, program in enumerate(programs):
         later = {key for each in programs[at + 1 :] for key in each.required_base}
         own = Statistics()
+        read = {key: frame for key, frame in given.items() if key in program.required_base}
         tables = evaluate_tables(
             session,
             program,
-            {key: frame for key, frame in given.items() if key in program.required_base},
+            read,
             known,
+            counts=None if sizes is None else {key: sizes[key] for key in read},
             predicates=[key for key in program.derived if key in wanted | later],
             options=options,
             statistics=own,
@@ -183,6 +188,8 @@ def evaluate_programs(
         known = tables.texts
         found |= tables.relations
         given |= {key: relation.frame for key, relation in tables.relations.items()}
+        if sizes is not None:
+            sizes |= {key: tables.rows(str(key)) for key in tables.relations}
     return Tables({key: each for key, each in found.items() if key in wanted}, known)
 
 

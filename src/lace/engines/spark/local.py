@@ -6,6 +6,7 @@ the session ends.
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def collect_answer(
         LimitExceeded: it goes beyond a limit; there is no part of an answer.
         EngineError: there is no Spark or no Java, or a job failed.
     """
-    with open_session(LOCAL_MASTER) as session, _telling():
+    with open_session(LOCAL_MASTER) as session, _checkpoints(session, options), _telling():
         from lace.engines.spark.engine import evaluate_tables
         from lace.engines.spark.transfer import collect_columns, frame_of
 
@@ -112,6 +113,17 @@ def collect_answer(
         made = collect_columns({key: each.frame for key, each in tables.relations.items()})
         texts.session = None
         return made, {number: text for text, number in tables.added.items()}
+
+
+@contextmanager
+def _checkpoints(session: SparkSession, options: Options | None) -> Iterator[None]:
+    """Give intermediate tables that are files a place, until the answer is here."""
+    if options is None or options.cuts != "reliable":
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="lace-cuts-", ignore_cleanup_errors=True) as folder:
+        session.sparkContext.setCheckpointDir(folder)
+        yield
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lace.base.limits import (
     SPARK_BROADCAST_ROWS,
@@ -12,7 +12,10 @@ from lace.base.limits import (
 )
 from lace.errors import UsageError
 
-__all__ = ["Cuts", "Options"]
+if TYPE_CHECKING:
+    from lace.base.limits import Settings
+
+__all__ = ["Cuts", "Options", "options_of"]
 
 Cuts: TypeAlias = Literal["local", "reliable"]
 
@@ -40,3 +43,14 @@ class Options:
             raise UsageError(f"intermediate tables are local or reliable, not {self.cuts!r}")
         if min(self.handover_rows, self.small_rows, self.broadcast_rows) < 0:
             raise UsageError("a number of rows is not below 0")
+
+
+def options_of(settings: Settings, *, cluster: bool = False) -> Options:
+    """Return what settings say; on a cluster an executor may be lost with what it keeps."""
+    is_reliable = settings.spark_cuts == 1 or (cluster and settings.spark_cuts == 2)
+    return Options(
+        handover_rows=settings.spark_handover_rows,
+        small_rows=settings.spark_small_rows,
+        broadcast_rows=settings.spark_broadcast_rows,
+        cuts="reliable" if is_reliable else "local",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from pyspark.sql import functions as F
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lace.engines.spark.world import Texts
 
 __all__ = ["ExtendedTexts", "TableTexts"]
+
+_MOST_LISTED: Final = 1000
+"""Texts that are looked for one by one, without a join."""
 
 
 class TableTexts:
@@ -38,8 +41,12 @@ class TableTexts:
         """Return the numbers of those texts that have one."""
         if not texts:
             return {}
-        found = self._table.where(F.col("text").isin(list(texts))).collect()
-        return {row["text"]: row["id"] for row in found}
+        if len(texts) <= _MOST_LISTED:
+            found = self._table.where(F.col("text").isin(list(texts))).toArrow()
+        else:
+            asked = text_frame(self._session, np.arange(len(texts)), texts).select("text")
+            found = self._table.join(F.broadcast(asked), ["text"], "left_semi").toArrow()
+        return dict(zip(found["text"].to_pylist(), found["id"].to_pylist(), strict=True))
 
     def next_number(self) -> int:
         """Return a number from which on no text has one."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["Columns", "Numbers", "collect_columns", "frame_of", "text_frame"]
+__all__ = ["Columns", "Numbers", "collect_columns", "frame_of", "frame_of_rows", "text_frame"]
 
 Numbers: TypeAlias = "npt.NDArray[np.int64]"
 Columns: TypeAlias = "tuple[list[Numbers], int]"
@@ -60,6 +60,12 @@ def frame_of(
     if not rows:
         return session.createDataFrame([], ", ".join(f"{name} bigint" for name in names))
     return session.createDataFrame(pyarrow.table(arrays, names=names))
+
+
+def frame_of_rows(session: SparkSession, rows: Sequence[Sequence[int]], arity: int) -> DataFrame:
+    """Return the table of a relation's rows, of which there is none twice."""
+    columns = [np.fromiter((row[at] for row in rows), np.int64, len(rows)) for at in range(arity)]
+    return frame_of(session, columns, len(rows))
 
 
 def text_frame(session: SparkSession, numbers: Numbers, texts: Sequence[str]) -> DataFrame:
