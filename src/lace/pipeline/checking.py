@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.pipeline.derived import derived_counts
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.tables import (
     ADVERTISED,
@@ -91,6 +92,7 @@ def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
         "quarantined": manifest.rows(QUARANTINE),
         "facts": dict(sorted(facts.items())),
         "advertised": {name: manifest.rows(f"{ADVERTISEMENTS}/{name}") for name in sorted(names)},
+        "derived": derived_counts(manifest),
         "texts": manifest.rows(DICTIONARY),
         "files": len(files),
         "bytes": sum(file.size for file in files),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lace.pipeline.warehouse import Warehouse
     from lace.record.paths import Address
 
-__all__ = ["find_hashes", "iterate_records"]
+__all__ = ["find_hashes", "held_hashes", "iterate_records"]
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _MOST_ROWS: Final = 4096
@@ -58,6 +58,19 @@ def find_hashes(warehouse: Warehouse, addresses: Sequence[Address]) -> list[str 
             for row in _rows(path, _KEY_COLUMNS, None):
                 _note(found, addresses, row)
     return [each[1] if each else None for each in found]
+
+
+def held_hashes(warehouse: Warehouse, hashes: Collection[str]) -> frozenset[str]:
+    """Return those of some hashes that records here have.
+
+    Raises:
+        WarehouseDamagedError: a file is damaged.
+    """
+    found: set[str] = set()
+    for path in warehouse.files(RECORDS):
+        with damage_told(path):
+            found.update(row["hash"] for row in _rows(path, ("hash",), hashes))
+    return frozenset(found)
 
 
 def _note(

@@ -1,0 +1,265 @@
+"""The stage `evaluate`: rules over the facts of a warehouse, to tables of derived facts.
+
+A question is a lacegram, or the programs of an exchange with what the peer has said. The same
+question about the same facts is answered once: the answer has an identity made of both.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from lace.base.digest import digest
+from lace.base.limits import MAX_LINE_BYTES
+from lace.engines.handover import evaluate_columns
+from lace.engines.spark.session import shuffle_partitions
+from lace.errors import EngineError, UsageError
+from lace.facts.lines import check_value
+from lace.pipeline.derived import (
+    Evaluated,
+    check_name,
+    derived_table,
+    evaluation_table,
+    read_evaluated,
+    without_derived,
+    write_evaluated,
+)
+from lace.pipeline.failures import translated
+from lace.pipeline.inputs import Inputs, count_facts, read_inputs
+from lace.pipeline.tables import DICTIONARY, read_dictionary, write_rows
+from lace.rules.profiles import MAY_REQUEST, MAY_SEND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lace.engines.budget import Statistics
+    from lace.engines.spark.engine import Tables
+    from lace.engines.spark.options import Options
+    from lace.facts.lines import Fact
+    from lace.pipeline.manifest import DataFile, Manifest
+    from lace.pipeline.warehouse import Job, Warehouse
+    from lace.policy.compile import Executable
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+
+__all__ = [
+    "Question",
+    "evaluate",
+    "exchange_question",
+    "find_answer",
+    "identity_of",
+    "select_values",
+]
+
+_FORMAT: Final = 1
+"""Changes whenever the tables of an answer would come out in another form."""
+_NUMBER_BYTES: Final = 8
+_ONE_FILE_ROWS: Final = 200_000
+"""Facts of a predicate that are not worth more than one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: checked programs, each after those that it reads, and what is wanted."""
+
+    programs: tuple[CheckedProgram, ...]
+    predicates: tuple[PredicateKey, ...]
+    public: tuple[Fact, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.predicates:
+            raise UsageError("the rules define nothing", hint="write at least one rule")
+
+
+def exchange_question(executable: Executable, public: Iterable[Fact]) -> Question:
+    """Return the question what an exchange may send and request."""
+    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), tuple(sorted(set(public))))
+
+
+def identity_of(manifest: Manifest, question: Question) -> str:
+    """Return what tells a question and the facts that it is about from all others."""
+    facts = sorted(
+        [table, file.digest]
+        for table, files in manifest.tables.items()
+        if table == DICTIONARY or table.startswith("facts/")
+        for file in files
+    )
+    programs = [[list(each.lines), asdict(each.limits)] for each in question.programs]
+    body = [_FORMAT, facts, programs, question.public]
+    return digest(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hex()
+
+
+def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluated | None:
+    """Return the answer that a warehouse has under a name, if it is the one to this question.
+
+    Raises:
+        UsageError: the name, or that of a predicate, is none for a table.
+        WarehouseDamagedError: its tables are damaged.
+    """
+    for key in question.predicates:
+        derived_table(check_name(name), key)
+    found = read_evaluated(warehouse, name)
+    if found is None or found.identity != identity_of(warehouse.manifest, question):
+        return None
+    return found if set(found.counts) == set(question.predicates) else None
+
+
+def evaluate(
+    session: SparkSession,
+    job: Job,
+    name: str,
+    question: Question,
+    *,
+    options: Options | None = None,
+    statistics: Statistics | None = None,
+) -> Evaluated:
+    """Answer a question, and keep the answer under a name, in place of what was there.
+
+    Args:
+        session: the Spark session.
+        job: the writer's hold of the warehouse.
+        name: what to call the answer.
+        question: the rules, and what is wanted of them.
+        options: how Spark goes about it; intermediate tables that are to outlive an executor
+            are written into the warehouse's folder, and removed.
+        statistics: where to note how much work was done.
+
+    Raises:
+        LimitExceeded: it goes beyond a limit; nothing is committed.
+        UsageError: the name, or that of a predicate, is none for a table.
+        WarehouseDamagedError: a file of the warehouse is damaged.
+        StoreUnavailableError: the disk is full.
+        SparkJobError: Spark failed.
+    """
+    known = find_answer(job.warehouse, name, question)
+    if known is not None:
+        return known
+    manifest = job.warehouse.manifest
+    with translated("evaluate"):
+        if options is not None and options.cuts == "reliable":
+            session.sparkContext.setCheckpointDir(str(job.scratch("checkpoints")))
+        tables = _answer(session, job.warehouse, question, options, statistics)
+        made = {key: _write(job, tables, key, at) for at, key in enumerate(question.predicates)}
+    counts = {key: tables.rows(str(key)) for key in question.predicates}
+    done = Evaluated(name, identity_of(manifest, question), MappingProxyType(counts), fresh=True)
+    folder = job.folder("evaluation")
+    write_evaluated(done, folder)
+    new = without_derived(manifest, name)
+    new = new.with_added({derived_table(name, key): files for key, files in made.items()})
+    job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}))
+    return done
+
+
+def select_values(
+    session: SparkSession,
+    warehouse: Warehouse,
+    question: Question,
+    *,
+    options: Options | None = None,
+) -> frozenset[str]:
+    """Return the values of the one predicate, of one argument, that is asked for.
+
+    Nothing is written, so nobody has to wait for it.
+
+    Raises:
+        LimitExceeded: it goes beyond a limit.
+        WarehouseDamagedError: a file of the warehouse is damaged.
+        SparkJobError: Spark failed.
+    """
+    (key,) = question.predicates
+    with translated("evaluate"):
+        tables = _answer(session, warehouse, question, options, None)
+        found = _as_texts(tables, key).toArrow()
+    return frozenset(found.column("c0").to_pylist())
+
+
+def _answer(
+    session: SparkSession,
+    warehouse: Warehouse,
+    question: Question,
+    options: Options | None,
+    statistics: Statistics | None,
+) -> Tables:
+    from lace.engines.spark.engine import evaluate_programs, evaluate_tables
+
+    _check_values(session, warehouse, question.programs)
+    inputs = read_inputs(session, warehouse, question.programs, question.public)
+    shuffle_partitions(session, _size(inputs))
+    if len(question.programs) > 1:
+        return evaluate_programs(
+            session,
+            question.programs,
+            inputs.frames,
+            inputs.texts,
+            counts=inputs.counts,
+            predicates=question.predicates,
+            options=options,
+            statistics=statistics,
+            handover=evaluate_columns,
+        )
+    return evaluate_tables(
+        session,
+        question.programs[0],
+        inputs.frames,
+        inputs.texts,
+        counts=count_facts(warehouse.manifest) | dict(inputs.counts),
+        predicates=question.predicates,
+        options=options,
+        statistics=statistics,
+        handover=evaluate_columns,
+    )
+
+
+def _size(inputs: Inputs) -> int:
+    return sum(rows * key.arity * _NUMBER_BYTES for key, rows in inputs.counts.items())
+
+
+def _check_values(
+    session: SparkSession, warehouse: Warehouse, programs: Sequence[CheckedProgram]
+) -> None:
+    """Refuse values that are longer than the rules' limit, where it is below that of records."""
+    allowed = min(each.limits.max_value_bytes for each in programs)
+    if allowed >= MAX_LINE_BYTES:
+        return
+    words = read_dictionary(session, warehouse)
+    for row in words.where(f"octet_length(text) > {allowed}").limit(1).collect():
+        check_value(row["text"], allowed)
+
+
+def _write(job: Job, tables: Tables, key: PredicateKey, number: int) -> tuple[DataFile, ...]:
+    """Write the facts of a predicate as texts; returns the files."""
+    target = job.folder(f"derived-{number}")
+    rows = tables.rows(str(key))
+    if not rows:
+        return ()
+    texts = _as_texts(tables, key)
+    write_rows(texts.coalesce(1) if rows <= _ONE_FILE_ROWS else texts, target)
+    files = job.adopt(target)
+    written = sum(file.rows for file in files)
+    if written != rows:
+        raise EngineError(
+            f"{key} has {rows} facts, and {written} were written",
+            hint="the dictionary does not go with the facts: see `lace pipeline verify`",
+        )
+    return files
+
+
+def _as_texts(tables: Tables, key: PredicateKey) -> DataFrame:
+    """Return the facts of a predicate with the texts of their numbers."""
+    from pyspark.sql import functions
+
+    from lace.base.limits import SPARK_BROADCAST_ROWS
+
+    frame = tables[str(key)]
+    is_small = tables.rows(str(key)) <= SPARK_BROADCAST_ROWS
+    for at in range(key.arity):
+        words = tables.texts.frame().selectExpr(f"id AS c{at}", f"text AS t{at}")
+        few = functions.broadcast(frame) if is_small else frame
+        frame = words.join(few, [f"c{at}"], "inner")
+    if not key.arity:
+        return frame
+    return frame.selectExpr(*(f"t{at} AS c{at}" for at in range(key.arity)))
