@@ -18,6 +18,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "facts": "lace.cli.pipeline_facts",
     "advertise": "lace.cli.pipeline_advertise",
     "diff": "lace.cli.pipeline_diff",
+    "evaluate": "lace.cli.pipeline_evaluate",
+    "run": "lace.cli.pipeline_run",
     "status": "lace.cli.pipeline_status",
     "verify": "lace.cli.pipeline_verify",
     "export": "lace.cli.pipeline_export",
@@ -37,6 +39,8 @@ class _Pipeline(LazyGroup):
         ("lace pipeline ingest big.wh backup.records", "validate a file of records"),
         ("lace pipeline facts big.wh", "make the facts of its records"),
         ("lace pipeline advertise big.wh --source V.….H3", "what a peer would be told of them"),
+        ("lace pipeline evaluate big.wh --rules policy.lace", "what follows from rules"),
+        ("lace pipeline run big.wh incoming --rules policy.lace", "all of it, one after another"),
         ("lace pipeline status big.wh", "what is in it"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -13,8 +14,15 @@ from lace.cli.command import command as lace_command
 from lace.cli.export import Target, check_output
 from lace.cli.files import written
 from lace.cli.output import plural
-from lace.cli.pipeline_session import warehouse_argument
+from lace.cli.pipeline_rules import engine_options, note_without_facts, read_selection
+from lace.cli.pipeline_session import (
+    SparkOptions,
+    spark_options,
+    spark_session,
+    warehouse_argument,
+)
 from lace.cli.progress import Progress
+from lace.cli.questions import SELECTED
 from lace.cli.records import NotFoundError
 from lace.errors import UsageError
 from lace.record.paths import parse_address
@@ -39,6 +47,31 @@ def _wanted(warehouse: Warehouse, texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset(each for each in found if each is not None)
 
 
+def _chosen(
+    session: Session,
+    warehouse: Warehouse,
+    rules: str,
+    predicate: str | None,
+    options: SparkOptions,
+) -> frozenset[str]:
+    """Return the records that rules choose; values that are no record here are counted."""
+    from lace.pipeline.evaluate import select_values
+    from lace.pipeline.records import held_hashes
+
+    question = read_selection(session, rules, predicate)
+    note_without_facts(session, warehouse.manifest)
+    how = replace(engine_options(session, options), cuts="local")  # a reader writes nothing
+    with spark_session(session, options, "export") as spark:
+        values = select_values(spark, warehouse, question, options=how)
+    found = held_hashes(warehouse, values)
+    strangers = len(values) - len(found)
+    if strangers:
+        are = "is no record" if strangers == 1 else "are no records"
+        count = plural(strangers, "value")
+        session.output.note(f"{count} of {question.predicates[0]} {are} of this warehouse")
+    return found
+
+
 @lace_command(
     "export",
     piped="The bytes of the records, one after another; nothing with -o.",
@@ -50,24 +83,43 @@ def _wanted(warehouse: Warehouse, texts: tuple[str, ...]) -> frozenset[str]:
     examples=[
         ("lace pipeline export big.wh --all -o all.records", "write every record to a file"),
         ("lace pipeline export big.wh //u//notes//today | lace import -", "copy one to a lace"),
+        ("lace pipeline export big.wh --rules chosen.lace -o chosen.records", "what rules choose"),
     ],
 )
 @warehouse_argument
 @click.argument("records", metavar="[RECORD]…", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every record.")
+@click.option("--rules", metavar="FILE", help="The records that the rules of FILE choose.")
+@click.option(
+    "--predicate",
+    metavar="NAME/1",
+    help=f"With --rules, the predicate that chooses.  [default: {SELECTED}]",
+)
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
+@spark_options
 @click.pass_obj
 def command(
-    session: Session, warehouse: str, records: tuple[str, ...], everything: bool, target: str | None
+    session: Session,
+    warehouse: str,
+    records: tuple[str, ...],
+    everything: bool,
+    rules: str | None,
+    predicate: str | None,
+    target: str | None,
+    master: str,
+    python_env: str | None,
+    spark_settings: tuple[str, ...],
 ) -> int:
     """Write the bytes of records of a warehouse.
 
-    Of the RECORDs named, or of all, in the order of the warehouse. Each is checked against its
-    hash. When one is not there, nothing is written and the exit code is 1. `lace import` reads
-    the result.
+    Of the RECORDs named, of all, or of those that rules choose, in the order of the warehouse.
+    Each is checked against its hash. When one that is named is not there, nothing is written
+    and the exit code is 1. Only --rules needs Spark. `lace import` reads the result.
     """
-    if bool(records) == everything:
-        raise UsageError("name what to export", hint="give RECORDs, or --all")
+    if bool(records) + everything + (rules is not None) != 1:
+        raise UsageError("name what to export", hint="give RECORDs, --all, or --rules FILE")
+    if predicate is not None and rules is None:
+        raise UsageError("--predicate is of rules", hint="give --rules FILE")
     check_output(session.output, target)
     from lace.engines.spark.session import check_installed
 
@@ -78,6 +130,9 @@ def command(
 
     opened = Warehouse.open(Path(warehouse))
     wanted = None if everything else _wanted(opened, records)
+    if rules is not None:
+        options = SparkOptions(master, python_env, spark_settings)
+        wanted = _chosen(session, opened, rules, predicate, options)
     total = opened.manifest.rows(RECORDS) if wanted is None else len(wanted)
     place: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
     with place as file, Progress(session, "export", total, "records") as progress:

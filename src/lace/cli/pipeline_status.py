@@ -19,8 +19,9 @@ __all__ = ["command"]
 @lace_command(
     "status",
     piped="Lines of a name and a number: generation, sources, records, without_facts, "
-    "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, and "
-    "`advertised NAME` and a number for each run of advertise.",
+    "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, "
+    "`derived NAME PREDICATE` for each table of derived facts, and `advertised NAME` for each run of "
+    "advertise.",
     json_keys={
         "generation": "how many commits there were",
         "sources": "how many files were ingested",
@@ -31,6 +32,7 @@ __all__ = ["command"]
         "files": "how many files the warehouse consists of",
         "bytes": "their bytes",
         "facts": "an object of the number of facts by predicate",
+        "derived": "an object of the number of derived facts by name and predicate",
         "advertised": "an object of the number of advertised records by name",
     },
     examples=[("lace pipeline status big.wh", "what is in it")],
@@ -49,7 +51,7 @@ def command(session: Session, warehouse: str) -> int:
     counts = {name: value for name, value in found.items() if isinstance(value, int)}
     parts = {
         f"{part} {name}": count
-        for part in ("facts", "advertised")
+        for part in ("facts", "derived", "advertised")
         for name, count in found[part].items()
     }
     session.output.counts({**counts, **parts})
