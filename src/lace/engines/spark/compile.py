@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
@@ -23,7 +23,7 @@ from lace.algebra.passes.order import order_joins
 from lace.engines.spark.builtins import holds_always, test_column
 from lace.engines.spark.counting import count_rows, meets, rank_counts
 from lace.engines.spark.relations import (
-    UNIT,
+    NOTHING,
     guarded,
     number,
     read_scan,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["branch_rows", "made_rows"]
 
+_EXISTS: Final = "0L AS exists"
+
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
@@ -50,29 +52,31 @@ class _Rows:
     frame: DataFrame
     columns: tuple[str, ...]
     most: int | None
+    exact: bool = False
+    """Whether the table has these columns and no others."""
 
     def kept(self, columns: tuple[str, ...]) -> _Rows:
-        if columns and len(self.frame.columns) == len(columns) == len(self.columns):
+        if columns and self.exact and len(columns) == len(self.columns):
             return self  # as it is: each further step of a plan has its price
-        return _Rows(selected(self.frame, columns), columns, self.most)
+        return _Rows(selected(self.frame, columns), columns, self.most, bool(columns))
 
 
 def branch_rows(world: World, branch: Branch, plan: Project | None = None) -> DataFrame:
     """Return the facts that a rule makes, repeated ones too; from a plan of it, or its own."""
     ordered = order_joins(plan or branch.plan, world)
     rows = _Compiler(world, branch.rule).rows(ordered.input)
-    frame = guarded(rows.frame, world.remaining_work(), "work", branch.rule)
+    frame = guarded(rows.frame, world.guarded_work(), "work", branch.rule)
     if not ordered.terms:
-        return frame.select(number(0).alias(UNIT))
-    return frame.select(
-        [_head(world, term).alias(f"c{at}") for at, term in enumerate(ordered.terms)]
+        return frame.selectExpr(NOTHING)
+    return frame.selectExpr(
+        *(f"{_head(world, term)} AS c{at}" for at, term in enumerate(ordered.terms))
     )
 
 
-def _head(world: World, term: Variable | Constant) -> Column:
+def _head(world: World, term: Variable | Constant) -> str:
     if isinstance(term, Constant):
         return number(world.constants[term.value])
-    return F.col(variable_column(term.name))
+    return variable_column(term.name)
 
 
 def made_rows(world: World, predicate: PredicateKey) -> DataFrame:
@@ -92,7 +96,7 @@ class _Compiler:
         """Return the rows of a node, with the columns that it names."""
         match node:
             case Unit():
-                unit = self._world.session.range(1).select(number(0).alias(UNIT))
+                unit = self._world.session.range(1).selectExpr(NOTHING)
                 return _Rows(unit, (), 1)
             case Scan():
                 return self._scan(node)
@@ -116,7 +120,7 @@ class _Compiler:
     def _scan(self, scan: Scan) -> _Rows:
         world = self._world
         frame = read_scan(world.relation(scan).frame, scan, world.constants)
-        return _Rows(frame, scan.columns, world.most(scan))
+        return _Rows(frame, scan.columns, world.most(scan), bool(scan.columns))
 
     def _small(self, rows: _Rows) -> bool:
         return rows.most is not None and rows.most <= self._world.options.broadcast_rows
@@ -136,58 +140,56 @@ class _Compiler:
         else:
             most = None if left.most is None or right.most is None else left.most * right.most
             made = frame.crossJoin(other)
-        return _Rows(self._guard(made), columns, most)
+        return _Rows(self._guard(made), columns, most, left.exact and right.exact)
 
     def _guard(self, frame: DataFrame) -> DataFrame:
-        return guarded(frame, self._world.remaining_work(), "work", self._rule)
+        return guarded(frame, self._world.guarded_work(), "work", self._rule)
 
     def _semi_join(self, left: _Rows, right: _Rows) -> _Rows:
         shared = _shared(left, right)
         if not shared:
-            one = right.frame.limit(1).select(number(0).alias("exists"))
+            one = right.frame.limit(1).selectExpr(_EXISTS)
             frame = left.frame.crossJoin(F.broadcast(one)).drop("exists")
-            return _Rows(frame, left.columns, left.most)
+            return _Rows(frame, left.columns, left.most, left.exact)
         other = F.broadcast(right.frame) if self._small(right) else right.frame
-        return _Rows(left.frame.join(other, shared, "left_semi"), left.columns, left.most)
+        return _narrowed(left, left.frame.join(other, shared, "left_semi"))
 
     def _anti_join(self, left: _Rows, right: _Rows) -> _Rows:
         shared = _shared(left, right)
         if not shared:
-            one = F.broadcast(right.frame.limit(1).select(number(0).alias("exists")))
+            one = F.broadcast(right.frame.limit(1).selectExpr(_EXISTS))
             frame = left.frame.join(one, F.lit(True), "left_anti")
-            return _Rows(frame, left.columns, left.most)
+            return _Rows(frame, left.columns, left.most, left.exact)
         other = F.broadcast(right.frame) if self._small(right) else right.frame
-        return _Rows(left.frame.join(other, shared, "left_anti"), left.columns, left.most)
+        return _narrowed(left, left.frame.join(other, shared, "left_anti"))
 
     def _filter(self, rows: _Rows, node: Filter) -> _Rows:
         test = node.test
         names = columns_of_terms(test.terms)
         if not names:
-            frame = rows.frame if holds_always(test) else rows.frame.where(F.lit(False))
-            return _Rows(frame, rows.columns, rows.most)
+            return rows if holds_always(test) else _narrowed(rows, rows.frame.where("false"))
         if isinstance(test, Inequality):  # different numbers are different texts
-            frame = rows.frame.where(self._number(test.left) != self._number(test.right))
-            return _Rows(frame, rows.columns, rows.most)
+            differ = f"{self._number(test.left)} != {self._number(test.right)}"
+            return _narrowed(rows, rows.frame.where(differ))
         frame = rows.frame
         if len(names) == 1:
             texts = self._texts(names[0])
             passing = texts.where(test_column(test, _text_column)).drop(_text_name(names[0]))
-            frame = self._with_texts(rows, frame, passing, names[0])
-            return _Rows(frame, rows.columns, rows.most)
+            return _narrowed(rows, self._with_texts(rows, frame, passing, names[0]))
         for name in names:
             frame = self._with_texts(rows, frame, self._texts(name), name)
         frame = frame.where(test_column(test, _text_column))
         return _Rows(frame, rows.columns, rows.most)
 
-    def _number(self, term: Term) -> Column:
+    def _number(self, term: Term) -> str:
         if isinstance(term, Variable | Constant):
             return _head(self._world, term)
         raise AssertionError("a test has no anonymous term")
 
     def _texts(self, name: str) -> DataFrame:
         """Return the table of texts with the number under the name of a variable's column."""
-        return self._world.texts.frame().select(
-            F.col("id").alias(variable_column(name)), F.col("text").alias(_text_name(name))
+        return self._world.texts.frame().selectExpr(
+            f"id AS {variable_column(name)}", f"text AS {_text_name(name)}"
         )
 
     def _with_texts(self, rows: _Rows, frame: DataFrame, texts: DataFrame, name: str) -> DataFrame:
@@ -214,6 +216,11 @@ class _Compiler:
             return self._counted(rows, test.plain)
         frame = meets(rows.frame, counts, [variable_column(test.key)], test.plain)
         return _Rows(frame, rows.columns, rows.most)
+
+
+def _narrowed(rows: _Rows, frame: DataFrame) -> _Rows:
+    """Return some of the rows, with the same columns."""
+    return _Rows(frame, rows.columns, rows.most, rows.exact)
 
 
 def _shared(left: _Rows, right: _Rows) -> list[str]:

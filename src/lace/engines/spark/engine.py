@@ -295,8 +295,10 @@ class _Evaluation:
         world = self._world
         (key,) = step.predicates
         rows = united(branch_rows(world, branch) for branch in step.branches)
-        if key not in world.program.distinct:
-            rows = rows.groupBy(rows.columns).agg(F.count(F.lit(1)).alias(MADE))
+        if key in world.program.distinct:
+            rows = rows.selectExpr("*", f"1L AS {MADE}")
+        else:
+            rows = rows.groupBy(columns_of(key.arity)).agg(F.expr(f"count(1) AS {MADE}"))
         most = self._most(step)
         limit = world.limits.max_derived_facts
         rows = guarded(rows, limit, "derived", step.branches[0].rule)
@@ -325,7 +327,7 @@ class _Evaluation:
     def _settle(self) -> None:
         """Count what was made and not counted yet, and hold it against the limits."""
         world = self._world
-        counts = world.count(list(self._uncounted.values()))
+        counts = world.count(list(self._uncounted.values()), made=True)
         for key, count in zip(self._uncounted, counts, strict=True):
             rule = world.branches[key][0].rule
             world.budget.rule = rule

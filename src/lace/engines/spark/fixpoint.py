@@ -14,7 +14,15 @@ from pyspark.sql import functions as F
 
 from lace.algebra.deltas import from_change, places
 from lace.engines.spark.compile import branch_rows
-from lace.engines.spark.relations import UNIT, Relation, columns_of, guarded, number, united
+from lace.engines.spark.relations import (
+    NOTHING,
+    UNIT,
+    Relation,
+    columns_of,
+    guarded,
+    number,
+    united,
+)
 from lace.engines.spark.world import MADE
 
 if TYPE_CHECKING:
@@ -96,41 +104,44 @@ class _Rounds:
     def _packed(self, branch: Branch, frame: DataFrame) -> DataFrame:
         """Return the facts of a predicate as rows of the common table."""
         arity = branch.predicate.arity
-        columns = [F.col(f"c{at}") for at in range(arity)]
-        columns += [number(0).alias(f"c{at}") for at in range(arity, self._width)]
+        if self._columns == columns_of(arity):
+            return frame
+        columns = [f"c{at}" for at in range(arity)]
+        columns += [f"0L AS c{at}" for at in range(arity, self._width)]
         if not self._width:
-            columns = [F.col(UNIT)]
-        if _TAG in self._columns:
-            tag = self._step.predicates.index(branch.predicate)
-            columns = [number(tag).alias(_TAG), *columns]
-        return frame.select(columns)
+            columns = [UNIT]
+        tag = self._step.predicates.index(branch.predicate)
+        return frame.selectExpr(f"{number(tag)} AS {_TAG}", *columns)
 
     def _unpacked(self, frame: DataFrame, predicate: PredicateKey) -> DataFrame:
         if _TAG in self._columns:
-            frame = frame.where(F.col(_TAG) == number(self._step.predicates.index(predicate)))
+            tag = self._step.predicates.index(predicate)
+            frame = frame.where(f"{_TAG} = {number(tag)}")
+        elif self._columns == columns_of(predicate.arity):
+            return frame
         if not predicate.arity:
-            return frame.select(number(0).alias(UNIT))
-        return frame.select(columns_of(predicate.arity))
+            return frame.selectExpr(NOTHING)
+        return frame.selectExpr(*columns_of(predicate.arity))
 
     def _keep(self, found: DataFrame, iteration: int) -> list[PredicateKey]:
         """Keep what is new of what was found; returns the predicates that have new facts."""
         world = self._world
-        rows = found.groupBy(self._columns).agg(F.count(F.lit(1)).alias(MADE))
+        rows = found.groupBy(self._columns).agg(F.expr(f"count(1) AS {MADE}"))
         if self._pieces:
-            known = united(piece.frame for piece in self._pieces).withColumn(_KNOWN, F.lit(True))
+            known = united(piece.frame for piece in self._pieces)
+            known = known.selectExpr("*", f"true AS {_KNOWN}")
             if sum(piece.rows for piece in self._pieces) <= world.options.broadcast_rows:
                 known = F.broadcast(known.coalesce(1))  # one task instead of many small ones
             rows = rows.join(known, self._columns, "left_outer")
         else:
-            rows = rows.withColumn(_KNOWN, F.lit(None).cast("boolean"))
+            rows = rows.selectExpr("*", f"CAST(NULL AS boolean) AS {_KNOWN}")
         rule = self._step.branches[0].rule
-        rows = world.cut(guarded(rows, world.limits.max_derived_facts, "derived", rule))
-        counts = self._counts(rows)
+        rows, counts = self._cut(guarded(rows, world.limits.max_derived_facts, "derived", rule))
         for predicate, (new, made) in counts.items():
             self._note(predicate, new, made, iteration)
         changed = [predicate for predicate, (new, _) in counts.items() if new]
         if changed:
-            fresh = rows.where(F.col(_KNOWN).isNull()).select(self._columns)
+            fresh = rows.where(f"{_KNOWN} IS NULL").selectExpr(*self._columns)
             total = sum(new for new, _ in counts.values())
             if total <= world.options.broadcast_rows:
                 fresh = fresh.coalesce(1)
@@ -143,18 +154,21 @@ class _Rounds:
             self._publish()
         return changed
 
-    def _counts(self, found: DataFrame) -> dict[PredicateKey, tuple[int, int]]:
-        """Return for each predicate how many new facts there are, and how often they were made."""
-        counts = [F.count_if(F.col(_KNOWN).isNull()).alias("new"), F.sum(MADE).alias(MADE)]
-        grouped = found.groupBy(_TAG) if _TAG in self._columns else found.groupBy()
-        with self._world.watching():
-            rows = grouped.agg(*counts).collect()
-        return {
-            self._step.predicates[row[_TAG] if _TAG in self._columns else 0]: (
-                row["new"],
-                row[MADE] or 0,
-            )
-            for row in rows
+    def _cut(self, found: DataFrame) -> tuple[DataFrame, dict[PredicateKey, tuple[int, int]]]:
+        """Cut a table; tell for each predicate how many facts are new, and how often all were made.
+
+        That is one job: the counts come with what it makes.
+        """
+        asked: dict[str, str] = {}
+        for tag in range(len(self._step.predicates)):
+            of = f"{_TAG} = {number(tag)}" if _TAG in self._columns else "true"
+            asked[f"new{tag}"] = f"count_if({_KNOWN} IS NULL AND {of})"
+            asked[f"made{tag}"] = f"sum(CASE WHEN {of} THEN {MADE} ELSE 0L END)"
+        rows, counts = self._world.cut_counting(found, asked)
+        return rows, {
+            predicate: (counts[f"new{tag}"], counts[f"made{tag}"])
+            for tag, predicate in enumerate(self._step.predicates)
+            if counts[f"made{tag}"]
         }
 
     def _note(self, predicate: PredicateKey, rows: int, made: int, iteration: int) -> None:

@@ -3,6 +3,8 @@
 A relation has columns `c0`, `c1` and so on of 64-bit numbers; one without arguments has one
 column, `unit`, and at most one row. Rows on their way through a rule have a column for each
 variable, named by its letters in hexadecimal, because Spark does not tell `Ab` from `AB`.
+
+Steps are written as SQL where they can be: a text is one call to Java, a column object several.
 """
 
 from __future__ import annotations
@@ -12,18 +14,17 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pyspark.sql import functions as F
-
 from lace.rules.syntax import Constant, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from lace.algebra.nodes import Scan
 
 __all__ = [
+    "NOTHING",
     "UNIT",
     "Pattern",
     "Relation",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 UNIT: Final = "unit"
+NOTHING: Final = f"0L AS {UNIT}"
+"""All that is left of a row of which only the existence counts."""
 Pattern: TypeAlias = "tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]"
 """Positions with the numbers that stand there, and pairs of positions with equal numbers."""
 _ROW_BITS: Final = 33
@@ -73,16 +76,16 @@ def variable_column(name: str) -> str:
     return f"v{name.encode().hex()}"
 
 
-def number(value: int) -> Column:
-    """Return a number as a column."""
-    return F.lit(value).cast("long")
+def number(value: int) -> str:
+    """Return a number as an expression of 64 bits."""
+    return f"{int(value)}L"
 
 
 def selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """Return the columns of variables; without any, one that says that there is a row."""
     if not names:
-        return frame.select(number(0).alias(UNIT))
-    return frame.select([variable_column(name) for name in names])
+        return frame.selectExpr(NOTHING)
+    return frame.selectExpr(*map(variable_column, names))
 
 
 def united(frames: Iterable[DataFrame]) -> DataFrame:
@@ -105,12 +108,12 @@ def pattern_of(scan: Scan, constants: Mapping[str, int]) -> tuple[Pattern, dict[
     return (tuple(fixed), tuple(equal)), positions
 
 
-def fits(pattern: Pattern) -> Column | None:
-    """Return whether a row fits a pattern; None when every row does."""
+def fits(pattern: Pattern) -> str | None:
+    """Return the test whether a row fits a pattern; None when every row does."""
     fixed, equal = pattern
-    tests = [F.col(f"c{at}") == number(value) for at, value in fixed]
-    tests += [F.col(f"c{left}") == F.col(f"c{right}") for left, right in equal]
-    return reduce(lambda left, right: left & right, tests) if tests else None
+    tests = [f"c{at} = {number(value)}" for at, value in fixed]
+    tests += [f"c{left} = c{right}" for left, right in equal]
+    return " AND ".join(tests) or None
 
 
 def read_scan(frame: DataFrame, scan: Scan, constants: Mapping[str, int]) -> DataFrame:
@@ -120,9 +123,9 @@ def read_scan(frame: DataFrame, scan: Scan, constants: Mapping[str, int]) -> Dat
     if test is not None:
         frame = frame.where(test)
     if not scan.columns:
-        return frame.select(number(0).alias(UNIT))
-    return frame.select(
-        [F.col(f"c{positions[name]}").alias(variable_column(name)) for name in scan.columns]
+        return frame.selectExpr(NOTHING)
+    return frame.selectExpr(
+        *(f"c{positions[name]} AS {variable_column(name)}" for name in scan.columns)
     )
 
 
@@ -132,9 +135,9 @@ def guarded(frame: DataFrame, limit: int, kind: Literal["work", "derived"], rule
     So a blow-up ends while it happens; what all parts have together is counted afterwards.
     """
     most = min(limit, 2**_ROW_BITS - 1)
-    row = F.monotonically_increasing_id().bitwiseAND(F.lit(2**_ROW_BITS - 1))
-    breach = F.raise_error(F.lit(f"lace limit {kind} of rule {rule}!")).cast("boolean")
-    return frame.where(F.when(row >= F.lit(most), breach).otherwise(F.lit(True)))
+    row = f"(monotonically_increasing_id() & {number(2**_ROW_BITS - 1)})"
+    breach = f"CAST(raise_error('lace limit {kind} of rule {rule}!') AS boolean)"
+    return frame.where(f"CASE WHEN {row} >= {number(most)} THEN {breach} ELSE true END")
 
 
 def breach_of(error: BaseException) -> tuple[str, int] | None:

@@ -54,6 +54,8 @@ _BASE: Final = {
     "spark.sql.catalogImplementation": "in-memory",
     # Comparing the constraints of deep plans takes longer than running them.
     "spark.sql.constraintPropagation.enabled": "false",
+    # Telling Java, at each step of a plan, the line of Python that asks for it doubles the calls.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.parquet.compression.codec": "zstd",

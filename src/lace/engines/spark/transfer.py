@@ -31,11 +31,11 @@ def collect_columns(frames: Mapping[PredicateKey, DataFrame]) -> dict[PredicateK
         return {}
     names = columns_of(max(key.arity for key in frames))
     parts = [
-        frame.select(
-            number(at).alias(_TABLE),
-            *(name if name in frame.columns else number(0).alias(name) for name in names),
+        frame.selectExpr(
+            f"{number(at)} AS {_TABLE}",
+            *(name if name in columns_of(key.arity) else f"0L AS {name}" for name in names),
         )
-        for at, frame in enumerate(frames.values())
+        for at, (key, frame) in enumerate(frames.items())
     ]
     table = united(parts).toArrow()
     tables, *values = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lace.algebra.nodes import Version
@@ -123,6 +124,13 @@ class World:
         """Return how many rows may still be made."""
         return max(0, self.limits.max_work - self.budget.statistics.work)
 
+    def guarded_work(self) -> int:
+        """Return from how many rows on a job is to stop while it makes them.
+
+        It is the next power of two, because Spark compiles a plan anew for another number.
+        """
+        return min(self.limits.max_work, 1 << self.remaining_work().bit_length())
+
     # What the order of joins is chosen by.
 
     def rows(self, scan: Scan) -> int:
@@ -157,15 +165,31 @@ class World:
                 return frame.localCheckpoint(eager=False)
             return frame.checkpoint(eager=True)
 
-    def count(self, frames: Sequence[DataFrame]) -> list[Count]:
-        """Count the rows of several tables in one job."""
+    def cut_counting(
+        self, frame: DataFrame, counts: Mapping[str, str]
+    ) -> tuple[DataFrame, Mapping[str, int]]:
+        """Cut a table in one job that also counts, by expressions of aggregates."""
+        seen = Observation()
+        observed = frame.observe(
+            seen, *(F.expr(f"{each} AS {name}") for name, each in counts.items())
+        )
+        with self.watching():
+            if self.options.cuts == "local":
+                made = observed.localCheckpoint(eager=True)
+            else:
+                made = observed.checkpoint(eager=True)
+        found = seen.get
+        return made, {name: found.get(name) or 0 for name in counts}
+
+    def count(self, frames: Sequence[DataFrame], *, made: bool = False) -> list[Count]:
+        """Count the rows of several tables in one job; `made` if they tell how often."""
         if not frames:
             return []
         parts = [
-            frame.agg(
-                F.lit(number).alias("number"),
-                F.count(F.lit(1)).alias("rows"),
-                F.sum(MADE if MADE in frame.columns else F.lit(1)).alias(MADE),
+            frame.selectExpr(
+                f"{number} AS number",
+                "count(1) AS rows",
+                f"sum({MADE if made else 1}) AS {MADE}",
             )
             for number, frame in enumerate(frames)
         ]
@@ -187,9 +211,9 @@ class World:
         for number, (key, patterns) in enumerate(asked.items()):
             if patterns and key in self.relations:
                 tests = [fits(pattern) for pattern in patterns]
-                counts = [F.count_if(test) for test in tests if test is not None]
+                counts = ", ".join(f"count_if({test})" for test in tests if test is not None)
                 frame = self.relations[key].frame
-                parts.append(frame.agg(F.lit(number).alias("number"), F.array(counts).alias("n")))
+                parts.append(frame.selectExpr(f"{number} AS number", f"array({counts}) AS n"))
         if not parts:
             return
         with self.watching():
