@@ -7,20 +7,28 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lace.base.digest import digest
 from lace.engines.spark.java import find_java
+from lace.pipeline.derived import read_derived, read_evaluated
+from lace.pipeline.evaluate import Question, evaluate
+from lace.pipeline.facts import make_facts
 from lace.pipeline.warehouse import Warehouse
-from tests.cli.running import spawn
+from lace.record.model import Plex
+from lace.rules.profiles import QUERY
+from lace.rules.program import check_source
+from tests.cli.running import call, spawn
+from tests.pipeline.samples import ingest_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.record.model import Blob, Plex, Seal
+    from lace.record.model import Blob, Seal
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -63,18 +71,145 @@ def wait_for(log: Path, pattern: str) -> str:
     raise AssertionError(log.read_text("utf-8", "replace"))
 
 
+class Cluster:
+    """A master and workers, each of one core."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._log = stack.enter_context(started(folder, "master.Master", *_LOCAL))
+        self.url = wait_for(self._log, r"spark://127\.0\.0\.1:[0-9]+")
+        self._workers = 0
+
+    def add_worker(self) -> ExitStack:
+        """Start a worker and wait until it is known; closing what is returned kills it."""
+        self._workers += 1
+        own = self._folder / f"worker{self._workers}"
+        own.mkdir()
+        worker = ("worker.Worker", self.url, *_LOCAL, "-c", "1", "-m", "1g", "-d", str(own))
+        running = self._stack.enter_context(ExitStack())
+        running.enter_context(started(own, *worker))
+        wait_for(self._log, f"(?s)(Registering worker.*){{{self._workers}}}")
+        return running
+
+    def options(self, *more: str) -> list[str]:
+        """Return the options that send a command here."""
+        settings = ("spark.executor.memory=512m", "spark.executor.cores=1", *more)
+        return ["--master", self.url, *(part for each in settings for part in ("--spark", each))]
+
+
+_LOCAL = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+
+
 def test_workers_get_lace_and_validate(
     tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    local = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    with started(tmp_path, "master.Master", *local) as log:
-        url = wait_for(log, r"spark://127\.0\.0\.1:[0-9]+")
-        worker = ("worker.Worker", url, *local, "-c", "1", "-m", "1g", "-d", str(tmp_path))
-        with started(tmp_path, *worker):
-            wait_for(log, "Registering worker")
-            arguments = ("pipeline", "ingest", tmp_path / "wh", file, "--master", url)
-            with spawn(*arguments, "--spark", "spark.executor.memory=512m") as running:
-                out, err = running.communicate(timeout=300)
+    with ExitStack() as stack:
+        cluster = Cluster(tmp_path, stack)
+        cluster.add_worker()
+        arguments = ("pipeline", "ingest", tmp_path / "wh", file, *cluster.options())
+        with spawn(*arguments) as running:
+            out, err = running.communicate(timeout=300)
     assert running.returncode == 0, err.decode()
     assert f"stored {len(records)}\n".encode() in out
     assert Warehouse.open(tmp_path / "wh").manifest.rows("records") == len(records)
+
+
+# A chain of links makes as many rounds as there are records, so there is time to kill something.
+CHAIN = """\
+Linked(P,Q) :- RecordLink(P,_,_,_,Q).
+Reach(P,Q) :- Linked(P,Q).
+Reach(P,R) :- Reach(P,Q), Linked(Q,R).
+"""
+ON_SPARK = ("--set", "spark_small_rows=0", "--set", "spark_handover_rows=0")
+LENGTH = 14
+
+
+@pytest.fixture
+def chain(spark: Any, tmp_path: Path) -> Path:
+    """A folder with the facts of a chain of records, and rules that follow it."""
+    made: list[Plex] = []
+    for number in range(LENGTH):
+        headers = [("+Link", f"next {made[-1].id}")] if made else []
+        made.append(Plex(group="u", app="c", name=f"n/{number}", headers=headers, data=b""))
+    (tmp_path / "chain").write_bytes(b"".join(plex.bytes for plex in made))
+    (tmp_path / "rules").write_text(CHAIN)
+    warehouse = Warehouse.create(tmp_path / "wh")
+    ingest_files(spark, warehouse, tmp_path / "chain")
+    with warehouse.writing("a test") as job:
+        make_facts(spark, job)
+    return tmp_path
+
+
+def answer_digest(folder: Path, name: str = "result") -> tuple[str, int]:
+    """Return a digest of the set of facts of an answer, and how many rows its tables have."""
+    warehouse = Warehouse.open(folder / "wh")
+    found = read_evaluated(warehouse, name)
+    assert found is not None
+    rows = [(str(key), *row) for key in found.counts for row in read_derived(warehouse, name, key)]
+    assert len(rows) == len(set(rows)) == sum(found.counts.values())
+    return digest(repr(sorted(rows)).encode()).hex(), len(rows)
+
+
+def expected_digest(spark: Any, folder: Path) -> tuple[str, int]:
+    """Return the same of an evaluation that nothing disturbs."""
+    checked = check_source(CHAIN, profile=QUERY)
+    with Warehouse.open(folder / "wh").writing("a test") as job:
+        evaluate(spark, job, "expected", Question((checked,), checked.derived))
+    found = answer_digest(folder, "expected")
+    assert found[1] == LENGTH - 1 + LENGTH * (LENGTH - 1) // 2
+    return found
+
+
+def wait_until(running: subprocess.Popen[bytes], folder: Path, pattern: str, count: int) -> None:
+    """Wait until files of a job that runs are there."""
+    deadline = time.monotonic() + 240
+    while len(list(folder.glob(pattern))) < count:
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+ROUNDS = "data/*/scratch-checkpoints/*/rdd-*"
+"""The intermediate tables of an evaluation on a cluster."""
+
+
+def test_a_worker_dies_in_the_middle(spark: Any, chain: Path) -> None:
+    """With speculative execution on, the answer is the same set, and no fact is there twice."""
+    expected = expected_digest(spark, chain)
+    with ExitStack() as stack:
+        cluster = Cluster(chain, stack)
+        first = cluster.add_worker()
+        cluster.add_worker()
+        speculative = ("spark.speculation=true", "spark.speculation.multiplier=1.1")
+        more = ("spark.task.maxFailures=8", *speculative)
+        arguments = ("pipeline", "evaluate", chain / "wh", "--rules", chain / "rules", *ON_SPARK)
+        with spawn(*arguments, *cluster.options(*more)) as running:
+            wait_until(running, chain / "wh", ROUNDS, 6)
+            first.close()
+            out, err = running.communicate(timeout=400)
+    assert running.returncode == 0, err.decode()
+    assert b"Reach/2" in out
+    assert answer_digest(chain) == expected
+    assert not list((chain / "wh" / "data").glob("*/scratch-*"))
+
+
+def test_a_killed_driver_and_a_second_job(spark: Any, chain: Path) -> None:
+    """While one evaluates another is refused; killed, it leaves nothing, and the next completes."""
+    before = (chain / "wh" / "manifest.json").read_bytes()
+    arguments = ("pipeline", "evaluate", chain / "wh", "--rules", chain / "rules", *ON_SPARK)
+    arguments = (*arguments, "--set", "spark_cuts=1")
+    with spawn(*arguments, "--master", "local[2]") as running:
+        wait_until(running, chain / "wh", ROUNDS, 4)
+        second = call(*arguments, "--wait", 0)
+        assert running.poll() is None
+        running.kill()
+        running.communicate(timeout=60)
+    assert second.code == 5
+    assert "lace pipeline evaluate" in second.err
+    assert (chain / "wh" / "manifest.json").read_bytes() == before
+    assert list((chain / "wh" / "data").glob("*/scratch-checkpoints"))
+    expected = expected_digest(spark, chain)
+    assert call(*arguments).code == 0
+    assert answer_digest(chain) == expected
+    assert not list((chain / "wh" / "data").glob("*/scratch-*"))
