@@ -23,6 +23,7 @@ __all__ = [
     "StepsRun",
     "children_cpu",
     "cpu_of",
+    "cpu_of_tree",
     "environment",
     "machine",
     "peak_of",
@@ -47,6 +48,24 @@ def cpu_of(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
+
+
+def cpu_of_tree() -> float:
+    """Return the processor seconds of this process and of all below it, ended ones included."""
+    parents: dict[int, tuple[int, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        ticks = sum(int(each) for each in found[11:15])
+        parents[int(path.parent.name)] = int(found[1]), ticks / os.sysconf("SC_CLK_TCK")
+    below, total = [os.getpid()], 0.0
+    while below:
+        pid = below.pop()
+        total += parents[pid][1] if pid in parents else 0.0
+        below += [each for each, (parent, _) in parents.items() if parent == pid]
+    return total
 
 
 def run_command(arguments: Sequence[str], *, memory: bool = False) -> Run:

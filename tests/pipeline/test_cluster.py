@@ -197,8 +197,8 @@ def test_a_worker_dies_in_the_middle(spark: Any, chain: Path) -> None:
 def test_a_killed_driver_and_a_second_job(spark: Any, chain: Path) -> None:
     """While one evaluates another is refused; killed, it leaves nothing, and the next completes."""
     before = (chain / "wh" / "manifest.json").read_bytes()
-    arguments = ("pipeline", "evaluate", chain / "wh", "--rules", chain / "rules", *ON_SPARK)
-    arguments = (*arguments, "--set", "spark_cuts=1")
+    rules = ("--rules", chain / "rules", *ON_SPARK, "--set", "spark_cuts=1")
+    arguments = ("pipeline", "evaluate", chain / "wh", *rules)
     with spawn(*arguments, "--master", "local[2]") as running:
         wait_until(running, chain / "wh", ROUNDS, 4)
         second = call(*arguments, "--wait", 0)

@@ -168,7 +168,7 @@ class _Rounds:
         return rows, {
             predicate: (counts[f"new{tag}"], counts[f"made{tag}"])
             for tag, predicate in enumerate(self._step.predicates)
-            if counts[f"made{tag}"]
+            if counts[f"made{tag}"] or _TAG not in self._columns
         }
 
     def _note(self, predicate: PredicateKey, rows: int, made: int, iteration: int) -> None:
