@@ -56,6 +56,11 @@ _BASE: Final = {
     "spark.sql.constraintPropagation.enabled": "false",
     # Telling Java, at each step of a plan, the line of Python that asks for it doubles the calls.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Nobody looks at the texts of plans, and each job of a deep plan would make one.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "0",
+    # Spark's check of its own optimizer behind each rule; answers are compared in the tests.
+    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.parquet.compression.codec": "zstd",
