@@ -253,16 +253,20 @@ def test_a_whole_run_and_an_export(filled: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "good").write_bytes((filled / "file").read_bytes())
     first = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen", "--json")
     assert first.code == 0, first.err
-    told = first.json()
-    assert (told["ingest"]["rejected"], told["facts"]["facts"] > 0) == (0, True)
+    found = first.json()
+    assert (found["ingest"]["rejected"], found["facts"]["facts"] > 0) == (0, True)
     lines = derived_lines(Warehouse.open(tmp_path / "wh"), "chosen")
     over_lace = call("query", "--lace", filled / "lace", "--rules", "rules")
     assert lines == sorted(over_lace.lines)
     generation = Warehouse.open(tmp_path / "wh").manifest.generation
     again = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen")
-    assert f"evaluate Selected/1 {told['evaluate']['Selected/1']}" in again.lines
+    assert f"evaluate Selected/1 {found['evaluate']['Selected/1']}" in again.lines
     assert "ingest stored 0" in again.lines
     assert Warehouse.open(tmp_path / "wh").manifest.generation == generation
+    telling = ("--source", "Opq_0", "--field", "App")
+    told = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen", *telling)
+    assert f"advertise records {first.json()['ingest']['stored']}" in told.lines
+    assert call("pipeline", "run", "wh", "in", "--rules", "rules", "--field", "App").code == 2
     (tmp_path / "in" / "bad").write_bytes(b"no record")
     assert call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen").code == 1
     # What rules choose, as records that a lace takes.
@@ -275,6 +279,15 @@ def test_a_whole_run_and_an_export(filled: Path, tmp_path: Path) -> None:
     assert call("init").code == 0
     taken = call("import", "out", "--json")
     assert (taken.code, json.loads(taken.raw.splitlines()[-1])["stored"]) == (0, len(chosen))
+
+
+def test_a_derived_set_can_be_advertised(filled: Path, tmp_path: Path) -> None:
+    (tmp_path / "few").write_text("Few(P) :- Field(P,'Group',_,'u/1'), Have(P).\n")
+    made = evaluated(filled, "--rules", "few", "--out", "few").lines
+    told = call("pipeline", "advertise", filled / "wh", "--source", "Opq_0", "--of", "few")
+    assert told.code == 0, told.err
+    assert made == [told.lines[0].replace("records", "Few/1")]
+    assert made != ["Few/1 0"]
 
 
 def test_intermediate_tables_in_files_are_removed(spark: Any, filled: Path) -> None:

@@ -18,12 +18,14 @@ from lace.cli.pipeline_session import (
     spark_session,
     warehouse_argument,
 )
+from lace.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lace.cli.session import Session
     from lace.pipeline.evaluate import Question
+    from lace.pipeline.states import Asked
     from lace.pipeline.warehouse import Job
 
 __all__ = ["command"]
@@ -74,6 +76,15 @@ class _Run:
             done = evaluate(self._started(), self._job, name, question, options=how)
         return {str(key): count for key, count in done.counts.items()}
 
+    def advertise(self, asked: Asked) -> dict[str, int]:
+        """Advertise all records."""
+        from lace.pipeline.advertise import advertise, is_current
+
+        done = is_current(self._job.warehouse, asked)
+        if done is None:
+            done = advertise(self._started(), self._job, asked)
+        return {"records": done.records, "added": done.added, "partitions": done.partitions}
+
 
 def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
     if session.output.json:
@@ -88,14 +99,24 @@ def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
     )
 
 
+def _asked(source: str, fields: tuple[str, ...]) -> Asked:
+    from lace.interlacing.capabilities import Schema
+    from lace.pipeline.states import Asked
+
+    schema = Schema(names=frozenset(fields), all=False)
+    return Asked(name="all", source=source, schema=schema, of="")
+
+
 @lace_command(
     "run",
     piped="Lines of a stage, a name and a number, such as `ingest stored 12`, in the order of the "
-    "stages: ingest, facts, evaluate. The names are those of the stages' own commands.",
+    "stages: ingest, facts, evaluate, and advertise with --source. The names are those of the "
+    "stages' own commands.",
     json_keys={
         "ingest": "an object of what `lace pipeline ingest` tells",
         "facts": "an object of how many facts were made now, and how many texts were new",
         "evaluate": "an object of the number of facts by predicate",
+        "advertise": "with --source, an object of what `lace pipeline advertise` counts",
     },
     examples=[
         ("lace pipeline run big.wh incoming --rules policy.lace", "from files to derived facts"),
@@ -119,6 +140,10 @@ def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
     show_default=True,
     help="What to call the answer.",
 )
+@click.option("--source", metavar="S", help="Advertise all records too: who does, V.….H3 or Opq_0.")
+@click.option(
+    "--field", "fields", metavar="N", multiple=True, help="A field to advertise. Repeatable."
+)
 @spark_options
 @click.pass_obj
 def command(
@@ -128,11 +153,13 @@ def command(
     rules: str,
     predicates: tuple[str, ...],
     name: str,
+    source: str | None,
+    fields: tuple[str, ...],
     master: str,
     python_env: str | None,
     spark_settings: tuple[str, ...],
 ) -> int:
-    """Run all stages: ingest, facts, evaluate.
+    """Run all stages: ingest, facts, evaluate, and with --source advertise.
 
     Each stage does what is not done yet and commits by itself, so a run that was interrupted
     goes on where it was. Rules that are not legal are refused before anything is read. When
@@ -146,6 +173,8 @@ def command(
     from lace.pipeline.warehouse import Warehouse
 
     check_name(name)
+    if fields and source is None:
+        raise UsageError("--field is of what is advertised", hint="give --source S")
     options = SparkOptions(master, python_env, spark_settings)
     question = read_question(session, rules, predicates)
     paths = find_files(sources)
@@ -157,8 +186,10 @@ def command(
             "ingest": lambda: run.ingest(paths, limit),
             "facts": run.facts,
             "evaluate": lambda: run.evaluate(name, question),
-            # A stage that comes behind these is added here.
         }
+        if source is not None:
+            asked = _asked(source, fields)
+            stages["advertise"] = lambda: run.advertise(asked)
         results = {stage: work() for stage, work in stages.items()}
     _show(session, results)
     return 1 if results["ingest"]["rejected"] else 0

@@ -20,8 +20,8 @@ __all__ = ["command"]
     "status",
     piped="Lines of a name and a number: generation, sources, records, without_facts, "
     "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, "
-    "`derived NAME PREDICATE` for each table of derived facts, and `advertised NAME` for each run of "
-    "advertise.",
+    "`derived NAME PREDICATE` for each table of derived facts, and `advertised NAME` for each run "
+    "of advertise.",
     json_keys={
         "generation": "how many commits there were",
         "sources": "how many files were ingested",

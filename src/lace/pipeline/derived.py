@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.errors import UsageError
 from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.tables import DERIVED, EVALUATIONS, derived_table
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
     from lace.pipeline.warehouse import Warehouse
 
 __all__ = [
-    "DERIVED",
-    "EVALUATIONS",
     "Evaluated",
+    "answer_table",
     "check_name",
     "derived_counts",
-    "derived_table",
     "evaluation_table",
     "read_derived",
     "read_evaluated",
@@ -37,8 +36,6 @@ __all__ = [
     "write_evaluated",
 ]
 
-DERIVED: Final = "derived"
-EVALUATIONS: Final = "evaluations"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -75,7 +72,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def derived_table(name: str, predicate: PredicateKey) -> str:
+def answer_table(name: str, predicate: PredicateKey) -> str:
     """Return the table of a predicate's facts.
 
     Raises:
@@ -86,7 +83,7 @@ def derived_table(name: str, predicate: PredicateKey) -> str:
             f"{predicate} is too long for the name of a table",
             hint="give the predicate a name of at most 120 letters",
         )
-    return f"{DERIVED}/{name}/{predicate.name}~{predicate.arity}"
+    return derived_table(name, predicate.name, predicate.arity)
 
 
 def evaluation_table(name: str) -> str:
@@ -162,7 +159,7 @@ def read_derived(
         WarehouseDamagedError: a file is damaged.
     """
     columns = [f"c{at}" for at in range(predicate.arity)]
-    for path in warehouse.files(derived_table(name, predicate)):
+    for path in warehouse.files(answer_table(name, predicate)):
         for row in _rows(path):
             yield tuple(row[column] for column in columns)
 

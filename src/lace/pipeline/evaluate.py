@@ -19,8 +19,8 @@ from lace.errors import EngineError, UsageError
 from lace.facts.lines import check_value
 from lace.pipeline.derived import (
     Evaluated,
+    answer_table,
     check_name,
-    derived_table,
     evaluation_table,
     read_evaluated,
     without_derived,
@@ -101,7 +101,7 @@ def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluate
         WarehouseDamagedError: its tables are damaged.
     """
     for key in question.predicates:
-        derived_table(check_name(name), key)
+        answer_table(check_name(name), key)
     found = read_evaluated(warehouse, name)
     if found is None or found.identity != identity_of(warehouse.manifest, question):
         return None
@@ -149,7 +149,7 @@ def evaluate(
     folder = job.folder("evaluation")
     write_evaluated(done, folder)
     new = without_derived(manifest, name)
-    new = new.with_added({derived_table(name, key): files for key, files in made.items()})
+    new = new.with_added({answer_table(name, key): files for key, files in made.items()})
     job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}))
     return done
 
