@@ -127,7 +127,8 @@ class World:
     def guarded_work(self) -> int:
         """Return from how many rows on a job is to stop while it makes them.
 
-        It is the next power of two, because Spark compiles a plan anew for another number.
+        It is the next power of two, so that the plans of most rounds have the same number in them.
+        What is above the limit and below it is refused when the rows are counted.
         """
         return min(self.limits.max_work, 1 << self.remaining_work().bit_length())
 
