@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collecting_rarely", "give_back_memory"]
 
-_RARELY: Final = (100_000, 20, 100)
+_RARELY: Final = (250_000, 50, 100)
 """New values between two searches of the young; of those, between two of the older; of all."""
 
 

@@ -258,7 +258,9 @@ class StoreEvaluator:
         self._foreign.update(
             each.record for each in added if not each.record.endswith(self._suffixes)
         )
-        touched = [*removed, *(claim.record for claim in added)]
+        touched = list(removed)
+        if not self._bare:  # else what is claimed anew is what was claimed before
+            touched += [claim.record for claim in added]
         gone = claims_about(enforcement.base, touched)
         if gone:
             kept = {fact for claim in added for fact in claim.facts(source)}

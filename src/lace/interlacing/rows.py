@@ -29,6 +29,8 @@ _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
 _FEW: Final = 64
 """Changes are few when there are so many rows for each."""
+_AT_ONCE: Final = 1 << 16
+"""Rows that are compared together: more would take memory, and no less time."""
 _LAST_TYPE: Final = b"\x7f"
 """A byte behind the letters of all types."""
 
@@ -222,11 +224,14 @@ class Rows:
 
     def differing(self, other: Rows) -> tuple[Keys, Keys]:
         """Return the keys that are new or have another digest since other rows; and what went."""
-        places, is_there = other.find(self.keys)
-        same = is_there.copy()
-        same[is_there] = (self.digests[is_there] == other.digests[places[is_there]]).all(axis=1)
-        is_common = np.zeros(len(other), np.bool_)
-        is_common[places[is_there]] = True
+        same, is_common = np.zeros(len(self), np.bool_), np.zeros(len(other), np.bool_)
+        for start in range(0, len(self), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            places, is_there = other.find(self.keys[part])
+            found = places[is_there]
+            is_common[found] = True
+            equal = self.digests[part][is_there] == other.digests[found]
+            same[part][is_there] = equal.all(axis=1)
         return self.keys[~same], other.keys[~is_common]
 
     def prefixes(self, length: int) -> list[str]:

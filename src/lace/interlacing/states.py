@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["States"]
 
+_FEW_RECORDS: Final = 10_000
+"""A set of so many is always worth remembering."""
 _WORTH_SHARE: Final = 8
-"""A set is worth remembering while the changes since are fewer than one in so many records."""
+"""A larger one while the changes since are fewer than one in so many records."""
 
 _USUAL: Final = 48
 """Characters of a record hash of format H3; its payload is long enough for any partition."""
@@ -67,12 +69,12 @@ class States:
         """Take note of how what may be sent has changed."""
         if not come and not gone:
             return
-        records = [each.record for each in come]
-        if self._least_length and any(len(each) != _USUAL for each in records):
+        self._changes += len(come) + len(gone)
+        if self._least_length and any(len(each.record) != _USUAL for each in come):
             come = [each for each in come if len(payload_of(each.record)) >= self._least_length]
-            self._changes += len(come) + len(gone)
         records = [each.record for each in come]
         self.next_own = self.next_own.changed(records, self._digests(come, self._source), gone)
+        self.own = self.own.for_comparing()  # the leaves are with what is advertised next
         if self.relabelled is not None:
             digests = self._digests(come, self._peer_source)
             self.relabelled = self.relabelled.changed(records, digests, gone)
@@ -97,7 +99,7 @@ class States:
         """Fix what is advertised in a loop."""
         if self.own is not self.next_own and len(self.own):
             self.remembered = {}
-            if self._changes * _WORTH_SHARE < len(self.own):
+            if len(self.own) <= _FEW_RECORDS or self._changes * _WORTH_SHARE < len(self.own):
                 self._remember(self.own)
         elif self.own is self.next_own and not self._is_open:
             # The peer knows all of it: only its root is asked for again.
