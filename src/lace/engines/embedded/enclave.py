@@ -62,7 +62,11 @@ class Enclave:
         self._limit = program.limits.max_value_bytes
         self._texts = ReferredTexts(base.dictionary, np.empty(0, np.int32), self._limit)
         self._base = FactBase(max_value_bytes=self._limit, dictionary=self._texts)
-        self._base.change_columns(self._own(_columns_of(relations)), {})
+        own = self._own(_columns_of(relations))
+        self._base.make_room()
+        self._base.relations.update(
+            {key: Relation.of(columns, rows) for key, (columns, rows) in own.items()}
+        )
         self._session = Session(self._base, clock)
         self._evaluation: Evaluation | None = None
         self.work = 0

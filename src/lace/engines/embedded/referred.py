@@ -6,7 +6,7 @@ besides. A text takes eight bytes: it is held as its number there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Fingerprints, Ids, Texts
 
 __all__ = ["ReferredTexts"]
+
+_SMALL_SHARE: Final = 64
+"""Numbers that are fewer than one in so many are sorted, not looked up in a table."""
 
 
 class ReferredTexts:
@@ -64,12 +67,21 @@ class ReferredTexts:
         made = self._numbers[ids]
         is_new = made < 0
         if is_new.any():
-            missing = ids[is_new]
-            _, first = np.unique(missing, return_index=True)
-            first.sort()
-            self._add(missing[first])
+            self._add(self._first_ones(ids[is_new]))
             made = self._numbers[ids]
         return made
+
+    def _first_ones(self, ids: Ids) -> Ids:
+        """Return numbers, each once, in the order in which they come up."""
+        if len(ids) * _SMALL_SHARE < len(self._numbers):
+            _, first = np.unique(ids, return_index=True)
+            first.sort()
+            return ids[first]
+        place = np.empty(len(self._numbers), np.int32)
+        at = np.arange(len(ids), dtype=np.int32)
+        place[ids[::-1]] = at[::-1]  # of equal ones the first is written last
+        first_ones: Ids = ids[place[ids] == at]
+        return first_ones
 
     def _grow(self, size: int) -> None:
         if size > len(self._numbers):
