@@ -7,6 +7,7 @@ contains the source, and the fields of the schema.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,16 +52,16 @@ _ROW_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Side(ABC):
     """A state to compare: of whom, with which fields, and its partitions."""
 
     source: str
     schema: Schema
     partitions: Partitions
 
+    @abstractmethod
     def rows(self, session: SparkSession) -> DataFrame:
         """Return its advertisements."""
-        raise NotImplementedError
 
     def as_of(self, session: SparkSession, source: str, schema: Schema) -> DataFrame:
         """Return its advertisements as if they were of a source and schema."""
