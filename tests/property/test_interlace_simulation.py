@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +17,22 @@ from lace.interlacing.machine import Machine
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
 from tests.simulator.world import Plan, World, is_waiting, some_world
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 pytestmark = pytest.mark.property
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 GROUPS = 300 if IS_DEEP else 7
 SEEDS = 10
 """Seeds in one group."""
+
+
+@pytest.fixture(autouse=True)
+def _give_back() -> Iterator[None]:
+    """Free the worlds of a test: their sides refer to each other, and hold large tables."""
+    yield
+    gc.collect()
 
 
 def finish(world: World) -> None:
