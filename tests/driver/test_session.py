@@ -183,15 +183,13 @@ def test_an_open_exchange_carries_on_what_comes(sides: tuple[lace.Lace, lace.Lac
     assert len(outcome.received) == 3
 
 
-def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) -> None:
-    """050-223: what was validated stays; a second run completes the set."""
-    left, right = sides
-    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(500_000)) for number in range(70)]))
+def cut_off(left: lace.Lace, right: lace.Lace, is_time: Callable[[Session], bool]) -> Outcome:
+    """Run an exchange whose right side dies at some moment; returns what the left side says."""
 
     async def serve(stream: ByteStream) -> None:
-        cut = session(right, left, 1, stream)
-        running = asyncio.create_task(cut.run())
-        while cut.sent < 1_000_000 and not running.done():
+        there = session(right, left, 1, stream)
+        running = asyncio.create_task(there.run())
+        while not is_time(there) and not running.done():
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.wait([running])
@@ -203,6 +201,15 @@ def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) ->
     outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert outcome.failure is not None
     assert outcome.failure.failure is Failure.PEER_CLOSED
+    return outcome
+
+
+def test_a_link_that_is_cut_loses_nothing(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    """050-223: what was validated stays; a second run completes the set."""
+    left, right = sides
+    wanted = set(right.add_all([plex(f"n/{number}", data=bytes(500_000)) for number in range(70)]))
+
+    outcome = cut_off(left, right, lambda there: there.sent >= 1_000_000)
     assert hashes(left) == set(outcome.received) < wanted
     again, _ = exchange(left, right, BINDINGS[0])
     assert again.failure is None
@@ -299,21 +306,7 @@ def test_a_peer_that_goes_while_records_are_sent_to_it(
     left, right = sides
     left.add_all([plex(f"n/{number}", data=bytes(200_000)) for number in range(40)])
 
-    async def serve(stream: ByteStream) -> None:
-        gone = session(right, left, 1, stream)
-        running = asyncio.create_task(gone.run())
-        while gone.received < 500_000 and not running.done():
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.wait([running])
-
-    async def run() -> Outcome:
-        async with connected(BINDINGS[0], serve) as stream:
-            return await session(left, right, 0, stream).run()
-
-    outcome = asyncio.run(asyncio.wait_for(run(), SECONDS))
-    assert outcome.failure is not None
-    assert outcome.failure.failure is Failure.PEER_CLOSED
+    cut_off(left, right, lambda there: there.received >= 500_000)
 
 
 def test_another_policy_begins_a_new_epoch(sides: tuple[lace.Lace, lace.Lace]) -> None:
