@@ -176,7 +176,8 @@ def test_proofs_over_tls_need_the_certificate(
         ca = ("--ca", certificates.certificate("authority"))
         assert left.sync(right, server.address, *ca, "--capture", path).code == 0
     (alone,) = replay(path, "--json").json_lines()
-    assert (alone["proven"], alone["unjudged"]) == ({}, ["sent", "came"])
+    assert alone["proven"] == {}
+    assert set(alone["unjudged"]) == {"sent", "came"}  # either side's proof may be first
     assert "--channel-cert" in replay(path).out
     (named,) = replay(path, "--channel-cert", certificate, "--json").json_lines()
     assert named["proven"] == {"sent": left.verifier, "came": right.verifier}
