@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.base.tai import Tai
-    from lace.driver.session import Session, Standing
+    from lace.driver.session import Session
+    from lace.driver.standing import Standing
     from lace.exchanging import Side
     from lace.iltp.address import Address
     from lace.interlacing.negotiation import Terms

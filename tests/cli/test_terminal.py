@@ -13,7 +13,7 @@ from lace.api import open_lace
 from lace.cli.outcomes import LinkLine
 from lace.cli.progress import Progress
 from lace.cli.session import Session
-from lace.driver.session import Standing
+from lace.driver.standing import Standing
 from lace.interlacing.result import Counters
 from lace.interlacing.transitions import State
 from lace.record.model import Blob, Plex

@@ -70,6 +70,26 @@ def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> Non
     assert 2 <= len(told) <= 4, "few large transactions"
 
 
+def test_valid_records_wait_for_those_that_follow(opened: lace.Lace) -> None:
+    """Few are not stored alone while more are on their way, unless there is nothing else to do."""
+    intake = Intake(opened.store, opened.settings, os.urandom)
+    frames = [frame_record(record.bytes) for record in mixed(30)]
+    intake.validate(frames[:10], further=20)
+    (event,) = intake.work()
+    assert isinstance(event, Validated)
+    intake.admit([each for each in event.outcomes if isinstance(each, ValidRecord)])
+    assert intake.descriptor is None, "nothing is being validated elsewhere"
+    assert intake.work() == []
+    assert len(opened) == 0
+    assert intake.work(wait=True) == [Admitted(10)]
+    intake.validate(frames[10:], further=0)
+    (event,) = intake.work()
+    assert isinstance(event, Validated)
+    intake.admit([each for each in event.outcomes if isinstance(each, ValidRecord)])
+    assert intake.work() == [Admitted(20)], "nothing follows"
+    intake.close()
+
+
 def test_small_batches_start_no_process(opened: lace.Lace, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open exchange brings one record now and another then, as long as it lasts."""
 

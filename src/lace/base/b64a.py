@@ -21,6 +21,7 @@ __all__ = [
     "encode",
     "encode_ascii",
     "final_characters",
+    "has_foreign",
 ]
 
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
@@ -64,9 +65,14 @@ def decode(text: str) -> bytes:
     return decode_ascii(text.encode("utf-8", "surrogatepass"))
 
 
+def has_foreign(text: bytes) -> bool:
+    """Tell whether some character of an ASCII text is not in the alphabet."""
+    return bool(text.translate(None, _CHARACTERS))
+
+
 def decode_ascii(text: bytes) -> bytes:
     """Return the bytes whose Base64-Ascend form is that ASCII text; refuses as `decode`."""
-    if text.translate(None, _CHARACTERS):
+    if has_foreign(text):
         position = next(i for i, byte in enumerate(text) if byte not in _CHARACTERS)
         shown = text[position:].decode("utf-8", "replace")[0]
         raise B64AError(

@@ -17,7 +17,7 @@ from lace.cli.served_links import outcome_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lace.driver.session import Standing
+    from lace.driver.standing import Standing
     from lace.serving import Served, Server
 
 __all__ = ["OUTCOMES", "PHASE_BUCKETS", "Metrics"]

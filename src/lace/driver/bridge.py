@@ -30,7 +30,7 @@ from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.rules.limits import PEER_LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from lace.facts.lines import Fact
     from lace.interlacing.events import Event
@@ -236,11 +236,11 @@ class Outbound:
         match message:
             case Block(effect):
                 writer.expect(batch=False)
-                yield from writer.block(effect.facts, dict(effect.modules))
+                yield from writer.block_pieces(effect.facts, dict(effect.modules))
             case Records(records):
                 self._begin_batch()
                 self.records += len(records)
-                yield from _joined(writer, records)
+                yield from writer.stored_records(records)
             case NotAvailable(record):
                 self._begin_batch()
                 yield from writer.facts([("NotAvailable", record)])
@@ -255,8 +255,3 @@ class Outbound:
         if not self._in_batch:
             self._writer.expect(batch=True)
             self._in_batch = True
-
-
-def _joined(writer: Writer, records: Iterable[bytes]) -> Iterator[bytes]:
-    for record in records:
-        yield from writer.record(record)

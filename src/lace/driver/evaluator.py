@@ -28,7 +28,12 @@ from lace.engines.embedded.exchange_facts import (
 )
 from lace.engines.embedded.load import GroupedFacts
 from lace.following import StoreFollower
-from lace.interlacing.advertisement import Advertisement, is_bare, ordered_fields
+from lace.interlacing.advertisement import (
+    Advertisement,
+    bare_advertisements,
+    is_bare,
+    ordered_fields,
+)
 from lace.interlacing.events import Described, Evaluated
 from lace.interlacing.negotiation import runtime_facts
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
@@ -221,7 +226,7 @@ class StoreEvaluator:
         if known.table is not None:
             enforcement.change_public(facts_of_table(known.table))
         else:
-            claims = [Advertisement(record) for record in records]
+            claims = bare_advertisements(records)
             enforcement.change_public(_grouped(claims, self._terms.peer_source))
 
     def claims(self) -> ClaimTable | None:
@@ -273,7 +278,7 @@ class StoreEvaluator:
 
     def _described(self, records: Sequence[str], source: str) -> list[Advertisement]:
         if self._bare:
-            return [Advertisement(record) for record in records]
+            return bare_advertisements(records)
         if self._enforcement is None:
             self._wake()
         if self._enforcement is None:
@@ -284,7 +289,7 @@ class StoreEvaluator:
     def _advertisements(self, base: FactBase, records: Ids, source: str) -> list[Advertisement]:
         texts = base.dictionary.texts(records)
         if self._bare:
-            return [Advertisement(text) for text in texts]
+            return bare_advertisements(texts)
         found = fields_of(base, records, self._names)
         return [
             Advertisement(

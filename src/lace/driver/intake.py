@@ -52,6 +52,8 @@ class Intake:
         self._pool = ValidationPool(random_bytes, workers, alone)
         self._admitting: deque[Sequence[ValidRecord]] = deque()
         self._records = self._bytes = 0
+        self._further = 0
+        """How many more records are known to follow."""
 
     @property
     def is_busy(self) -> bool:
@@ -62,6 +64,11 @@ class Intake:
     def validating(self) -> int:
         """How many groups of records wait for their validation."""
         return len(self._pool.waiting)
+
+    @property
+    def descriptor(self) -> int | None:
+        """What can be read from when the next validation is done, if one is waited for."""
+        return self._pool.descriptor
 
     @property
     def is_full(self) -> bool:
@@ -83,6 +90,7 @@ class Intake:
 
     def validate(self, records: Sequence[RawRecord], *, further: int = 0) -> None:
         """Have records validated; `further` are known to follow."""
+        self._further = further
         is_small = len(records) + further < FEW_RECORDS and not self._settings.import_workers
         self._pool.submit(Batch(list(records), [], 0), here=is_small)
 
@@ -96,13 +104,21 @@ class Intake:
         """Do what can be done now; returns the answers.
 
         Args:
-            wait: with nothing else to do, wait for a validation.
+            wait: with nothing else to do, wait for a validation, or store what there is.
         """
-        if self._is_due or (self._admitting and not self._pool.waiting):
+        if self._is_due or (self._admitting and self._is_worth_storing(wait=wait)):
             return self._store_all()
         if self._pool.waiting and (wait or self._pool.is_full or self._pool.is_ready):
             return [_validated(self._pool.collect())]
         return []
+
+    def _is_worth_storing(self, *, wait: bool) -> bool:
+        """Tell whether to store what there is, although there is room for more."""
+        if not self._pool.waiting:
+            return wait or not self._further
+        # Half of a transaction while there is nothing but waiting: less is left for the end.
+        is_much = 2 * self._records >= self._settings.import_batch_records
+        return wait and is_much and not self._pool.is_ready
 
     def _store_all(self) -> list[Event]:
         """Store what was gathered in one transaction."""

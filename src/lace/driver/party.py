@@ -142,7 +142,7 @@ class Party:
         """Go on with records that are being validated or stored; tells whether anything was done.
 
         Args:
-            wait: wait for a validation, if nothing else is left to do.
+            wait: wait for a validation, or store few records, if nothing else is left to do.
         """
         try:
             done = self._intake.work(wait=wait)
@@ -157,6 +157,11 @@ class Party:
     def is_busy(self) -> bool:
         """Whether records that arrived are being validated or stored."""
         return self._intake.is_busy
+
+    @property
+    def descriptor(self) -> int | None:
+        """What can be read from when the next validation is done, if one is waited for."""
+        return self._intake.descriptor
 
     @property
     def validating(self) -> int:

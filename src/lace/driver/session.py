@@ -12,12 +12,13 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lace.driver.bridge import Inbound, Outbound
 from lace.driver.collecting import collecting_rarely
 from lace.driver.messages import End
+from lace.driver.standing import Standing
+from lace.driver.waiting import comes_first
 from lace.errors import LaceError
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -25,19 +26,19 @@ from lace.interlacing.transitions import State
 from lace.transport.stream import CloseReason, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lace.base.tai import Tai
     from lace.driver.dry_run import DryRun
     from lace.driver.party import Party
     from lace.interlacing.events import Event
     from lace.interlacing.negotiation import Terms
-    from lace.interlacing.result import Counters, Outcome
+    from lace.interlacing.result import Outcome
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
     from lace.transport.stream import ByteStream
 
-__all__ = ["Session", "Standing"]
+__all__ = ["Session"]
 
 READ_BYTES: Final = 256 * 1024
 """The most that is read at once."""
@@ -51,35 +52,6 @@ _SECOND: Final = 1_000_000_000
 _ROUND: Final = frozenset({"advertise", "request", "transfer"})
 """The phases of a round; one that has begun is finished before this side ends by its own wish."""
 _Made = TypeVar("_Made")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How an exchange stands at a moment, for whoever watches it.
-
-    Attributes:
-        state: what it is at.
-        waited: for how many seconds the peer has been waited for; None when it is not.
-        timeout: for how many it is.
-        received: the bytes that have come.
-        sent: the bytes that were sent.
-        counters: what was counted.
-        records_received: the records that have come, valid or not.
-        records_sent: the records that were sent.
-        rejected: those that were rejected, up to the end of the last round.
-        validating: how many groups of records wait for their validation.
-    """
-
-    state: State
-    waited: float | None
-    timeout: int
-    received: int
-    sent: int
-    counters: Counters
-    records_received: int = 0
-    records_sent: int = 0
-    rejected: int = 0
-    validating: int = 0
 
 
 class Session:
@@ -114,6 +86,8 @@ class Session:
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
+        self._pieces = self._outgoing()
+        self._has_said_all = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
         self._to_write = asyncio.Event()
         self._to_look = asyncio.Event()
@@ -295,18 +269,29 @@ class Session:
         """Return the next bytes to send, about as many as are sent at once."""
         pieces: list[bytes] = []
         size = 0
-        for message in self._party.messages():
-            if isinstance(message, End):
-                return b"".join(pieces), True
-            made = list(self._outbound.pieces(message))
-            pieces += made
-            more = sum(map(len, made))
-            size += more
-            self._party.count_sent(message, more)
-            if size >= WRITE_BYTES:
+        while size < WRITE_BYTES:
+            piece = next(self._pieces, None)
+            if piece is None:
+                if self._has_said_all:
+                    return b"".join(pieces), True
+                self._pieces = self._outgoing()
                 break
+            pieces.append(piece)
+            size += len(piece)
         self._to_look_soon()
         return b"".join(pieces), False
+
+    def _outgoing(self) -> Iterator[bytes]:
+        """Yield the bytes of what is to be sent now, as they are made."""
+        for message in self._party.messages():
+            if isinstance(message, End):
+                self._has_said_all = True
+                return
+            size = 0
+            for piece in self._outbound.pieces(message):
+                size += len(piece)
+                yield piece
+            self._party.count_sent(message, size)
 
     def _to_look_soon(self) -> None:
         """Have the reader look again: what was sent may have made room for what came."""
@@ -393,9 +378,10 @@ class Session:
     async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
         """Wait for bytes, an alarm, validations, news of the store, or another wish."""
         party = self._party
-        if party.is_busy and (reading is None or not reading.done()):
-            await self._do(lambda: party.work(wait=True))
-            self._to_write.set()
+        if party.is_busy:
+            if reading is None or not await comes_first(reading, party.descriptor):
+                await self._do(lambda: party.work(wait=True))
+                self._to_write.set()
             return
         looking = asyncio.create_task(self._to_look.wait())
         waited = [looking] if reading is None else [looking, reading]

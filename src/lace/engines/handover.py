@@ -15,6 +15,7 @@ from lace.engines.embedded.dictionary import Dictionary, fingerprints_of
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import State
+from lace.record.hash_rows import decode_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lace.algebra.nodes import RelationalProgram
     from lace.engines.budget import Statistics
     from lace.engines.embedded.dictionary import Fingerprints, Ids
+    from lace.record.hash_rows import Octets
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 
@@ -55,6 +57,10 @@ class _HandedTexts:
         given = np.array([self._constants.get(text, -1) for text in texts], np.int64)
         at = np.searchsorted(self._numbers, given)
         return np.where(given >= 0, at, -1).astype(np.int32)
+
+    def find_hashes(self, rows: Octets) -> Ids:
+        """Return the numbers of record hashes, -1 for one that it does not have."""
+        return self.find(decode_hashes(rows))
 
     def texts(self, ids: Ids) -> list[str]:
         """Return the texts of numbers."""

@@ -6,7 +6,7 @@ are. It refuses to write what a reader refuses, which is a fault of the program.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.iltp.fact_lines import format_lines
@@ -28,12 +28,15 @@ from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, ki
 from lace.record.framing import FrameError, Framer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lace.facts.lines import Fact
     from lace.iltp.items import Item
 
 __all__ = ["Writer"]
+
+_FACTS_AT_ONCE: Final = 4096
+"""Facts of a block that are written together."""
 
 
 class Writer:
@@ -83,13 +86,18 @@ class Writer:
         Raises:
             WriteError: a reader would refuse it.
         """
-        chunks: list[bytes] = []
+        return list(self.block_pieces(facts, resources))
+
+    def block_pieces(
+        self, facts: Iterable[Fact], resources: Mapping[str, bytes] | None = None
+    ) -> Iterator[bytes]:
+        """Yield a fact block as `block` writes it; a large one is not made before it is sent."""
         for identifier, body in (resources or {}).items():
-            chunks += self.resource(identifier, body)
+            yield from self.resource(identifier, body)
         distinct = tuple(dict.fromkeys(facts))
-        if distinct:
-            chunks += self.facts(distinct)
-        return chunks + self.blank()
+        for start in range(0, len(distinct), _FACTS_AT_ONCE):
+            yield from self.facts(distinct[start : start + _FACTS_AT_ONCE])
+        yield from self.blank()
 
     # -- items ---------------------------------------------------------------------------
 
@@ -168,6 +176,22 @@ class Writer:
         chunks = self._begin_item()
         self._after_record = True
         return [*chunks, data]
+
+    def stored_records(self, records: Sequence[bytes]) -> list[bytes]:
+        """Write records that a store gave: valid ones, which need no look at their bytes.
+
+        Raises:
+            WriteError: no batch is written now.
+        """
+        if not self._batch:
+            raise WriteError("a record where a block of facts is written", rule="060-64")
+        if not records:
+            return []
+        chunks = self._begin_item()
+        self._after_record = True
+        between = [b"\n"] * (2 * len(records) - 1)
+        between[::2] = records
+        return [*chunks, *between]
 
     def comment(self, text: str | bytes) -> list[bytes]:
         """Write a comment; the text does not hold the `#`.

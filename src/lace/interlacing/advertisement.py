@@ -7,6 +7,8 @@ sides that compute the same digest claim the same.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lace.base.digest import digest, digest_each
@@ -23,6 +25,7 @@ __all__ = [
     "Advertisement",
     "Field",
     "advertised_fields_of",
+    "bare_advertisements",
     "digest_of",
     "digests_of",
     "digests_of_bare",
@@ -53,6 +56,12 @@ class Advertisement(NamedTuple):
     def digest(self, source: str) -> bytes:
         """Return the digest of the advertisement record."""
         return digest_of(self.record, source, self.fields)
+
+
+def bare_advertisements(records: Iterable[str]) -> list[Advertisement]:
+    """Return claims without fields about many records."""
+    # What a NamedTuple's own constructor does, without a call for each.
+    return list(map(partial(tuple.__new__, Advertisement), zip(records, repeat(()))))
 
 
 def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:

@@ -46,6 +46,8 @@ class Answers:
     _asked: set[tuple[str, str]] = field(default_factory=set)
     _open: set[str] = field(default_factory=set)
     _above: Counter[str] = field(default_factory=Counter)
+    _listed: dict[str, list[str]] = field(default_factory=dict)
+    """The records of partitions that the next block lists, as they were wanted."""
 
     def ask(self, questions: Iterable[tuple[str, str]]) -> None:
         """Take the questions of a turn.
@@ -110,7 +112,8 @@ class Answers:
             if self._is_listed(kind, prefix):
                 if found and len(found) + self.own.count(prefix) > self.limits.listed:
                     break
-                found += self.own.records(prefix)
+                self._listed[prefix] = self.own.records(prefix)
+                found += self._listed[prefix]
         return found
 
     def block(self, described: Mapping[str, Advertisement]) -> list[Fact]:
@@ -119,9 +122,11 @@ class Answers:
         size = 0
         while self._waiting:
             kind, prefix = self._waiting[0]
-            records = self.own.records(prefix) if self._is_listed(kind, prefix) else None
-            if records is not None and not all(record in described for record in records):
-                break
+            records: list[str] | None = None
+            if self._is_listed(kind, prefix):
+                records = self._listed.get(prefix) or self.own.records(prefix)
+                if not described.keys() >= {*records}:
+                    break
             answer = self._answer(prefix, records, described)
             more = block_bytes(answer)
             if more > self.limits.answer_bytes and records is not None:
@@ -134,6 +139,7 @@ class Answers:
             self._waiting.popleft()
             self._open.discard(prefix)
             self._leave(prefix)
+        self._listed.clear()
         return made
 
     def _answer(

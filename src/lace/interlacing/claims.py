@@ -7,13 +7,14 @@ outside the schema or one index with two values makes the whole block malformed 
 from __future__ import annotations
 
 import itertools
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.advertisement import Advertisement, bare_advertisements
 from lace.interlacing.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Field
@@ -26,7 +27,7 @@ def _malformed(message: str) -> InterlaceFailure:
     return InterlaceFailure(Failure.MALFORMED_BLOCK, message, rule="G42")
 
 
-def read_claims(facts: Iterable[Fact], source: str, schema: Schema) -> dict[str, Advertisement]:
+def read_claims(facts: Collection[Fact], source: str, schema: Schema) -> dict[str, Advertisement]:
     """Return the advertisement records among the facts of a block, by record.
 
     Facts of other predicates are passed over.
@@ -34,18 +35,14 @@ def read_claims(facts: Iterable[Fact], source: str, schema: Schema) -> dict[str,
     Raises:
         InterlaceFailure: they are not whole, or not of this source and schema.
     """
-    fields: dict[str, list[Field]] = {}
-    loose: list[Fact] = []
-    for fact in facts:
-        name = fact[0]
-        if name == "Advertised":
-            if fact[2] != source:
-                raise _malformed(
-                    f"a claim names the source {fact[2]!r}, not the sender's {source!r}"
-                )
-            fields.setdefault(fact[1], [])
-        elif name == "AdvertisedField":
-            loose.append(fact)
+    claims = [fact for fact in facts if fact[0] == "Advertised"]
+    loose = [fact for fact in facts if fact[0] == "AdvertisedField"]
+    strange = {*map(itemgetter(2), claims)} - {source}
+    if strange:
+        raise _malformed(f"a claim names the source {min(strange)!r}, not the sender's {source!r}")
+    fields: dict[str, list[Field]] = {fact[1]: [] for fact in claims}
+    if not loose:
+        return dict(zip(fields, bare_advertisements(fields), strict=True))
     for fact in loose:
         _, record, claimed, name, index, value = fact
         of_record = fields.get(record)
@@ -74,4 +71,10 @@ def _in_order(record: str, found: list[Field]) -> tuple[Field, ...]:
 
 def advertisement_facts(advertisements: Iterable[Advertisement], source: str) -> list[Fact]:
     """Return the facts of advertisement records, in canonical order."""
-    return [fact for each in advertisements for fact in each.facts(source)]
+    made: list[Fact] = []
+    for each in advertisements:
+        if each.fields:
+            made += each.facts(source)
+        else:
+            made.append(("Advertised", each.record, source))
+    return made

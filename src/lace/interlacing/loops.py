@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from lace.interlacing import events as happened
-from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.advertisement import bare_advertisements
 from lace.interlacing.effects import Describe, Effect, Evaluate, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.interlacing.questions import InquiryLimits
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Advertisement
     from lace.interlacing.config import Cursor
     from lace.interlacing.ledger import Ledger
     from lace.interlacing.negotiation import Terms
@@ -266,7 +267,7 @@ class Loops:
         """Make the advertisements that the next block needs, then send it."""
         wanted = self._at().wanted()
         if self.states.is_bare:
-            self._described = {record: Advertisement(record) for record in wanted}
+            self._described = dict(zip(wanted, bare_advertisements(wanted), strict=True))
         elif wanted:
             return self._ask_for(_Purpose.BLOCK, wanted, self.terms.source)
         return self._send_turn(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from lace.facts.lines import format_fact
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.partitions import payload_of
 from lace.interlacing.questions import CHILDREN
+from lace.interlacing.traffic import line_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,7 +64,11 @@ def read_children(fact: Fact) -> list[bytes]:
 
 def block_bytes(facts: Iterable[Fact]) -> int:
     """Return how many bytes facts take as lines."""
-    return sum(len(format_fact(fact).encode("utf-8")) + 1 for fact in facts)
+    made = list(facts)
+    together = "".join(itertools.chain.from_iterable(made))
+    if together.isascii() and "'" not in together and "\\" not in together:
+        return line_bytes(made) - 1  # as nearly always: nothing is to be escaped
+    return sum(len(format_fact(fact).encode("utf-8")) + 1 for fact in made)
 
 
 def claims_by_partition(
@@ -74,6 +80,8 @@ def claims_by_partition(
         InterlaceFailure: a claim belongs to none.
     """
     made: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in prefixes}
+    if made.keys() == {""}:
+        return {"": dict(claims)}
     lengths = sorted({len(prefix) for prefix in made})
     for record, claim in claims.items():
         payload = payload_of(record)

@@ -6,6 +6,7 @@ whatever was asked for is accounted for. Byte limits count each direction, round
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -112,13 +113,18 @@ class Transfer:
 
     def send(self) -> SendBatch:
         """Return the batch that answers the list, by what may be sent at this moment."""
-        allowed = self._states.next_own.has(self._asked).tolist()
-        pairs = list(zip(self._asked, allowed, strict=True))
+        states = self._states
+        may_send = list(self._asked)
+        refused: list[str] = []
+        if states.next_own is not states.own:  # else all of it was found in there already
+            allowed = states.next_own.has(self._asked)
+            may_send = list(itertools.compress(self._asked, allowed.tolist()))
+            refused = list(itertools.compress(self._asked, (~allowed).tolist()))
         limits = self._terms.limits
         left = max(0, limits.max_total_transferred_bytes - self._round_sent)
         return SendBatch(
-            tuple(record for record, may in pairs if may),
-            tuple(record for record, may in pairs if not may),
+            tuple(may_send),
+            tuple(refused),
             min(limits.service_budget_bytes, left),
             limits.service_budget_seconds,
         )

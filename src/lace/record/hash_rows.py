@@ -15,7 +15,7 @@ from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "HASH_BYTES",
@@ -25,6 +25,7 @@ __all__ = [
     "digests_of_rows",
     "encode_hashes",
     "keys_of_hashes",
+    "rows_of_text",
     "texts_of_digests",
 ]
 
@@ -34,6 +35,8 @@ _TEXT_BYTES: Final = 48
 _PAYLOAD: Final = slice(2, 45)
 _PADDED_BYTES: Final = 44
 """The characters of 33 bytes; those of a digest have one less."""
+_AT_ONCE: Final = 4096
+"""Rows that are converted together: what they pass through stays in the processor's cache."""
 _ZERO: Final = ord(b64a.ALPHABET[0])
 _DOT: Final = ord(".")
 _SUFFIX: Final = np.frombuffer(b".H3", np.uint8)
@@ -47,14 +50,34 @@ _IS_LAST[np.frombuffer(b64a.final_characters(DIGEST_BYTES).encode(), np.uint8)] 
 
 def digests_of_rows(rows: Octets) -> Octets:
     """Return the digests of texts of record hashes, a row each."""
-    padded = np.full((len(rows), _PADDED_BYTES), _ZERO, np.uint8)
-    padded[:, : _PADDED_BYTES - 1] = rows[:, _PAYLOAD]
-    made = np.frombuffer(b64a.decode_canonical(padded.tobytes()), np.uint8)
-    return made.reshape(-1, HASH_BYTES)[:, :DIGEST_BYTES]
+    made = np.empty((len(rows), DIGEST_BYTES), np.uint8)
+    for some in _parts(len(rows)):
+        chosen = rows[some]
+        padded = np.full((len(chosen), _PADDED_BYTES), _ZERO, np.uint8)
+        padded[:, : _PADDED_BYTES - 1] = chosen[:, _PAYLOAD]
+        digests = np.frombuffer(b64a.decode_canonical(padded.tobytes()), np.uint8)
+        made[some] = digests.reshape(-1, HASH_BYTES)[:, :DIGEST_BYTES]
+    return made
 
 
 def texts_of_digests(letters: Octets, digests: Octets) -> list[str]:
     """Return the texts of record hashes."""
+    made: list[str] = []
+    for some in _parts(len(digests)):
+        text = _rows_of_text(letters[some], digests[some]).tobytes().decode("ascii")
+        made += [text[at : at + _TEXT_BYTES] for at in range(0, len(text), _TEXT_BYTES)]
+    return made
+
+
+def rows_of_text(rows: Octets) -> Octets:
+    """Return the texts, in rows of 48 characters, of rows that `encode_hashes` gave."""
+    made = np.empty((len(rows), _TEXT_BYTES), np.uint8)
+    for some in _parts(len(rows)):
+        made[some] = _rows_of_text(rows[some, 0], rows[some, 1:])
+    return made
+
+
+def _rows_of_text(letters: Octets, digests: Octets) -> Octets:
     padded = np.zeros((len(digests), HASH_BYTES), np.uint8)
     padded[:, :DIGEST_BYTES] = digests
     payloads = np.frombuffer(b64a.encode_ascii(padded.tobytes()), np.uint8)
@@ -62,15 +85,23 @@ def texts_of_digests(letters: Octets, digests: Octets) -> list[str]:
     made[:, 0], made[:, 1] = letters, _DOT
     made[:, _PAYLOAD] = payloads.reshape(-1, _PADDED_BYTES)[:, : _PADDED_BYTES - 1]
     made[:, _PAYLOAD.stop :] = _SUFFIX
-    text = made.tobytes().decode("latin-1")
-    return [text[at : at + _TEXT_BYTES] for at in range(0, len(text), _TEXT_BYTES)]
+    return made
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for start in range(0, count, _AT_ONCE):
+        yield slice(start, start + _AT_ONCE)
 
 
 def are_hashes(rows: Octets) -> npt.NDArray[np.bool_]:
     """Tell which rows of 48 characters are record hashes."""
     is_hash: npt.NDArray[np.bool_] = _IS_LETTER[rows[:, 0]] & (rows[:, 1] == _DOT)
-    is_hash &= _IS_CHARACTER[rows[:, _PAYLOAD]].all(axis=1) & _IS_LAST[rows[:, _PAYLOAD.stop - 1]]
+    is_hash &= _IS_LAST[rows[:, _PAYLOAD.stop - 1]]
     is_hash &= (rows[:, _PAYLOAD.stop :] == _SUFFIX).all(axis=1)
+    for some in _parts(len(rows)):
+        payloads = rows[some, _PAYLOAD]
+        if b64a.has_foreign(payloads.tobytes()):  # rarely: then it is asked one by one
+            is_hash[some] &= _IS_CHARACTER[payloads].all(axis=1)
     return is_hash
 
 
@@ -93,9 +124,14 @@ def keys_of_hashes(texts: Sequence[str]) -> tuple[Octets, npt.NDArray[np.bool_]]
     Returns:
         The rows, and which texts they belong to.
     """
-    is_hash = np.array([len(text) == _TEXT_BYTES and text.isascii() for text in texts], np.bool_)
-    chosen = texts if is_hash.all() else [texts[at] for at in np.flatnonzero(is_hash).tolist()]
-    rows = np.frombuffer("".join(chosen).encode("ascii"), np.uint8).reshape(-1, _TEXT_BYTES)
-    usual = are_hashes(rows)
-    is_hash[is_hash] = usual
-    return encode_hashes(rows[usual]), is_hash
+    joined = "".join(texts)
+    if joined.isascii() and {_TEXT_BYTES}.issuperset(map(len, texts)):  # as nearly always
+        rows = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _TEXT_BYTES)
+        is_hash = are_hashes(rows)
+        return encode_hashes(rows if is_hash.all() else rows[is_hash]), is_hash
+    is_long = np.array([len(text) == _TEXT_BYTES and text.isascii() for text in texts], np.bool_)
+    is_hash = np.zeros(len(texts), np.bool_)
+    if not is_long.any():
+        return np.empty((0, HASH_BYTES), np.uint8), is_hash
+    found, is_hash[is_long] = keys_of_hashes([texts[at] for at in np.flatnonzero(is_long).tolist()])
+    return found, is_hash

@@ -220,6 +220,12 @@ class ValidationPool:
         worker = self.waiting[0][1]
         return worker is None or worker.has_answer
 
+    @property
+    def descriptor(self) -> int | None:
+        """What can be read from when `is_ready` comes true; None where nothing is to wait for."""
+        worker = self.waiting[0][1] if self.waiting else None
+        return None if worker is None else worker.descriptor
+
     def collect(self) -> Verdicts:
         """Return the verdicts of the batch that was submitted first."""
         batch, worker = self.waiting.popleft()

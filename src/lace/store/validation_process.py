@@ -82,6 +82,11 @@ class ValidationProcess:
                 _write_message(self._process.stdin, message)
 
     @property
+    def descriptor(self) -> int | None:
+        """The descriptor that results arrive at."""
+        return None if self._process.stdout is None else self._process.stdout.fileno()
+
+    @property
     def has_answer(self) -> bool:
         """Whether a result has begun to arrive, or the process has died."""
         if self._process.stdout is None:

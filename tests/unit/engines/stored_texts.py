@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lace.engines.embedded.dictionary import fingerprints_of
+from lace.record.hash_rows import decode_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.dictionary import Fingerprints, Ids
+    from lace.record.hash_rows import Octets
 
 __all__ = ["Stored"]
 
@@ -28,6 +30,9 @@ class Stored:
     def find(self, texts: Sequence[str]) -> Ids:
         known = {text: number for number, text in enumerate(self._texts)}
         return np.array([known.get(text, -1) for text in texts], np.int32)
+
+    def find_hashes(self, rows: Octets) -> Ids:
+        return self.find(decode_hashes(rows))
 
     def texts(self, ids: Ids) -> list[str]:
         return [self._texts[number] for number in ids.tolist()]

@@ -15,6 +15,7 @@ from lace.engines.embedded.segment_journal import Covered
 from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES, Hashes, TextHash
 from lace.facts.columns import FactColumns
+from lace.record.hash_rows import keys_of_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,6 +110,22 @@ def test_a_hash_that_is_also_a_value_has_one_id(tmp_path: Path) -> None:
     assert segments.column("Have", 0).tolist()[0] == found
     values = segments.column("Field", 3, int(segments.dictionary.find(["n"])[0])).tolist()
     assert values.count(found) == 2
+
+
+@pytest.mark.parametrize("make_hash", [TextHash, Constant, Coarse])
+def test_hashes_are_found_in_binary_as_they_are_as_texts(
+    tmp_path: Path, make_hash: Callable[[bytes], TextHash]
+) -> None:
+    """Also one that was the value of a header before a record had it, and is kept as a text."""
+    early = hash_text(2).decode()
+    batches = [["x", early], ["y", hash_text(9).decode()], ["z"], ["w" * 48]]
+    dictionary = written(tmp_path / "g", batches, make_hash).segments.dictionary
+    texts = [hash_text(number).decode() for number in (3, 9, 0, 7, 2, 1, 8)]
+    rows, _ = keys_of_hashes(texts)
+    found = dictionary.find_hashes(rows)
+    assert found.tolist() == dictionary.find(texts).tolist()
+    assert [at for at, number in enumerate(found.tolist()) if number < 0] == [3, 6]
+    assert dictionary.find_hashes(rows[:0]).tolist() == []
 
 
 def test_many_texts_over_many_appends_and_merges(tmp_path: Path) -> None:

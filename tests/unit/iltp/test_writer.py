@@ -71,6 +71,28 @@ def test_batches() -> None:
     assert any(chunk is SEAL for chunk in chunks), "record bytes are passed on as they are"
 
 
+def test_stored_records_are_written_as_records_are() -> None:
+    one, other = begun(batch=True), begun(batch=True)
+    for some in ([BLOB, SEAL, PLEX], [], [SEAL]):
+        chunks = one.stored_records(some)
+        expected = [chunk for record in some for chunk in other.record(record)]
+        assert b"".join(chunks) == b"".join(expected)
+        assert all(any(chunk is record for chunk in chunks) for record in some)
+    assert one.blank() == other.blank()
+    with pytest.raises(WriteError, match="060-64"):
+        begun(batch=False).stored_records([BLOB])
+
+
+def test_a_large_block_is_the_same_in_pieces() -> None:
+    facts = [("MayRequest", f"P.{number}.H3") for number in range(10_000)]
+    pieces = list(begun(batch=False).block_pieces(facts))
+    assert len(pieces) > 2
+    assert (
+        b"".join(pieces)
+        == b"".join(f"MayRequest('{each[1]}')\n".encode() for each in facts) + b"\n"
+    )
+
+
 def test_what_was_read_is_written_again() -> None:
     stream = b"".join(
         [PREFACE, b"#\n", resource(), resource(), SETUP, b"# x\n", SETUP, b"\n", BLOB, SEAL, b"\n",

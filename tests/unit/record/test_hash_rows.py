@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.base import b64a
-from lace.record.hash_rows import decode_hashes, encode_hashes, keys_of_hashes
+from lace.record.hash_rows import decode_hashes, encode_hashes, keys_of_hashes, rows_of_text
 
 
 def keys(texts: list[str]) -> list[bytes | None]:
@@ -37,6 +37,19 @@ def test_keys_of_hashes(values: list[bytes | str]) -> None:
         None if isinstance(each, str) else "BPS"[each[0] % 3].encode() + each for each in values
     ]
     assert keys(texts) == wanted
+
+
+def test_many_more_than_are_converted_together() -> None:
+    texts = [f"S.{b64a.encode(number.to_bytes(32))}.H3" for number in range(10_000)]
+    rows, is_hash = keys_of_hashes(texts)
+    assert is_hash.all()
+    assert [row[1:].tobytes() for row in rows] == [each.to_bytes(32) for each in range(10_000)]
+    assert decode_hashes(rows) == texts
+    assert [row.tobytes().decode() for row in rows_of_text(rows)] == texts
+    texts[5000] = texts[5000].replace("0", "!", 1)
+    rows, is_hash = keys_of_hashes(texts)
+    assert np.flatnonzero(~is_hash).tolist() == [5000]
+    assert decode_hashes(rows) == [*texts[:5000], *texts[5001:]]
 
 
 def test_texts_that_are_no_canonical_hashes_have_no_key() -> None:

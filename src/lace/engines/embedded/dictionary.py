@@ -53,6 +53,10 @@ class StoredTexts(Protocol):
         """Return the numbers of texts, -1 for one that it does not have."""
         ...
 
+    def find_hashes(self, rows: Octets) -> Ids:
+        """Return the numbers of record hashes, in rows as `encode_hashes` gives them."""
+        ...
+
     def texts(self, ids: Ids) -> list[str]:
         """Return the texts of numbers."""
         ...
@@ -231,7 +235,7 @@ class Dictionary:
         found = self._find_in_blocks(rows)
         left = np.flatnonzero(found < 0)
         if len(left) and self._stored is not None:
-            found[left] = self._stored.find(decode_hashes(rows[left]))
+            found[left] = self._stored.find_hashes(rows[left])
             left = np.flatnonzero(found < 0)
         found[left] = np.arange(self._next, self._next + len(left), dtype=np.int32)
         if len(left) >= _MANY:

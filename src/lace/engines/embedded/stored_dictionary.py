@@ -16,7 +16,7 @@ from lace.engines.embedded.dictionary import fingerprints_of
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES
 from lace.engines.embedded.stored_index import candidates
-from lace.record.hash_rows import HASH_BYTES, decode_hashes
+from lace.record.hash_rows import HASH_BYTES, decode_hashes, rows_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,6 +114,37 @@ class StoredDictionary:
                 made[places[at]] = ids
         return made
 
+    def find_hashes(self, rows: Bytes) -> Ids:
+        """Return the ids of record hashes, in rows as `encode_hashes` gives them.
+
+        Raises:
+            SegmentDamagedError: what was looked at is not what was written.
+        """
+        self.check_files()
+        made = np.full(len(rows), -1, np.int32)
+        hashes = self._hash.of_rows(rows_of_text(rows))
+        order = np.argsort(hashes)
+        for at, ids in candidates(self._runs, hashes[order]):
+            heap, _, offsets = self._places(ids)
+            asked = order[at]
+            same = heap == HASHES
+            same[same] = (self._hash_rows(offsets[same]) == rows[asked[same]]).all(axis=1)
+            others = np.flatnonzero(heap != HASHES)  # a text first, and a record's hash later
+            if len(others):
+                pairs = zip(
+                    self._texts(ids[others]), decode_hashes(rows[asked[others]]), strict=True
+                )
+                same[others] = [stored == text for stored, text in pairs]
+            made[asked[same]] = ids[same]
+        self._forget_index(len(rows))
+        return made
+
+    def _forget_index(self, count: int) -> None:
+        """Give back the memory of index pages, if many texts were looked for."""
+        if count > _MANY_TEXTS:
+            for run in self._runs:
+                run.forget_pages()
+
     def find_sorted(
         self, hashes: Hashes, text_at: Callable[[int], bytes]
     ) -> Iterator[tuple[Offsets, Ids]]:
@@ -130,9 +161,7 @@ class StoredDictionary:
                 for place, text in zip(at.tolist(), stored, strict=True)
             ]
             yield at[same], ids[same]
-        if len(hashes) > _MANY_TEXTS:
-            for run in self._runs:
-                run.forget_pages()
+        self._forget_index(len(hashes))
 
     def texts(self, ids: Ids) -> list[str]:
         """Return the text of each id.
