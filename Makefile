@@ -27,7 +27,7 @@ help: ## list the targets
 	@printf '\nEach target sets up .venv when needed. PYTHON=… chooses the Python (3.11 or newer).\n'
 
 demo: ## set up and show Lace at work, in a temporary folder
-	@$(BOOTSTRAP) run
+	@$(BOOTSTRAP) spark
 	@$(BIN)/lace demo
 
 test: ## run every test, then list the requirements without one

@@ -1,11 +1,10 @@
-"""Making a lace, looking at it, its log, its settings; doctor and demo."""
+"""Making a lace, looking at it, its log, its settings; doctor."""
 
 from __future__ import annotations
 
 import json
 import re
 import stat
-import time
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from lace.cli.init import settings_template
 from lace.cli.times import time_text
 from lace.errors import StoreError
 from lace.store.sqlite.store import SqliteStore
-from tests.cli.running import call, process
+from tests.cli.running import call
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,27 +213,6 @@ def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     done = call("doctor")
     assert done.code == 3
     assert any(line.startswith("missing\tno_such_library\t") for line in done.lines)
-
-
-def test_demo(tmp_path: Path) -> None:
-    started = time.monotonic()
-    done = process("demo", env={"TMPDIR": str(tmp_path)})
-    assert time.monotonic() - started < 5
-    assert (done.code, done.err) == (0, "")
-    steps = ("init", "key new", "put sunrise.pgm", "list", "facts", "query", "why", "verify")
-    for command in steps:
-        assert f"$ lace {command}" in done.out
-    assert "RecordLink('S." in done.out
-    assert "Together/1: 3 facts" in done.out
-    assert "//harbour//notes//today" in done.out
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_demo_keeps_its_folder(tmp_path: Path) -> None:
-    done = process("demo", "--keep", env={"TMPDIR": str(tmp_path)})
-    (kept,) = tmp_path.iterdir()
-    assert str(kept) in done.lines[-1]
-    assert len(process("list", cwd=kept).lines) == 5
 
 
 def test_lace_folders_are_private(tmp_path: Path) -> None:

@@ -137,7 +137,6 @@ def test_put_from_the_keyboard(folder: Path) -> None:
         ["doctor"],
         ["verify"],
         ["init"],
-        ["demo"],
         ["facts"],
     ],
 )
