@@ -123,6 +123,7 @@ class States:
         before = self.theirs if self.expected is None else self.expected
         self.expected = before.changed(records, digests, ())
         self.theirs = self.theirs.for_comparing()  # the leaves are with what is expected
+        self.expected.root("")  # it is asked for next; until then the peer has its own work
 
     def undescribed(self) -> list[str]:
         """Return records that the peer was sent and whose claims are to be computed; once."""
