@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
-SOURCES := src tests $(wildcard benchmarks fuzz) scripts scripts/lock scripts/command_reference
+SOURCES := src tests $(wildcard benchmarks fuzz) docs scripts scripts/lock scripts/command_reference
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := spark
@@ -62,7 +62,7 @@ bench: ## measure speed and size
 
 docs: ## build the documentation into build/site
 	@$(BOOTSTRAP) dev
-	@$(BIN)/properdocs build --strict --quiet --site-dir build/site
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 	@echo 'the pages are in build/site; open build/site/index.html'
 
 coverage: ## run the tests and report the lines and branches they miss
