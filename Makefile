@@ -19,22 +19,21 @@ ARGS ?=
 
 STEP = @printf '\n==> %s\n'
 
-.PHONY: help demo test check format bench docs coverage lock clean distclean venv
+.PHONY: help demo test check format bench docs conformance coverage lock clean distclean venv
 
 help: ## list the targets
 	@printf 'Lace: agree on a set of records and converge on it.\n\n'
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 	@printf '\nEach target sets up .venv when needed. PYTHON=… chooses the Python (3.11 or newer).\n'
 
 demo: ## set up and show Lace at work, in a temporary folder
 	@$(BOOTSTRAP) spark
 	@$(BIN)/lace demo
 
-test: ## run every test, then list the requirements without one
+test: ## run every test
 	@$(BOOTSTRAP) $(TEST_LEVEL)
-	@mkdir -p build
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
-	    --dist worksteal --requirement-report=build/requirements.md $(ARGS)
+	    --dist worksteal $(ARGS)
 
 check: ## format, lint, types, import contract and the fast tests
 	@$(BOOTSTRAP) dev
@@ -64,6 +63,11 @@ docs: ## build the documentation into build/site
 	@$(BOOTSTRAP) dev
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 	@echo 'the pages are in build/site; open build/site/index.html'
+
+conformance: ## write which tests check which requirement into docs/reference
+	@$(BOOTSTRAP) $(TEST_LEVEL)
+	@$(BIN)/python -m pytest --collect-only -qq --conformance-pages=docs/reference > /dev/null
+	@echo 'the table is in docs/reference/conformance.md'
 
 coverage: ## run the tests and report the lines and branches they miss
 	@$(BOOTSTRAP) $(TEST_LEVEL)

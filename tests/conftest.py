@@ -1,10 +1,9 @@
-"""Settings for the whole suite: Hypothesis profiles, markers and the requirement report."""
+"""Settings for the whole suite: Hypothesis profiles, markers and the pages on conformance."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from tests.unit.transport.certificates import Certificates
 
@@ -27,8 +26,7 @@ pytest.register_assert_rewrite(
     "tests.unit.transport.bindings",
 )
 
-ROOT = Path(__file__).resolve().parent.parent
-REGISTER = ROOT / "docs" / "reference" / "requirements"
+TESTS = Path(__file__).resolve().parent
 
 # A shared machine can be slow at any moment, so no profile has a deadline.
 settings.register_profile("dev", deadline=None)
@@ -72,23 +70,28 @@ def spark_session() -> Iterator[Any]:
         yield session
 
 
-NAMED_IDS = pytest.StashKey[set[str]]()
-WORKER_KEY = "lace_requirement_ids"
+PARTIAL = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that asks for the requirement report."""
+    """Add the option that asks for the pages on conformance."""
     parser.addoption(
-        "--requirement-report",
-        metavar="FILE",
-        default=os.environ.get("LACE_REQUIREMENT_REPORT"),
-        help="write which requirement ids no collected test names, as Markdown, into FILE",
+        "--conformance-pages",
+        metavar="FOLDER",
+        help="write which tests name which requirement into FOLDER (with --collect-only)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start with no requirement named."""
-    config.stash[NAMED_IDS] = set()
+    """Note whether this run is of a part of the tests only, as far as the arguments tell."""
+    chosen = [(config.invocation_params.dir / name).resolve() for name in config.args]
+    config.stash[PARTIAL] = chosen != [TESTS] or bool(config.getoption("ignore"))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Note that some tests do not run."""
+    for item in items[:1]:
+        item.config.stash[PARTIAL] = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -101,82 +104,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note the requirement ids of the tests that are going to run."""
-    named = session.config.stash[NAMED_IDS]
-    for item in session.items:
-        for marker in item.iter_markers("requirement"):
-            named.update(str(name) for name in marker.args)
+    """Write the pages on conformance, if they are asked for and all tests are there."""
+    from tests.conformance import table
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand a worker's ids to the controlling process."""
-    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        named = session.config.stash[NAMED_IDS]
-        output[WORKER_KEY] = sorted(named)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take a worker's ids over."""
-    output = getattr(node, "workeroutput", None) or {}
-    node.config.stash[NAMED_IDS].update(output.get(WORKER_KEY, ()))
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Write the report and say in a few lines what it holds."""
-    target = config.getoption("--requirement-report")
-    if not target:
+    folder = session.config.getoption("--conformance-pages")
+    if not folder:
         return
-    named = config.stash[NAMED_IDS]
-    register = read_register()
-    path = Path(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_report(register, named), "utf-8")
-    missing = [name for name in register if name not in named]
-    terminalreporter.section("requirements")
-    terminalreporter.write_line(
-        f"{len(register) - len(missing)} of {len(register)} requirement ids are named by a test"
-    )
-    if missing:
-        terminalreporter.write_line(f"without a test: {', '.join(format_ranges(missing))}")
-    terminalreporter.write_line(f"details: {target}")
+    if session.config.stash[PARTIAL]:
+        raise pytest.UsageError("--conformance-pages needs all tests")
+    register, named = table.read_register(), table.names_of_tests(session.items)
+    table.write_pages(Path(folder), table.format_pages(register, named))
+    if faults := table.faults(register, named):
+        raise pytest.UsageError("\n".join(faults))
 
 
-def read_register() -> dict[str, str]:
-    """All requirement ids with their text, in the order of the register."""
-    found: dict[str, str] = {}
-    for page in sorted(REGISTER.glob("*.md")):
-        for match in re.finditer(r"^- `(\d{3}-\d{2,3})` (.+)$", page.read_text("utf-8"), re.M):
-            found[match[1]] = match[2]
-    return found
-
-
-def format_ranges(names: Iterable[str]) -> list[str]:
-    """Shorten sorted ids: 020-43, 020-44, 020-45 becomes 020-43…45."""
-    runs: list[tuple[str, int, int]] = []
-    for name in names:
-        document, number = name.split("-")
-        if runs and runs[-1][0] == document and runs[-1][2] == int(number) - 1:
-            runs[-1] = (document, runs[-1][1], int(number))
-        else:
-            runs.append((document, int(number), int(number)))
-    return [
-        f"{document}-{first:02}" + (f"…{last:02}" if last > first else "")
-        for document, first, last in runs
-    ]
-
-
-def format_report(register: Mapping[str, str], named: set[str]) -> str:
-    """Format the report as Markdown: first what no test names, then unknown ids."""
-    missing = [name for name in register if name not in named]
-    lines = ["# Requirements without a test", ""]
-    lines += [f"- `{name}` {register[name]}" for name in missing] or ["None."]
-    unknown = sorted(named - set(register))
-    if unknown:
-        lines += ["", "# Ids that tests name and the register does not have", ""]
-        lines += [f"- `{name}`" for name in unknown]
-    return "\n".join(lines) + "\n"
+@pytest.fixture
+def all_tests(request: pytest.FixtureRequest) -> list[pytest.Item] | None:
+    """Every test that there is, where this run has them all."""
+    partial = request.config.stash[PARTIAL]
+    return None if partial else request.session.items

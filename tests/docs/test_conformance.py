@@ -1,0 +1,73 @@
+"""Every requirement has a test, and the published table of them is up to date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import table
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+def collected_pages(folder: Path) -> dict[str, str]:
+    """The pages as a process of its own makes them, which collects all tests and runs none."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"--conformance-pages={folder}"],
+        cwd=table.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return read_pages(folder)
+
+
+def read_pages(folder: Path) -> dict[str, str]:
+    paths = [folder / "conformance.md", *sorted((folder / "conformance").glob("*.md"))]
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in paths}
+
+
+@pytest.mark.slow  # only where this run has not collected all tests itself
+def test_every_requirement_has_a_test_and_the_table_is_up_to_date(
+    all_tests: list[pytest.Item] | None, tmp_path: Path
+) -> None:
+    if all_tests is None:
+        pages = collected_pages(tmp_path)
+    else:
+        register, named = table.read_register(), table.names_of_tests(all_tests)
+        assert table.faults(register, named) == []
+        pages = table.format_pages(register, named)
+    assert read_pages(REFERENCE) == pages, "run: make conformance"
+
+
+def test_an_id_without_a_test_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = table.read_register()
+    named = {name: {"tests/test_a.py::test_b"} for name in register}
+    assert table.faults(register, named) == []
+    del named["020-27"]
+    assert table.faults(register, named) == [
+        "020-27: no test names it any more, and no reason stands in WITHOUT_TEST"
+    ]
+    monkeypatch.setattr(table, "WITHOUT_TEST", {"020-27": "because", "020-28": "because"})
+    named["999-99"] = {"tests/test_a.py::test_b"}
+    assert table.faults(register, named) == [
+        "020-28: has a test, so no reason is needed",
+        "999-99: not in the register",
+    ]
+
+
+def test_every_entry_of_the_register_is_read() -> None:
+    register = table.read_register()
+    entries = [
+        line
+        for page in table.REGISTER.glob("0*.md")
+        for line in page.read_text("utf-8").split("\n")
+        if line.startswith("- `0")
+    ]
+    assert len(entries) == len(register)
+    assert {requirement.level for requirement in register.values()} == set(table.LEVELS)
