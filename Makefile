@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
 SOURCES := src tests $(wildcard benchmarks fuzz) docs scripts scripts/lock \
-    scripts/command_reference scripts/reference_pages
+    scripts/command_reference scripts/reference_pages scripts/diagrams
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := spark

@@ -84,3 +84,13 @@ def test_links_to_other_hosts_are_well_formed() -> None:
                 assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", parts.netloc), (
                     f"{page.name}: {link}"
                 )
+
+
+def test_the_tour_names_files_that_are_there() -> None:
+    tour = (DOCS / "explanation" / "tour.md").read_text("utf-8")
+    named = [
+        name for name in re.findall(r"`([\w/]+(?:\.py)?)`", tour) if re.search(r"/|\.py", name)
+    ]
+    assert len(named) > 40
+    missing = [n for n in named if not (ROOT / "src" / "lace" / n).exists() | (ROOT / n).exists()]
+    assert not missing
