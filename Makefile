@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
 SOURCES := src tests $(wildcard benchmarks fuzz) docs scripts scripts/lock \
-    scripts/command_reference scripts/reference_pages scripts/diagrams
+    scripts/command_reference scripts/reference_pages scripts/diagrams scripts/demo_picture
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := spark
@@ -20,7 +20,7 @@ ARGS ?=
 
 STEP = @printf '\n==> %s\n'
 
-.PHONY: help demo test check format bench docs conformance coverage lock clean distclean venv
+.PHONY: help demo test check format bench docs conformance pages coverage lock clean distclean venv
 
 help: ## list the targets
 	@printf 'Lace: agree on a set of records and converge on it.\n\n'
@@ -67,8 +67,15 @@ docs: ## build the documentation into build/site
 
 conformance: ## write which tests check which requirement into docs/reference
 	@$(BOOTSTRAP) $(TEST_LEVEL)
+	@mkdir -p build
 	@$(BIN)/python -m pytest --collect-only -qq --conformance-pages=docs/reference > /dev/null
 	@echo 'the table is in docs/reference/conformance.md'
+
+pages: conformance ## make again the pages and pictures that come from the program
+	@$(BIN)/python scripts/command_reference > build/commands.md && mv build/commands.md docs/reference
+	@$(BIN)/python scripts/reference_pages
+	@$(BIN)/python scripts/diagrams
+	@$(BIN)/python scripts/demo_picture
 
 coverage: ## run the tests and report the lines and branches they miss
 	@$(BOOTSTRAP) $(TEST_LEVEL)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -90,12 +89,12 @@ def _block(language: str, text: str, mark: str, runs: bool) -> Block | None:
 
 def script(blocks: list[Block]) -> str:
     """A bash script that runs blocks, and writes a mark before what each of them prints."""
-    lines = [f'lace() {{ "{sys.executable}" -m lace "$@"; }}']
+    lines = []
     for block in blocks:
         lines.append(f"echo '{MARK}'")
         lines.append("set +e" if "$?" in block.text else "set -e")
         if block.language == "python":
-            lines.append(f"\"{sys.executable}\" - <<'PYTHON'\n{block.text}PYTHON")
+            lines.append(f"python - <<'PYTHON'\n{block.text}PYTHON")
         else:
             lines.append(block.text)
     return "\n".join(lines)

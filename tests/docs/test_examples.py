@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -52,12 +54,18 @@ def name_of(page: Path) -> str:
 
 def run_blocks(blocks: list[Block], folder: Path) -> None:
     """Run examples in an empty folder; what pages show has to be what was printed."""
-    place, settings = folder / "place", folder / "spark"
-    place.mkdir()
-    settings.mkdir()
+    place, settings, programs = folder / "place", folder / "spark", folder / "programs"
+    for each in (place, settings, programs):
+        each.mkdir()
+    for name, arguments in (("python", ""), ("lace", "-m lace ")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+        (programs / name).chmod(0o755)
     (settings / "spark-defaults.conf").write_text(SPARK_SETTINGS)
     environment = clean_environment(
-        HOME=str(place), TMPDIR=str(folder), SPARK_CONF_DIR=str(settings)
+        HOME=str(place),
+        PATH=f"{programs}:{os.environ['PATH']}",
+        SPARK_CONF_DIR=str(settings),
+        TMPDIR=str(folder),
     )
     done = subprocess.run(
         ["bash", "-c", script(blocks)],
