@@ -75,7 +75,6 @@ pages: conformance ## make again the pages and pictures that come from the progr
 	@$(BIN)/python scripts/command_reference > build/commands.md && mv build/commands.md docs/reference
 	@$(BIN)/python scripts/reference_pages
 	@$(BIN)/python scripts/diagrams
-	@$(BIN)/python scripts/demo_picture
 
 coverage: ## run the tests and report the lines and branches they miss
 	@$(BOOTSTRAP) $(TEST_LEVEL)
