@@ -374,6 +374,7 @@ def test_limits_have_defaults_and_settings() -> None:
     )
     assert (found.max_narrowing_depth, found.max_loop_iterations) == (12, 16)
     assert found.phase_timeout_seconds == 30
+    assert found == ExchangeLimits(), "the two places that have defaults agree"
     settings = {name for name, *_ in describe_settings()}
     for entry in fields(ExchangeLimits):
         assert entry.name in settings

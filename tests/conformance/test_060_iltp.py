@@ -215,6 +215,8 @@ def test_items_are_told_apart_by_their_first_bytes() -> None:
 @requirement("060-31", "060-32", "060-35", "060-36", "060-38", "060-39", "060-42", "060-43")
 @requirement("060-45", "060-51", "060-94")
 def test_resources_are_taken() -> None:
+    marker = bytes.fromhex("f09fa7a93a20")
+    assert resource() == marker + R.encode() + b" lacegram\n" + RULES + b"\n\n"
     reader = Reader()
     stream = PREFACE + resource() + PLAN_RESOURCE + resource() + SETUP + b"\n" + resource() + b"\n"
     found = events(stream, reader=reader)
