@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +69,7 @@ def run_blocks(blocks: list[Block], folder: Path) -> None:
         SPARK_CONF_DIR=str(settings),
         TMPDIR=str(folder),
     )
-    done = subprocess.run(
+    running = subprocess.Popen(
         ["bash", "-c", script(blocks)],
         cwd=place,
         env=environment,
@@ -75,17 +77,22 @@ def run_blocks(blocks: list[Block], folder: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=300,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stdout
-    printed = done.stdout.split(f"{MARK}\n")[1:]
+    try:
+        output, _ = running.communicate(timeout=300)
+    finally:  # servers that a page has started do not outlive it
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert running.returncode == 0, output
+    printed = output.split(f"{MARK}\n")[1:]
     for block, found in zip(blocks, printed, strict=True):
         if block.shown is not None:
             assert matches(block.shown, found), f"{block.text}\nprinted:\n{found}"
 
 
-def running(page: Path) -> list[Block]:
+def blocks_to_run(page: Path) -> list[Block]:
     return [block for block in read_blocks(page) if block.kind == "run"]
 
 
@@ -93,13 +100,13 @@ def running(page: Path) -> list[Block]:
 @pytest.mark.spark
 def test_the_tutorial_is_true(tmp_path: Path) -> None:
     assert len(TUTORIAL) == len(list((DOCS / "tutorial").glob("*.md")))
-    run_blocks([block for page in TUTORIAL for block in running(page)], tmp_path)
+    run_blocks([block for page in TUTORIAL for block in blocks_to_run(page)], tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in ALONE if running(page)], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in ALONE if blocks_to_run(page)], ids=name_of)
 def test_the_page_is_true(tmp_path: Path, page: Path) -> None:
-    run_blocks(running(page), tmp_path)
+    run_blocks(blocks_to_run(page), tmp_path)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *EXPLAINED], ids=name_of)
@@ -121,7 +128,7 @@ def test_few_examples_are_not_run() -> None:
     texts = [page.read_text("utf-8") for page in PAGES]
     marks = sum(text.count(", because ") for text in texts for text in re.findall("<!--.*", text))
     assert marks <= MOST_PAGES_AND_BLOCKS_NOT_RUN
-    assert len([block for page in PAGES for block in running(page)]) > 60
+    assert len([block for page in PAGES for block in blocks_to_run(page)]) > 60
 
 
 def test_no_command_hides_in_a_block_that_is_no_example() -> None:
