@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from lace.driver.evaluator import StoreEvaluator
 from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
@@ -18,6 +19,7 @@ from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
+from lace.store.links import LinkFiles
 from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
+    from lace.driver.answering import EvaluatorMaker
     from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
 
 __all__ = [
     "Interlaced",
@@ -56,11 +59,15 @@ MOST_ROUNDS: Final = 1_000
 class Side:
     """One side of an exchange in this process."""
 
-    store: SqliteStore
+    store: ExchangeStore
     settings: Settings
     policy: Policy
     key: SigningKey | None
     workers: int = 0
+    evaluating: EvaluatorMaker = StoreEvaluator
+    """Makes what answers the questions of an exchange, at the beginning of each epoch."""
+    links: LinkFiles | None = None
+    """Where cursors are kept; None: with the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +315,8 @@ def party_of(
         options: what it does otherwise than usual.
     """
     found = proven or _IN_PROCESS
-    kept = KeptLinks(side.store)
+    store = side.store
+    kept = KeptLinks(side.links or LinkFiles(store.folder, may_write=not store.read_only))
     config = MachineConfig(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
@@ -327,7 +335,7 @@ def party_of(
     )
     return Party(
         Machine(config),
-        side.store,
+        store,
         side.settings,
         transport=found.transport,
         encrypted=found.encrypted,
@@ -335,4 +343,5 @@ def party_of(
         random_bytes=os.urandom,
         workers=side.workers,
         kept=kept,
+        evaluating=side.evaluating,
     )

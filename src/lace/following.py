@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from lace.engines.embedded.factbase import Changes, FactBase
     from lace.facts.extract import Reads
     from lace.rules.program import CheckedProgram
+    from lace.store.exchange_store import ExchangeSnapshot, ExchangeStore
     from lace.store.sqlite.counters import Counters
     from lace.store.sqlite.fact_state import FactState
-    from lace.store.sqlite.snapshot import SqliteSnapshot
-    from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["StoreFollower", "record_base"]
 
@@ -61,7 +60,7 @@ class StoreFollower(Generic[Session]):
     """
 
     def __init__(
-        self, store: SqliteStore, begin: Callable[[FactBase], Session], *, max_value_bytes: int
+        self, store: ExchangeStore, begin: Callable[[FactBase], Session], *, max_value_bytes: int
     ) -> None:
         self._store = store
         self._begin = begin
@@ -167,7 +166,7 @@ class StoreFollower(Generic[Session]):
         self,
         records: RecordBase,
         session: Session,
-        snapshot: SqliteSnapshot,
+        snapshot: ExchangeSnapshot,
         counters: Counters,
     ) -> bool:
         """Bring the session up to date with a snapshot, unless part of the way is not known.
@@ -227,7 +226,7 @@ def record_base(state: FactState, max_value_bytes: int) -> RecordBase:
     return RecordBase(
         state.segments,
         state.removed,
-        facts_of_records(state.tail, max_value_bytes=max_value_bytes),
+        state.tail_facts(max_value_bytes),
         max_value_bytes=max_value_bytes,
     )
 

@@ -48,6 +48,8 @@ CONFINED = {
         "interlacing/merkle.py",
         "interlacing/partitions.py",
         "interlacing/rows.py",
+        "pipeline/lookup.py",
+        "pipeline/served_store.py",
         "record/hash_rows.py",
         "record/schnorr_batch.py",
         "store/sqlite/fact_state.py",

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lace.pipeline.advertise import advertise
+from lace.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
 from lace.pipeline.ingest import find_new, ingest
-from lace.pipeline.tables import derived_table
 from lace.record.model import Blob, Plex, Seal
+from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,17 +84,16 @@ def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -
     from pyarrow import parquet
 
     with warehouse.writing("a test") as job:
-        new = warehouse.manifest
-        told = {"predicate": [*sets], "arity": [1] * len(sets)}
-        tables = {f"evaluations/{name}": pa.table(told)}
-        for predicate, texts in sets.items():
-            rows = pa.table({"c0": pa.array(texts, pa.string())})
-            tables[derived_table(name, predicate, 1)] = rows
-        for number, (table, rows) in enumerate(tables.items()):
+        counts = {PredicateKey(each, 1): len(texts) for each, texts in sets.items()}
+        folder = job.folder("evaluation")
+        write_evaluated(Evaluated(name, "0" * 64, counts), folder)
+        new = warehouse.manifest.with_replaced(evaluation_table(name), job.adopt(folder))
+        for number, (key, texts) in enumerate(zip(counts, sets.values(), strict=True)):
             target = job.folder(f"derived-{number}")
             target.mkdir(parents=True)
+            rows = pa.table({"c0": pa.array(texts, pa.string())})
             parquet.write_table(rows, target / "part-0.parquet", write_page_checksum=True)
-            new = new.with_replaced(table, job.adopt(target))
+            new = new.with_replaced(answer_table(name, key), job.adopt(target))
         job.commit(new)
 
 

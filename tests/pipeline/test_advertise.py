@@ -20,11 +20,11 @@ from lace.interlacing.merkle import EMPTY_ROOT, as_digests, root_of
 from lace.interlacing.partitions import AdvertisementSet
 from lace.pipeline import advertise as advertise_module
 from lace.pipeline.advertise import is_current, root_of_whole, roots_of_prefixes
+from lace.pipeline.derived import find_derived
 from lace.pipeline.records import iterate_records
 from lace.pipeline.states import (
     WHOLE,
     Asked,
-    find_derived,
     read_partitions,
     read_state,
     state_names,

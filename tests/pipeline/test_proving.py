@@ -12,6 +12,7 @@ from pyarrow import compute, parquet
 from lace.errors import LimitExceeded
 from lace.interlacing.capabilities import Schema
 from lace.pipeline import proving
+from lace.pipeline.derived import answer_table
 from lace.pipeline.facts import make_facts
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.proving import prove
@@ -21,10 +22,10 @@ from lace.pipeline.tables import (
     DICTIONARY,
     PARTITIONS,
     RECORDS,
-    derived_table,
     facts_table,
 )
 from lace.pipeline.warehouse import Warehouse
+from lace.rules.syntax import PredicateKey
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files
 
@@ -210,7 +211,7 @@ def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: Warehouse) -> 
 def test_a_derived_set_is_proven_as_long_as_it_is_known(
     spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
 ) -> None:
-    table = derived_table("some", "Selected", 1)
+    table = answer_table("some", PredicateKey("Selected", 1))
 
     texts = [str(record.id) for record in records]
     derive(warehouse, "some", {"Selected": texts[:9]})

@@ -242,6 +242,12 @@ class Settings:
         0,
         2,
     )
+    warehouse_embedded_records: int = _setting(
+        100_000,
+        "records of a warehouse up to which a server evaluates plans that are not registered",
+        0,
+        _MOST_FACTS,
+    )
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():

@@ -43,6 +43,10 @@ _ALL_RECORDS = "all"
             "lace pipeline advertise big.wh --source V.….H3 --field App --field Group --name mine",
             "with two fields, under a name",
         ),
+        (
+            "lace pipeline advertise big.wh --source V.….H3 --exchange exchange",
+            "what `lace pipeline evaluate` of an exchange allows, for `lace serve --warehouse`",
+        ),
     ],
 )
 @warehouse_argument
@@ -51,6 +55,11 @@ _ALL_RECORDS = "all"
 @click.option("--all-fields", is_flag=True, help="Carry every field.")
 @click.option(
     "--of", metavar="NAME", help="Only a derived set: NAME, or NAME/PREDICATE; all by default."
+)
+@click.option(
+    "--exchange",
+    metavar="NAME",
+    help="What the exchange evaluated as NAME may send, with the fields that its plan needs.",
 )
 @click.option("--name", metavar="NAME", help="What to call it: `all`, or the derived set's name.")
 @spark_options
@@ -62,6 +71,7 @@ def command(
     fields: tuple[str, ...],
     all_fields: bool,
     of: str | None,
+    exchange: str | None,
     name: str | None,
     master: str,
     python_env: str | None,
@@ -75,20 +85,29 @@ def command(
     """
     if fields and all_fields:
         raise UsageError("all fields are more than some", hint="give --field or --all-fields")
+    if exchange is not None and (fields or all_fields or of is not None):
+        raise UsageError(
+            "an exchange says itself what is advertised, and with which fields",
+            hint="leave out --of, --field and --all-fields",
+        )
     from lace.engines.spark.session import check_installed
 
     check_installed()
     from lace.interlacing.capabilities import Schema
     from lace.pipeline.advertise import advertise, is_current
-    from lace.pipeline.states import Asked, find_derived
+    from lace.pipeline.derived import find_derived, find_exchange
+    from lace.pipeline.states import Asked
     from lace.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))
+    schema = Schema(names=frozenset(fields), all=all_fields)
+    if exchange is not None:
+        of, schema = find_exchange(opened, exchange)
     asked = Asked(
-        name=name or (of or _ALL_RECORDS).partition("/")[0],
+        name=name or exchange or (of or _ALL_RECORDS).partition("/")[0],
         source=source,
-        schema=Schema(names=frozenset(fields), all=all_fields),
+        schema=schema,
         of=find_derived(opened, of) if of else "",
     )
     with open_job(session, opened, "advertise") as job:

@@ -7,26 +7,27 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lace.api import now, processors
 from lace.cli.command import command as lace_command
-from lace.cli.inheritance import inherited_descriptor
 from lace.cli.link_log import tell_event
 from lace.cli.link_options import (
     link_options,
     parse_peers,
-    path_of,
     signing_key,
     tls_options,
     warn_of_links,
 )
+from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of, logged_result
 from lace.cli.policy_files import read_own_policy
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
+from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
 from lace.errors import LaceError, UsageError
 from lace.iltp.address import parse_address
@@ -34,8 +35,6 @@ from lace.policy.plan_lines import LOWERINGS
 from lace.serving import Server
 from lace.store.sqlite.store import Operation
 from lace.syncing import LinkOptions
-from lace.transport.accepting import ConnectionLimits
-from lace.transport.listening import ListenOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,12 +67,15 @@ class _Serve:
         self._logging = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
         self._server: Server | None = None
         self._policy = self._read_policy()
+        folder = given["warehouse"]
+        self._warehouse = WarehouseBehind(lace, Path(folder)) if folder is not None else None
+        self._renewing: asyncio.Task[None] | None = None
         self._options = LinkOptions(
             is_open=bool(given["is_open"]),
             is_plain=bool(given["plain"]),
             expected=parse_peers(given["peer"]),
         )
-        self._listening = _listening(session, lace, given)
+        self._listening = read_listen_options(session, lace, given)
         self._metrics = Metrics(version("lace"))
         warn_of_links(session, self._policy, address, self._key, is_plain=self._options.is_plain)
 
@@ -127,8 +129,9 @@ class _Serve:
     def _open(self, policy: Policy) -> AbstractContextManager[Side]:
         # Processes for validation are of use to few links: more than processors help nobody.
         is_busy = self._server is not None and self._server.links > processors()
-        workers = 0 if is_busy else None
-        return self._lace.side(policy, self._key, workers=workers, purpose="lace serve")
+        workers = 0 if is_busy or self._warehouse is not None else None
+        opened = self._lace.side(policy, self._key, workers=workers, purpose="lace serve")
+        return opened if self._warehouse is None else self._warehouse.side(opened)
 
     def _bound(self, address: Address) -> None:
         output = self._session.output
@@ -153,21 +156,44 @@ class _Serve:
         return True
 
     def _renew(self) -> None:
-        """Read the rule files again; while they are not legal, what was read before counts."""
-        output = self._session.output
+        """Read the rule files again, and the warehouse if there is one."""
+        if self._warehouse is None:
+            self._take_renewal()
+        elif self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew_warehouse(self._warehouse))
+
+    async def _renew_warehouse(self, warehouse: WarehouseBehind) -> None:
+        try:
+            # Beside the event loop: other links go on while an index is made.
+            await asyncio.to_thread(warehouse.renew)
+        except LaceError as error:
+            self._refuse_renewal("warehouse is", error)
+        else:
+            self._take_renewal()
+
+    def _take_renewal(self) -> None:
+        """Go on with the rules of now; while they are not legal, what was read before counts."""
         if self._server is None:
             return
         try:
             policy = self._read_policy()
         except LaceError as error:
-            why = f"lace: the rule files are not taken, what was read before counts: {error}"
-            self._metrics.add_renewal(is_taken=False)
-            tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
+            self._refuse_renewal("rule files are", error)
             return
         self._server.renew(policy)
         self._metrics.add_renewal(is_taken=True)
+        figures: dict[str, Any] = {"selector": policy.select.id}
         text = f"the rule files were read again; the selector is {policy.select.id}"
-        tell_event(output, "rules-renewed", {"selector": policy.select.id}, text)
+        if self._warehouse is not None:
+            figures["generation"] = self._warehouse.generation
+            text += f", the generation of the warehouse {self._warehouse.generation}"
+        tell_event(self._session.output, "rules-renewed", figures, text)
+
+    def _refuse_renewal(self, what: str, error: LaceError) -> None:
+        why = f"lace: the {what} not taken, what was read before counts: {error}"
+        self._metrics.add_renewal(is_taken=False)
+        output = self._session.output
+        tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
 
     def _report(self, served: Served) -> None:
         self._last = served
@@ -211,42 +237,6 @@ class _Serve:
             loop.default_exception_handler(context)
 
 
-def _listening(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
-    from lace.transport.maps import read_fingerprint_map, read_uid_map
-    from lace.transport.tls import load_certificate, load_server_tls
-
-    tls = None
-    certificate, key = path_of(given["tls_cert"]), path_of(given["tls_key"])
-    client_map, client_ca = path_of(given["tls_client_map"]), path_of(given["tls_client_ca"])
-    if certificate is not None and key is not None:
-        tls = load_server_tls(
-            certificate,
-            key,
-            clients=None if client_map is None else read_fingerprint_map(client_map),
-            client_authorities=client_ca,
-        )
-    elif certificate is not None or key is not None:
-        raise UsageError("--tls-cert and --tls-key belong together", hint="name both")
-    elif client_map is not None or client_ca is not None:
-        raise UsageError(
-            "certificates of clients are asked for by a server that has one",
-            hint="name it: --tls-cert FILE --tls-key FILE",
-        )
-    users, channel = path_of(given["uid_map"]), path_of(given["channel_cert"])
-    return ListenOptions(
-        verifiers={} if users is None else read_uid_map(users),
-        tls=tls,
-        channel_certificate=None if channel is None else load_certificate(channel),
-        hosts=frozenset(name.lower() for name in given["host"]),
-        origins=frozenset(given["origin"]),
-        limits=ConnectionLimits(
-            in_all=given["max_links"] or lace.settings.max_links,
-            of_address=given["max_links_of_address"] or lace.settings.max_links_of_address,
-        ),
-        inherited=inherited_descriptor(session.environ),
-    )
-
-
 @lace_command(
     "serve",
     piped="The address, with its true port, on the first line; nothing else. On stdio it goes "
@@ -272,6 +262,10 @@ def _listening(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOpt
             "for users of this machine",
         ),
         ("lace serve tcp:127.0.0.1:0 --select all.lace --once", "one exchange on any free port"),
+        (
+            "lace serve tcp:127.0.0.1:4790 --warehouse big.wh --select all.lace --expose v.lace",
+            "the records of a warehouse",
+        ),
     ],
 )
 @click.argument("address", metavar="ADDRESS")
@@ -323,6 +317,14 @@ def _listening(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOpt
     help="How many of them from one address or user; else max_links_of_address.",
 )
 @click.option(
+    "--warehouse",
+    metavar="DIR",
+    type=click.Path(),
+    help="Send the records of a warehouse, which is only read; of the lace come keys, cursors and "
+    "settings. Plans that are registered there are answered at once, others are evaluated up to "
+    "the setting warehouse_embedded_records.",
+)
+@click.option(
     "--metrics",
     metavar="PORT",
     type=click.IntRange(0, 65_535),
@@ -341,7 +343,8 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
     A service manager may hand over the listening socket (LISTEN_PID and LISTEN_FDS=1, as systemd
     does); then ADDRESS says which one is expected.
 
-    SIGHUP reads the rule files again: new links get them, and open ones begin a new epoch. A
+    SIGHUP reads the rule files again, and the newest state of a warehouse: new links get them,
+    and open ones begin a new epoch. A
     first SIGTERM or Ctrl-C takes no more links and ends those that there are, each at a good
     moment; a second ends them at once.
     """

@@ -100,13 +100,13 @@ class _Sync:
                 if capture.problem is not None:
                     self._session.output.warn(f"the capture is not whole: {capture.problem}")
 
-    def show(self) -> None:
+    def show(self, lace: Lace) -> None:
         """Tell what came of it, or would have."""
         output, outcome, dry = self._session.output, self.outcome, self._options.dry_run
         if outcome is None:
             return
         if dry is not None and dry.is_complete:
-            with self._side.store.snapshot() as snapshot:
+            with lace.snapshot() as snapshot:
                 show_dry_run(output, snapshot, dry, outcome)
             return
         show_outcome(output, outcome)
@@ -343,7 +343,7 @@ def command(
             if work.outcome is not None:
                 change.result.update(logged_result(work.outcome))
                 change.result.update({"dry_run": True} if dry_run else {})
-                work.show()
+                work.show(change.lace)
         work.signals.check()
         outcome = work.outcome
         if outcome is None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.compile import Executable
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
 
 __all__ = ["Known", "StoreEvaluator"]
 
@@ -88,7 +88,7 @@ class StoreEvaluator:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: ExchangeStore,
         executable: Executable,
         terms: Terms,
         *,

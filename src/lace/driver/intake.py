@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.interlacing.events import Event
     from lace.record.reader import RawRecord
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
     from lace.store.validation import Verdicts
 
 __all__ = ["Intake"]
@@ -41,7 +41,7 @@ class Intake:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: ExchangeStore,
         settings: Settings,
         random_bytes: Callable[[int], bytes],
         workers: int = 0,

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lace.driver.evaluator import Known
-from lace.store.links import KeptLink, LinkFiles
+from lace.store.links import KeptLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lace.engines.embedded.exchange_facts import ClaimTable
     from lace.interlacing.config import Cursor
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.links import LinkFiles
 
 __all__ = ["KeptLinks"]
 
 
 class KeptLinks:
-    """The cursors of a store, by Link-Id, with the claims that belong to them.
+    """The cursors of a lace, by Link-Id, with the claims that belong to them.
 
     Args:
-        store: the store; its folder has the files.
+        files: where they are kept.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
-        self._files = LinkFiles(store.folder, may_write=not store.read_only)
+    def __init__(self, files: LinkFiles) -> None:
+        self._files = files
         self._found: tuple[str, KeptLink] | None = None
         self.before: Callable[[], None] | None = None
         """Called before anything is looked up: what waits to be saved is saved then."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lace.driver.pairing import Pairing
     from lace.driver.party import Party
     from lace.interlacing.result import Outcome
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
 
 __all__ = ["OpenPairing"]
 
@@ -45,7 +45,7 @@ class OpenPairing:
         self,
         link: Pairing,
         parties: tuple[Party, Party],
-        stores: tuple[SqliteStore, SqliteStore],
+        stores: tuple[ExchangeStore, ExchangeStore],
         clock: Callable[[], Tai],
     ) -> None:
         self._link, self._stores, self._clock = link, stores, clock

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
+    from lace.driver.answering import Evaluator, EvaluatorMaker
     from lace.driver.kept import KeptLinks
     from lace.driver.messages import Message
     from lace.errors import LaceError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from lace.interlacing.machine import Machine
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
 
 __all__ = ["BYTES_AT_ONCE", "Party"]
 
@@ -60,12 +61,13 @@ class Party:
         workers: processes that validate records; without any, this one does.
         encrypted: whether the transport is proven to be confidential.
         kept: what is kept of earlier exchanges; the machine has the same.
+        evaluating: makes what answers the machine's questions, once for each epoch.
     """
 
     def __init__(
         self,
         machine: Machine,
-        store: SqliteStore,
+        store: ExchangeStore,
         settings: Settings,
         *,
         transport: str,
@@ -74,7 +76,9 @@ class Party:
         workers: int = 0,
         encrypted: bool = False,
         kept: KeptLinks | None = None,
+        evaluating: EvaluatorMaker = StoreEvaluator,
     ) -> None:
+        self._make_evaluator = evaluating
         self.machine = machine
         self._store = store
         self._settings = settings
@@ -83,7 +87,7 @@ class Party:
         self._kept = kept
         if kept is not None:
             kept.before = lambda: self._save(None)
-        self._evaluator: StoreEvaluator | None = None
+        self._evaluator: Evaluator | None = None
         self._intake = Intake(store, settings, random_bytes, workers)
         self._is_storing = False
         self._unsaved: wanted.SaveCursor | None = None
@@ -279,7 +283,7 @@ class Party:
             give_back_memory()
         return answer
 
-    def _agree(self, effect: wanted.Agree) -> StoreEvaluator:
+    def _agree(self, effect: wanted.Agree) -> Evaluator:
         known: Known | None = None
         if effect.known is not None:
             link_id, before = effect.terms.link_id, self._evaluator
@@ -288,7 +292,7 @@ class Party:
             elif before is not None:
                 known = Known(effect.known, before.claims())
         self._unsaved = None
-        return StoreEvaluator(
+        return self._make_evaluator(
             self._store,
             effect.executable,
             effect.terms,
@@ -322,7 +326,7 @@ class Party:
         evaluator = self._evaluating()
         return evaluator.state() if effect.is_settled and not evaluator.is_resting else None
 
-    def _evaluating(self) -> StoreEvaluator:
+    def _evaluating(self) -> Evaluator:
         if self._evaluator is None:
             raise AssertionError("evaluations come after both sides agree")
         return self._evaluator

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.driver.messages import Message
     from lace.interlacing.effects import SendBatch
-    from lace.store.sqlite.store import SqliteStore
+    from lace.store.exchange_store import ExchangeStore
 
 __all__ = ["RECORDS_AT_ONCE", "send_batch"]
 
@@ -27,7 +27,7 @@ _SECOND: Final = 1_000_000_000
 
 
 def send_batch(
-    store: SqliteStore, effect: SendBatch, clock: Callable[[], Tai], bytes_at_once: int
+    store: ExchangeStore, effect: SendBatch, clock: Callable[[], Tai], bytes_at_once: int
 ) -> Generator[Message, None, BatchSent]:
     """Yield the messages of a batch, as many as its budget allows; returns what was sent."""
     until = clock().shift(effect.most_seconds * _SECOND)

@@ -20,7 +20,7 @@ from lace.record.hash_rows import keys_of_hashes, texts_of_digests
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Keys", "Rows", "keys_of", "records_of"]
+__all__ = ["Keys", "Rows", "keys_of", "order_of_keys", "records_of"]
 
 Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _KEY_BYTES: Final = DIGEST_BYTES + 1
@@ -64,7 +64,8 @@ def _words_of(keys: Keys) -> npt.NDArray[np.uint64]:
     return words.reshape(-1).astype(np.uint64)
 
 
-def _order_of(keys: Keys) -> npt.NDArray[np.intp]:
+def order_of_keys(keys: Keys) -> npt.NDArray[np.intp]:
+    """Return the places of keys in their order."""
     words = _words_of(keys)
     order = np.argsort(words)
     ordered = words[order]
@@ -85,7 +86,7 @@ class Rows:
     @classmethod
     def of(cls, keys: Keys, digests: Digests) -> Rows:
         """Return the rows of keys in any order."""
-        order = _order_of(keys)
+        order = order_of_keys(keys)
         return cls(keys[order], digests[order])
 
     @classmethod

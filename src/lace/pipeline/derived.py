@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.base.text import shorten
 from lace.errors import UsageError
 from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.tables import DERIVED, EVALUATIONS, derived_table
+from lace.pipeline.registered import Registration
+from lace.rules.profiles import MAY_SEND
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from lace.interlacing.capabilities import Schema
     from lace.pipeline.manifest import Manifest
     from lace.pipeline.warehouse import Warehouse
 
@@ -30,15 +33,23 @@ __all__ = [
     "check_name",
     "derived_counts",
     "evaluation_table",
+    "evaluations",
+    "find_derived",
+    "find_exchange",
     "read_derived",
     "read_evaluated",
     "without_derived",
     "write_evaluated",
 ]
 
+_DERIVED: Final = "derived"
+_EVALUATIONS: Final = "evaluations"
+_USUAL: Final = "Selected"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_TOLD: Final = ("plan", "viewer", "fields", "sends")
+"""Columns that tell of an exchange; empty where it is none."""
 _BATCH_ROWS: Final = 65_536
 _MOST_PREDICATES: Final = 1_000_000
 """Rows of the table that tells of an evaluation; rules cannot define more."""
@@ -49,13 +60,15 @@ class Evaluated:
     """An evaluation that is in a warehouse.
 
     `identity` is the same for the same rules, limits and facts; `counts` has how many facts
-    each predicate has; `fresh` tells whether it was made now or had been before.
+    each predicate has; `fresh` tells whether it was made now or had been before. Of an exchange
+    `registration` tells which one.
     """
 
     name: str
     identity: str
     counts: Mapping[PredicateKey, int]
     fresh: bool = False
+    registration: Registration | None = None
 
 
 def check_name(name: str) -> str:
@@ -83,17 +96,23 @@ def answer_table(name: str, predicate: PredicateKey) -> str:
             f"{predicate} is too long for the name of a table",
             hint="give the predicate a name of at most 120 letters",
         )
-    return derived_table(name, predicate.name, predicate.arity)
+    return f"{_DERIVED}/{name}/{predicate.name}~{predicate.arity}"
 
 
 def evaluation_table(name: str) -> str:
     """Return the table that tells of an evaluation."""
-    return f"{EVALUATIONS}/{name}"
+    return f"{_EVALUATIONS}/{name}"
+
+
+def evaluations(manifest: Manifest) -> list[str]:
+    """Return the names of all evaluations."""
+    lead = f"{_EVALUATIONS}/"
+    return sorted(table.removeprefix(lead) for table in manifest.tables if table.startswith(lead))
 
 
 def without_derived(manifest: Manifest, name: str) -> Manifest:
     """Return a state without the tables of an evaluation."""
-    mine = f"{DERIVED}/{name}/"
+    mine = f"{_DERIVED}/{name}/"
     for table in (evaluation_table(name), *manifest.tables):
         if table == evaluation_table(name) or table.startswith(mine):
             manifest = manifest.with_replaced(table, ())
@@ -105,7 +124,7 @@ def derived_counts(manifest: Manifest) -> dict[str, int]:
     found: dict[str, int] = {}
     for table in manifest.tables:
         kind, _, rest = table.partition("/")
-        if kind == DERIVED:
+        if kind == _DERIVED:
             name, _, predicate = rest.partition("/")
             found[f"{name} {predicate.replace('~', '/')}"] = manifest.rows(table)
     return dict(sorted(found.items()))
@@ -117,12 +136,14 @@ def write_evaluated(done: Evaluated, folder: Path) -> None:
     from pyarrow import parquet
 
     keys = list(done.counts)
+    told = done.registration.to_row() if done.registration is not None else {}
     table = pa.table(
         {
             "predicate": pa.array([key.name for key in keys], pa.string()),
             "arity": pa.array([key.arity for key in keys], pa.int32()),
             "rows": pa.array([done.counts[key] for key in keys], pa.int64()),
             "identity": pa.array([done.identity] * len(keys), pa.string()),
+            **{name: pa.array([told.get(name, "")] * len(keys), pa.string()) for name in _TOLD},
         }
     )
     folder.mkdir(parents=True)
@@ -139,15 +160,64 @@ def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
     """
     counts: dict[PredicateKey, int] = {}
     identities: set[str] = set()
-    for path in warehouse.files(evaluation_table(name)):
-        for row in _rows(path, _MOST_PREDICATES):
-            counts[PredicateKey(str(row["predicate"]), int(row["arity"]))] = int(row["rows"])
-            identities.add(str(row["identity"]))
+    told: set[Registration | None] = set()
+    try:
+        for path in warehouse.files(evaluation_table(name)):
+            for row in _rows(path, _MOST_PREDICATES):
+                counts[PredicateKey(str(row["predicate"]), int(row["arity"]))] = int(row["rows"])
+                identities.add(str(row["identity"]))
+                told.add(Registration.from_row(row))
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(name, str(error)) from error
     if not counts:
         return None
-    if len(identities) != 1 or not all(map(_DIGEST.fullmatch, identities)):
-        raise WarehouseDamagedError(f"the table {evaluation_table(name)} is damaged")
-    return Evaluated(name, identities.pop(), MappingProxyType(counts))
+    if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
+        raise _damaged(name, "its rows tell of several evaluations")
+    counted = MappingProxyType(counts)
+    return Evaluated(name, identities.pop(), counted, registration=told.pop())
+
+
+def _damaged(name: str, reason: str) -> WarehouseDamagedError:
+    return WarehouseDamagedError(
+        f"the table {evaluation_table(name)} is damaged: {reason}",
+        hint="`lace pipeline evaluate` makes another under another --out",
+    )
+
+
+def find_derived(warehouse: Warehouse, text: str) -> str:
+    """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
+
+    Raises:
+        UsageError: there is none, or several could be meant.
+        WarehouseDamagedError: the table that tells of an evaluation is damaged.
+    """
+    name, _, predicate = text.partition("/")
+    known = read_evaluated(warehouse, name)  # a set without records has no table of its own
+    found = sorted({key.name for key in known.counts if key.arity == 1}) if known else []
+    wanted = predicate or (found[0] if len(found) == 1 else _USUAL)
+    if wanted in found:
+        return answer_table(name, PredicateKey(wanted, 1))
+    hint = f"there are {', '.join(f'{name}/{each}' for each in found)}" if found else None
+    raise UsageError(
+        f"no derived set of records is called {shorten(text)!r}",
+        hint=hint or "`lace pipeline evaluate WAREHOUSE --rules FILE --out NAME` makes one",
+    )
+
+
+def find_exchange(warehouse: Warehouse, name: str) -> tuple[str, Schema]:
+    """Return what an exchange that was evaluated may send, as `NAME/PREDICATE`, and its fields.
+
+    Raises:
+        UsageError: no exchange was evaluated under that name.
+        WarehouseDamagedError: the table that tells of it is damaged.
+    """
+    known = read_evaluated(warehouse, name)
+    if known is None or known.registration is None:
+        raise UsageError(
+            f"no exchange was evaluated as {shorten(name)!r}",
+            hint="`lace pipeline evaluate WAREHOUSE --select FILE --peer-select FILE` does that",
+        )
+    return f"{name}/{MAY_SEND.name}", known.registration.schema
 
 
 def read_derived(

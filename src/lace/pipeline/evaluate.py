@@ -6,12 +6,10 @@ question about the same facts is answered once: the answer has an identity made 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from lace.base.digest import digest
 from lace.base.limits import MAX_LINE_BYTES
 from lace.engines.handover import evaluate_columns
 from lace.engines.spark.session import shuffle_partitions
@@ -28,7 +26,8 @@ from lace.pipeline.derived import (
 )
 from lace.pipeline.failures import translated
 from lace.pipeline.inputs import Inputs, count_facts, read_inputs
-from lace.pipeline.tables import DICTIONARY, read_dictionary, write_rows
+from lace.pipeline.registered import name_of_digest, name_of_facts, register
+from lace.pipeline.tables import read_dictionary, write_rows
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ __all__ = [
     "select_values",
 ]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Changes whenever the tables of an answer would come out in another form."""
 _NUMBER_BYTES: Final = 8
 _ONE_FILE_ROWS: Final = 200_000
@@ -64,11 +63,15 @@ _ONE_FILE_ROWS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: checked programs, each after those that it reads, and what is wanted."""
+    """What is asked: checked programs, each after those that it reads, and what is wanted.
+
+    `exchange` is the policy that they are the programs of, if they are those of an exchange.
+    """
 
     programs: tuple[CheckedProgram, ...]
     predicates: tuple[PredicateKey, ...]
     public: tuple[Fact, ...] = ()
+    exchange: Executable | None = None
 
     def __post_init__(self) -> None:
         if not self.predicates:
@@ -77,20 +80,14 @@ class Question:
 
 def exchange_question(executable: Executable, public: Iterable[Fact]) -> Question:
     """Return the question what an exchange may send and request."""
-    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), tuple(sorted(set(public))))
+    told = tuple(sorted(set(public)))
+    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable)
 
 
 def identity_of(manifest: Manifest, question: Question) -> str:
     """Return what tells a question and the facts that it is about from all others."""
-    facts = sorted(
-        [table, file.digest]
-        for table, files in manifest.tables.items()
-        if table == DICTIONARY or table.startswith("facts/")
-        for file in files
-    )
     programs = [[list(each.lines), asdict(each.limits)] for each in question.programs]
-    body = [_FORMAT, facts, programs, question.public]
-    return digest(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hex()
+    return name_of_digest([_FORMAT, name_of_facts(manifest), programs, question.public])
 
 
 def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluated | None:
@@ -145,7 +142,14 @@ def evaluate(
         tables = _answer(session, job.warehouse, question, options, statistics)
         made = {key: _write(job, tables, key, at) for at, key in enumerate(question.predicates)}
     counts = {key: tables.rows(str(key)) for key in question.predicates}
-    done = Evaluated(name, identity_of(manifest, question), MappingProxyType(counts), fresh=True)
+    told = question.exchange
+    done = Evaluated(
+        name,
+        identity_of(manifest, question),
+        MappingProxyType(counts),
+        fresh=True,
+        registration=register(manifest, told, question.public) if told is not None else None,
+    )
     folder = job.folder("evaluation")
     write_evaluated(done, folder)
     new = without_derived(manifest, name)

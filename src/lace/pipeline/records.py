@@ -6,6 +6,7 @@ a wrong record.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.pipeline.failures import damage_told
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lace.pipeline.warehouse import Warehouse
     from lace.record.paths import Address
 
-__all__ = ["find_hashes", "held_hashes", "iterate_records"]
+__all__ = ["batches_of", "check_row", "find_hashes", "held_hashes", "iterate_records"]
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 _MOST_ROWS: Final = 4096
@@ -40,7 +41,7 @@ def iterate_records(
         while True:
             with damage_told(path):
                 row = next(rows, None)
-                record = _checked(row) if row is not None else None
+                record = check_row(row) if row is not None else None
             if record is None:
                 break
             yield record
@@ -99,27 +100,39 @@ def _is_named(address: Address, row: dict[str, Any]) -> bool:
     return all(want is None or want == have for want, have in asked)
 
 
+def batches_of(path: Path, columns: Sequence[str], group: int | None = None) -> Iterator[Any]:
+    """Yield the rows of a file, or of one of its row groups, as Arrow batches of a bounded size."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups) if group is None else (group,):
+            found = file.metadata.row_group(number)
+            average = max(1, found.total_byte_size // max(1, found.num_rows))
+            rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // average))
+            yield from file.iter_batches(rows, row_groups=[number], columns=list(columns))
+
+
 def _rows(
     path: Path, columns: Sequence[str], wanted: Collection[str] | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file; row groups that have none of the wanted hashes are left out."""
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        for number in range(file.num_row_groups):
-            if wanted is not None:
-                hashes = file.read_row_group(number, columns=["hash"]).column(0).to_pylist()
-                if not any(each in wanted for each in hashes):
-                    continue
-            group = file.metadata.row_group(number)
-            average = max(1, group.total_byte_size // max(1, group.num_rows))
-            rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // average))
-            for batch in file.iter_batches(rows, row_groups=[number], columns=list(columns)):
-                for row in batch.to_pylist():
-                    if wanted is None or row["hash"] in wanted:
-                        yield row
+    for number in range(parquet.read_metadata(path).num_row_groups):
+        if wanted is not None:
+            hashes = (batch.column(0).to_pylist() for batch in batches_of(path, ["hash"], number))
+            if not any(each in wanted for each in chain.from_iterable(hashes)):
+                continue
+        for batch in batches_of(path, columns, number):
+            for row in batch.to_pylist():
+                if wanted is None or row["hash"] in wanted:
+                    yield row
 
 
-def _checked(row: dict[str, Any]) -> ValidRecord:
-    """Return the record of a row whose bytes have the hash that they should."""
+def check_row(row: dict[str, Any]) -> ValidRecord:
+    """Return the record of a row whose bytes have the hash that they should.
+
+    Raises:
+        RecordError: they have not.
+    """
     return trust_stored((row["head"] or b"") + (row["data"] or b""), RecordId(row["hash"] or ""))

@@ -7,7 +7,6 @@ and read without Spark; the advertisements themselves are not.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,14 +20,8 @@ from lace.errors import UsageError
 from lace.interlacing.capabilities import Schema
 from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.tables import (
-    ADVERTISED,
-    EVALUATIONS,
-    PARTITIONS,
-    RECORDS,
-    columns_of,
-    derived_table,
-)
+from lace.pipeline.registered import format_schema, parse_schema
+from lace.pipeline.tables import ADVERTISED, PARTITIONS, RECORDS, columns_of
 from lace.pipeline.warehouse import told
 from lace.policy.origin import is_opaque_label
 from lace.record.ids import IdError, Verifier
@@ -45,7 +38,6 @@ __all__ = [
     "Asked",
     "Partitions",
     "State",
-    "find_derived",
     "inputs_of",
     "read_partitions",
     "read_state",
@@ -61,8 +53,6 @@ WHOLE: Final = ""
 Partitions: TypeAlias = "dict[str, tuple[int, bytes]]"
 """Count and root by prefix: of those that have records, and of the whole."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-]{1,64}")
-_USUAL: Final = "Selected"
-_ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +120,7 @@ def read_state(warehouse: Warehouse, name: str) -> State | None:
         return None
     with _as_written(table):
         (row,) = _rows(warehouse, table)
-        fields = None if row["fields"] == _ALL else frozenset(map(str, json.loads(row["fields"])))
-        schema = Schema(all=True) if fields is None else Schema(names=fields)
+        schema = parse_schema(row["fields"])
         asked = Asked(name=name, source=row["source"], schema=schema, of=row["of"])
         return State(asked=asked, inputs=row["inputs"], covered=row["covered"])
 
@@ -175,10 +164,9 @@ def _rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
 
 def write_state(job: Job, state: State) -> tuple[DataFile, ...]:
     """Write what is known of a state."""
-    schema = state.asked.schema
     columns: dict[str, list[Any]] = {
         "source": [state.asked.source],
-        "fields": [_ALL if schema.all else json.dumps(sorted(schema.names))],
+        "fields": [format_schema(state.asked.schema)],
         "of": [state.asked.of],
         "inputs": [state.inputs],
         "covered": [state.covered],
@@ -219,24 +207,3 @@ def inputs_of(manifest: Manifest, of: str) -> str:
         for file in manifest.files(table):
             hasher.update(f"{table} {file.path} {file.digest}\n".encode())
     return hasher.digest().hex()
-
-
-def find_derived(warehouse: Warehouse, text: str) -> str:
-    """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
-
-    Raises:
-        UsageError: there is none, or several could be meant.
-        WarehouseDamagedError: the table that tells of an evaluation is damaged.
-    """
-    name, _, predicate = text.partition("/")
-    table = f"{EVALUATIONS}/{name}"
-    with _as_written(table):  # a set without records has no table of its own
-        found = {row["predicate"] for row in _rows(warehouse, table) if row["arity"] == 1}
-    wanted = predicate or (next(iter(found)) if len(found) == 1 else _USUAL)
-    if wanted in found:
-        return derived_table(name, wanted, 1)
-    hint = f"there are {', '.join(f'{name}/{each}' for each in sorted(found))}" if found else None
-    raise UsageError(
-        f"no derived set of records is called {shorten(text)!r}",
-        hint=hint or "`lace pipeline evaluate WAREHOUSE --rules FILE --out NAME` makes one",
-    )

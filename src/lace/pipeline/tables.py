@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADVERTISED",
     "ADVERTISEMENTS",
-    "DERIVED",
     "DICTIONARY",
-    "EVALUATIONS",
     "FACT_WIDTH",
     "FIRST_FREE_SLOT",
     "MOST_SLOTS",
@@ -37,7 +35,6 @@ __all__ = [
     "SOURCES",
     "STANDARD_SLOTS",
     "columns_of",
-    "derived_table",
     "dictionary_size",
     "facts_table",
     "field_files",
@@ -57,8 +54,6 @@ DICTIONARY: Final = "dictionary"
 ADVERTISED: Final = "advertised"
 ADVERTISEMENTS: Final = "advertisements"
 PARTITIONS: Final = "partitions"
-DERIVED: Final = "derived"
-EVALUATIONS: Final = "evaluations"
 
 FACT_WIDTH: Final = max(predicate.arity for predicate in RECORD_PREDICATES.values())
 STANDARD_SLOTS: Final[Mapping[str, int]] = MappingProxyType(
@@ -146,11 +141,6 @@ def struct_of(columns: Iterable[tuple[str, str]]) -> Any:  # noqa: ANN401 - PySp
 def facts_table(predicate: str, slot: int | None = None) -> str:
     """Return the name of the table that has the facts of a predicate; of Field in one slot."""
     return f"facts/{predicate}" if slot is None else f"facts/{predicate}/{slot}"
-
-
-def derived_table(name: str, predicate: str, arity: int) -> str:
-    """Return the name of the table that has what rules derived, as texts in `c0` and so on."""
-    return f"{DERIVED}/{name}/{predicate}~{arity}"
 
 
 def read_files(

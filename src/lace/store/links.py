@@ -54,11 +54,12 @@ class LinkFiles:
 
     Args:
         folder: the lace's folder.
+        within: a folder among them, for links of which something else is known.
         may_write: whether anything is written at all.
     """
 
-    def __init__(self, folder: Path, *, may_write: bool = True) -> None:
-        self.folder = folder / LINKS_NAME
+    def __init__(self, folder: Path, *, within: str = "", may_write: bool = True) -> None:
+        self.folder = folder / LINKS_NAME / within
         self._may_write = may_write
 
     def load(self, link_id: str) -> KeptLink | None:
@@ -85,7 +86,7 @@ class LinkFiles:
         fresh = path.with_suffix(_FRESH)
         pieces = list(_pieces(kept, link_id))
         with suppress(OSError):
-            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_there(path, pieces):  # nothing has changed since: a large file stays as it is
                 os.utime(path)
                 return

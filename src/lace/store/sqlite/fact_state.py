@@ -14,6 +14,7 @@ import numpy as np
 
 from lace.engines.embedded.keys import distinct_sorted
 from lace.engines.embedded.segment_journal import Covered
+from lace.facts.extract import facts_of_records
 from lace.store.sqlite.counters import xor_of_digests, xor_of_keys
 from lace.store.sqlite.snapshot import id_from_key, key_of_id
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.segment import Segments
     from lace.engines.embedded.segment_files import Ids
     from lace.engines.embedded.segment_journal import Entry
+    from lace.facts.lines import Fact
     from lace.record.ids import RecordId
     from lace.record.validate import ValidRecord
     from lace.store.sqlite.counters import Counters
@@ -54,6 +56,14 @@ class FactState:
     high_water: int
     removal_sequence: int
     records: int
+
+    def tail_facts(self, max_value_bytes: int) -> Iterator[Fact]:
+        """Yield the facts of the records that segments do not cover.
+
+        Raises:
+            LimitExceeded: a value is longer than that.
+        """
+        return facts_of_records(self.tail, max_value_bytes=max_value_bytes)
 
 
 @dataclass(frozen=True, slots=True)

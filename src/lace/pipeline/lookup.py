@@ -1,0 +1,166 @@
+"""Finding records of a warehouse by their hashes: an index in memory, and the rows that it names.
+
+The index has for each record where its row is: 41 bytes of memory. A look-up reads only row groups
+that have something of what is wanted. Files that an earlier index has read are not read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lace.interlacing.rows import Keys, keys_of, order_of_keys
+from lace.pipeline.failures import damage_told
+from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.records import batches_of, check_row
+from lace.pipeline.tables import RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from lace.pipeline.warehouse import Warehouse
+
+__all__ = ["RecordIndex"]
+
+_Places: TypeAlias = "npt.NDArray[np.int64]"
+_BYTES: Final = ("hash", "head", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The keys of one file, in the order of its rows; its name and digest tell files apart."""
+
+    name: tuple[str, str]
+    path: Path
+    keys: Keys
+
+
+class RecordIndex:
+    """Where the records of one state of a warehouse are.
+
+    Args:
+        warehouse: the warehouse, at one state.
+        before: an index of an earlier state, whose files need not be read again.
+
+    Raises:
+        WarehouseDamagedError: a file is damaged, or a hash in it is none.
+    """
+
+    def __init__(self, warehouse: Warehouse, before: RecordIndex | None = None) -> None:
+        known = {part.name: part for part in before._parts} if before is not None else {}
+        files = zip(warehouse.manifest.files(RECORDS), warehouse.files(RECORDS), strict=True)
+        self._parts: list[_Part] = [
+            known.get((file.path, file.digest))
+            or _Part((file.path, file.digest), path, _read_keys(path))
+            for file, path in files
+        ]
+        keys = np.concatenate([np.empty(0, "S33"), *(part.keys for part in self._parts)])
+        self._places: _Places = order_of_keys(keys).astype(np.int64)
+        self._keys: Keys = keys[self._places]
+        self._first = np.cumsum([0, *(len(part.keys) for part in self._parts)])
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def missing(self, records: Sequence[str]) -> list[str]:
+        """Return those of some records that are not here."""
+        keys, is_usual = keys_of(records)
+        is_here = np.zeros(len(records), np.bool_)
+        is_here[is_usual] = self._find(keys)[1]
+        return [records[at] for at in np.flatnonzero(~is_here).tolist()]
+
+    def _find(self, keys: Keys) -> tuple[_Places, npt.NDArray[np.bool_]]:
+        """Return where keys are, and which of them are anywhere."""
+        if not len(self._keys):
+            return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return self._places[at], self._keys[at] == keys
+
+    def bytes_of(self, records: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of those records that are here, checked against their hashes.
+
+        They come in the order of their rows.
+
+        Raises:
+            WarehouseDamagedError: a file is damaged, or has other bytes under a hash.
+        """
+        for path, batch in self.rows_of(records, _BYTES):
+            for row in batch.to_pylist():
+                with damage_told(path):
+                    record = check_row(row)
+                yield record.hash_text, record.bytes
+
+    def rows_of(self, records: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[Path, Any]]:
+        """Yield the rows of those records that are here as Arrow batches, with their files.
+
+        Raises:
+            WarehouseDamagedError: a file is damaged.
+        """
+        places, is_here = self._find(keys_of(records)[0])
+        wanted = np.unique(places[is_here])
+        bounds = np.searchsorted(wanted, self._first)
+        for number, part in enumerate(self._parts):
+            rows = wanted[bounds[number] : bounds[number + 1]] - self._first[number]
+            if len(rows):
+                for batch in _rows(part, rows, columns):
+                    yield part.path, batch
+
+    def all_rows(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows of all records as Arrow batches, file by file.
+
+        Raises:
+            WarehouseDamagedError: a file is damaged.
+        """
+        for part in self._parts:
+            yield from _rows(part, np.arange(len(part.keys)), columns)
+
+
+def _read_keys(path: Path) -> Keys:
+    found: list[Keys] = [np.empty(0, "S33")]
+    with damage_told(path):
+        for batch in batches_of(path, ("hash",)):
+            keys, is_usual = keys_of([each or "" for each in batch.column(0).to_pylist()])
+            if not is_usual.all():
+                raise _no_hash(path)
+            found.append(keys)
+    return np.concatenate(found)
+
+
+def _other_rows(path: Path) -> WarehouseDamagedError:
+    return WarehouseDamagedError(f"the file {path.name} has other rows than before")
+
+
+def _no_hash(path: Path) -> WarehouseDamagedError:
+    return WarehouseDamagedError(f"the file {path.name} has a record without a hash")
+
+
+def _rows(part: _Part, rows: _Places, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield some rows of a file, by their numbers in it."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with damage_told(part.path):
+        metadata = parquet.read_metadata(part.path)
+        groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if sum(groups) != len(part.keys):
+        raise _other_rows(part.path)
+    ends = np.cumsum(groups)
+    chosen = np.unique(np.searchsorted(ends, rows, side="right")).tolist()
+    for number in chosen:
+        first = int(ends[number]) - groups[number]
+        mine = rows[(rows >= first) & (rows < ends[number])] - first
+        batches = batches_of(part.path, columns, number)
+        while len(mine):
+            with damage_told(part.path):
+                batch = next(batches, None)
+                if batch is None:
+                    raise _other_rows(part.path)
+                inside = mine < batch.num_rows
+                found = batch.take(pa.array(mine[inside]))
+            mine = mine[~inside] - batch.num_rows
+            if found.num_rows:
+                yield found

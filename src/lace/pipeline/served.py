@@ -1,0 +1,208 @@
+"""A warehouse behind a server: one state of it, read-only, shared by all links.
+
+Of a state there are in memory where each record is, and the advertisements of the plans that are
+asked for. Nothing here starts Spark or Java.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from importlib import util
+from typing import TYPE_CHECKING, Final
+
+from lace.errors import EngineError
+from lace.facts.extract import facts_of_columns
+from lace.interlacing.partitions import AdvertisementSet
+from lace.pipeline.claiming import claims_of
+from lace.pipeline.derived import answer_table, evaluations, read_evaluated
+from lace.pipeline.failures import damage_told
+from lace.pipeline.interning import HEAD_COLUMNS, facts_of_heads
+from lace.pipeline.lookup import RecordIndex
+from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.records import batches_of
+from lace.pipeline.registered import register
+from lace.pipeline.states import WHOLE, inputs_of, read_partitions, read_state, state_names
+from lace.pipeline.tables import ADVERTISEMENTS, RECORDS
+from lace.pipeline.warehouse import Warehouse
+from lace.rules.profiles import MAY_SEND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from lace.facts.columns import FactColumns
+    from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.capabilities import Schema
+    from lace.pipeline.states import State
+    from lace.policy.compile import Executable
+
+__all__ = ["ServedWarehouse", "open_served"]
+
+_MOST_HELD: Final = 4
+"""Advertisement states that are held in memory; beyond, the one used longest ago is read again."""
+
+
+def open_served(folder: Path, before: ServedWarehouse | None = None) -> ServedWarehouse:
+    """Open the newest state of a warehouse.
+
+    Args:
+        folder: where it is.
+        before: an earlier state of it, if one is open.
+
+    Raises:
+        EngineError: pyarrow is not installed.
+        NoStoreError: there is no warehouse.
+        WarehouseDamagedError: it is damaged.
+    """
+    if util.find_spec("pyarrow") is None:
+        raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'")
+    return ServedWarehouse(Warehouse.open(folder), before)
+
+
+class ServedWarehouse:
+    """One state of a warehouse; any thread may ask.
+
+    Args:
+        warehouse: the warehouse, at that state.
+        before: an earlier state, whose index is built upon.
+
+    Raises:
+        WarehouseDamagedError: a file that tells of records, plans or states is damaged.
+    """
+
+    def __init__(self, warehouse: Warehouse, before: ServedWarehouse | None = None) -> None:
+        self.warehouse = warehouse
+        self.index: RecordIndex = RecordIndex(
+            warehouse, before.index if before is not None else None
+        )
+        self._plans = _registered(warehouse)
+        self._states = [
+            state
+            for name in state_names(warehouse.manifest)
+            if (state := read_state(warehouse, name)) is not None
+            and state.inputs == inputs_of(warehouse.manifest, state.asked.of)
+        ]
+        self._held: OrderedDict[str, AdvertisementSet] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def generation(self) -> int:
+        """The generation of the warehouse."""
+        return self.warehouse.manifest.generation
+
+    @property
+    def plans(self) -> int:
+        """How many exchanges are registered, and up to date."""
+        return len(self._plans)
+
+    def find(
+        self, executable: Executable, runtime: Iterable[Fact], source: str, schema: Schema
+    ) -> AdvertisementSet | None:
+        """Return what is advertised in an exchange, if that was computed beforehand.
+
+        Args:
+            executable: the policy of the exchange.
+            runtime: its runtime facts.
+            source: who advertises.
+            schema: the fields that advertisements carry.
+
+        Raises:
+            WarehouseDamagedError: it is there, and damaged.
+        """
+        name = self._plans.get(register(self.warehouse.manifest, executable, runtime).sends)
+        if name is None:
+            return None
+        table = answer_table(name, MAY_SEND)
+        for state in self._states:
+            asked = state.asked
+            if (asked.of, asked.source, asked.schema) == (table, source, schema):
+                return self._advertisements(state)
+        return None
+
+    def _advertisements(self, state: State) -> AdvertisementSet:
+        name = state.asked.name
+        with self._lock:  # of several that ask at once, one reads
+            found = self._held.get(name)
+            if found is None:
+                found = self._held[name] = self._read(name)
+            self._held.move_to_end(name)
+            if len(self._held) > _MOST_HELD:
+                self._held.popitem(last=False)
+            return found
+
+    def _read(self, name: str) -> AdvertisementSet:
+        """Read a state, and compare it with its own root and with the records."""
+        table = f"{ADVERTISEMENTS}/{name}"
+        records: list[str] = []
+        digests: list[bytes] = []
+        for path in self.warehouse.files(table):
+            with damage_told(path):
+                for batch in batches_of(path, ("record", "digest")):
+                    records += batch.column(0).to_pylist()
+                    digests += batch.column(1).to_pylist()
+        missing = self.index.missing(records)
+        if missing:
+            raise _damaged(f"{table} has {missing[0]}, and no table has that record")
+        found = AdvertisementSet.of(records, digests)
+        if (len(found), found.root("")) != read_partitions(self.warehouse, name)[WHOLE]:
+            raise _damaged(f"{table} has not the count and root that it had")
+        return found
+
+    def describe(
+        self, records: Sequence[str], source: str, schema: Schema
+    ) -> Iterator[Advertisement]:
+        """Yield the advertisements of records, as of a source.
+
+        Raises:
+            WarehouseDamagedError: a file is damaged.
+        """
+        reads = {"Field": None if schema.all else schema.names}
+        for path, batch in self.index.rows_of(records, ("hash", *HEAD_COLUMNS)):
+            with damage_told(path):
+                hashes = batch.column("hash").to_pylist()
+                found = claims_of(hashes, facts_of_columns(_columns(batch), reads), source)
+            yield from found
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield the facts of all records, made of what stands before their data.
+
+        Raises:
+            WarehouseDamagedError: a file is damaged.
+        """
+        for batch in self.index.all_rows(HEAD_COLUMNS):
+            yield from facts_of_columns(_columns(batch))
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the files that records are in."""
+        return sum(file.size for file in self.warehouse.manifest.files(RECORDS))
+
+
+def _columns(batch: object) -> FactColumns:
+    """Return the facts of rows; rows that nobody wrote so are damage."""
+    try:
+        return facts_of_heads(batch)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        raise _damaged(f"the heads of {RECORDS} cannot be read: {error}") from error
+
+
+def _registered(warehouse: Warehouse) -> dict[str, str]:
+    """Return the names of evaluations by what decides their answers."""
+    found: dict[str, str] = {}
+    newest = max((file.generation for file in warehouse.manifest.files(RECORDS)), default=0)
+    if newest > warehouse.manifest.facts_generation:
+        return found  # there are records that no evaluation has seen
+    for name in evaluations(warehouse.manifest):
+        known = read_evaluated(warehouse, name)
+        if known is not None and known.registration is not None and known.registration.sends:
+            found.setdefault(known.registration.sends, name)
+    return found
+
+
+def _damaged(what: str) -> WarehouseDamagedError:
+    return WarehouseDamagedError(
+        f"the warehouse is damaged: {what}",
+        hint="`lace pipeline verify WAREHOUSE --all` tells more",
+    )
