@@ -1,11 +1,14 @@
-"""The pipeline on a cluster of processes: a master, a worker, and a driver that is a command."""
+"""The pipeline on a cluster of processes: a master, workers, and a driver that is a command."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import subprocess
+import sys
+import tarfile
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -101,18 +104,67 @@ class Cluster:
 _LOCAL = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
 
-def test_workers_get_lace_and_validate(
+PACKED = ("apsw", "blake3", "coincurve", "numpy", "numpy.libs", "pyarrow", "unicodedata2")
+"""What workers need beside Lace: the names of its packages."""
+LEFT_OUT = re.compile(r"/(include|tests|__pycache__)/")
+TELLING = """\
+import importlib.util
+with open({place!r}, "a") as file:
+    file.write(importlib.util.find_spec("pyarrow").origin + "\\n")
+"""
+"""Run by every Python that starts in the environment: says where it takes pyarrow from."""
+
+
+def pack_environment(target: Path, place: Path) -> Path:
+    """Pack a Python environment as `tar` would, with the standard library alone."""
+    import sysconfig
+
+    site = Path(sysconfig.get_paths()["platlib"])
+    inside = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    base = Path(sys._base_executable)  # type: ignore[attr-defined] # venv uses it as well
+    texts = {
+        "pyvenv.cfg": f"home = {base.parent}\ninclude-system-site-packages = false\n",
+        f"{inside}/sitecustomize.py": TELLING.format(place=str(place)),
+    }
+    with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+        for name, text in texts.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+        python = tarfile.TarInfo("bin/python")
+        python.type, python.linkname = tarfile.SYMTYPE, str(base)
+        archive.addfile(python)
+        for path in sorted(site.iterdir()):
+            if path.name.split(".cpython")[0] in PACKED:
+                archive.add(path, f"{inside}/{path.name}", filter=_wanted)
+    return target
+
+
+def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if LEFT_OUT.search(member.name) else member
+
+
+def test_workers_get_lace_and_a_packed_environment(
     tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
+    """Two workers validate with what was sent to them, and with nothing of this environment."""
+    told = tmp_path / "told"
+    packed = pack_environment(tmp_path / "env.tar.gz", told)
     with ExitStack() as stack:
         cluster = Cluster(tmp_path, stack)
         cluster.add_worker()
-        arguments = ("pipeline", "ingest", tmp_path / "wh", file, *cluster.options())
-        with spawn(*arguments) as running:
+        cluster.add_worker()
+        wanted = ("--python-env", packed, *cluster.options("spark.default.parallelism=4"))
+        with spawn("pipeline", "ingest", tmp_path / "wh", file, *wanted) as running:
             out, err = running.communicate(timeout=300)
     assert running.returncode == 0, err.decode()
     assert f"stored {len(records)}\n".encode() in out
     assert Warehouse.open(tmp_path / "wh").manifest.rows("records") == len(records)
+    found = {Path(line) for line in told.read_text().splitlines()}
+    assert found
+    for path in found:  # each worker unpacks it into a folder of its own
+        assert path.relative_to(tmp_path).parts[0] in ("worker1", "worker2")
+        assert "/env/lib/" in str(path)
 
 
 # A chain of links makes as many rounds as there are records, so there is time to kill something.
