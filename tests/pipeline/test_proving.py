@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import compute, parquet
 
+from lace.api import SigningKey
 from lace.errors import LimitExceeded
 from lace.interlacing.capabilities import Schema
 from lace.pipeline import proving
@@ -22,9 +23,14 @@ from lace.pipeline.tables import (
     DICTIONARY,
     PARTITIONS,
     RECORDS,
+    columns_of,
     facts_table,
 )
+from lace.pipeline.validating import record_row
 from lace.pipeline.warehouse import Warehouse
+from lace.record.model import Blob, Plex, Seal
+from lace.record.validate import trust_stored
+from lace.record.writer import seal_payload, write_record
 from lace.rules.syntax import PredicateKey
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lace.record.model import Blob, Plex, Seal
+    from lace.record.validate import ValidRecord
 
 pytestmark = pytest.mark.spark
 
@@ -80,11 +86,12 @@ def test_an_untouched_warehouse_is_proven(
     manifest = warehouse.manifest
     proof = prove(spark, warehouse)
     facts = sum(manifest.rows(table) for table in manifest.tables if table.startswith("facts/"))
-    assert (proof.records, proof.facts, proof.advertisements) == (50, facts, 50)
+    assert (proof.validated, proof.records, proof.facts) == (50, 50, facts)
+    assert proof.advertisements == 50
     assert proof.roots == len(read_partitions(warehouse, "all"))
     assert (proof.wrong, proof.faults) == (0, [])
     some = prove(spark, warehouse, 7)
-    assert (some.records, some.advertisements, some.wrong) == (7, 7, 0)
+    assert (some.validated, some.records, some.advertisements, some.wrong) == (7, 7, 7, 0)
     assert 0 < some.facts < facts
     assert 0 < some.roots <= 7
     monkeypatch.chdir(original.parent)
@@ -120,6 +127,67 @@ def test_a_tampered_facts_table_is_found(
     assert line.endswith(": they are not those of its bytes")
     assert "wrong 1" in result.lines
     assert "1 fault found" in result.err
+
+
+def forged(record: Seal) -> ValidRecord:
+    """Return the record with a signature of another, and hashes that are right."""
+    other = Plex(group="u", app="x", name="other", data=b"").seal(SigningKey.generate())
+    payload = seal_payload(record.signed_by, other.signature, record.plex.bytes)
+    identifier, raw = write_record("S", payload)
+    return trust_stored(raw, identifier)  # which does not look at signatures
+
+
+@pytest.mark.requirement("050-184")
+def test_a_false_signature_under_a_right_hash_is_found(
+    spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are validated again also where no facts were made of them yet."""
+    (tmp_path / "file").write_bytes(b"".join(record.bytes for record in records[:20]))
+    warehouse = Warehouse.create(tmp_path / "wh")
+    ingest_files(spark, warehouse, tmp_path / "file")
+    false = forged(next(each for each in records if isinstance(each, Seal)))
+    kinds = [name for name, _kind in columns_of(RECORDS)]
+
+    def replace_last(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        rows[-1] = dict(zip(kinds, (*record_row(false), 0, 0), strict=True))
+        return pa.Table.from_pylist(rows, table.schema)
+
+    rewrite(warehouse, RECORDS, replace_last)
+    monkeypatch.chdir(tmp_path)
+    result = call("pipeline", "verify", "wh", "--all")
+    assert result.code == 6
+    (line,) = [line for line in result.lines if line.startswith("damage: ")]
+    assert line.startswith(f"damage: the record {false.hash_text}: ")
+    assert "signature" in line
+    assert {"validated 20", "records 0", "wrong 1"} <= {*result.lines}
+    assert prove(spark, warehouse, 20).wrong == 1
+    plain = call("pipeline", "verify", "wh")  # 20 are few enough for all to be chosen
+    assert (plain.code, plain.lines[-1]) == (6, line)
+    assert {"damaged 0", "validated 20", "wrong 1"} <= {*plain.lines}
+    assert "records that are not valid: 1 fault found" in plain.err
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("app", "other", "its row says something else than its bytes"),
+        ("data", b"other bytes", "010-"),
+        ("hash", None, "its bytes are "),
+    ],
+)
+def test_a_row_that_is_not_that_of_its_record_is_found(
+    spark: Any, warehouse: Warehouse, column: str, value: object, words: str
+) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        rows[7][column] = str(Blob(b"another").id) if value is None else value
+        return pa.Table.from_pylist(rows, table.schema)
+
+    rewrite(warehouse, RECORDS, change)
+    faults = [why for what, why in prove(spark, warehouse).faults if what.startswith("the record")]
+    assert len(faults) == 1
+    assert words in faults[0]
 
 
 @pytest.mark.parametrize("predicate", ["Have", "PlexHash", "RecordLink"])

@@ -34,14 +34,16 @@ _MOST_SAMPLED = 100_000
 
 @lace_command(
     "verify",
-    piped="Lines of a name and a number: files, bytes, damaged; with --sample or --all also "
-    "records, facts, advertisements, roots (that were compared) and wrong; then a line that begins "
-    "with `damage: ` for each damaged file or wrong answer, the first 1,000 of them.",
+    piped="Lines of a name and a number: files, bytes, damaged, validated (records, again), wrong; "
+    "with --sample or --all also records, facts, advertisements and roots (that were compared); "
+    "then a line that begins with `damage: ` for each damaged file or wrong answer, the first "
+    "1,000 of them.",
     json_keys={
         "files": "how many files were checked",
         "bytes": "their bytes",
         "damaged": "how many are not as they were committed",
         "damage": "a list of {path, reason}",
+        "validated": "how many records were validated again, with their signatures",
         "records": "how many records were compared with their facts (--sample, --all)",
         "facts": "how many facts these have",
         "advertisements": "how many advertisements were compared",
@@ -59,9 +61,14 @@ _MOST_SAMPLED = 100_000
     "--sample",
     metavar="N",
     type=click.IntRange(1, _MOST_SAMPLED),
-    help="Compare the tables with so many records.",
+    help="Validate so many records, and compare the tables with them.",
 )
-@click.option("--all", "everything", is_flag=True, help="Compare the tables with every record.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Validate every record, and compare the tables with it.",
+)
 @spark_options
 @click.pass_obj
 def command(
@@ -75,9 +82,11 @@ def command(
 ) -> int:
     """Compare every file of a warehouse with its manifest.
 
-    Size, BLAKE3 digest and rows. With --sample or --all also what its tables say: facts are made
-    again from the bytes of records, whose hashes are checked, and each record's set of facts is
-    compared by its digest; so are advertisements, and Merkle roots are computed again. Exit code 6
+    Size, BLAKE3 digest and rows. Records are validated again, with their signatures: 1,000 chosen
+    by chance, with --sample so many, with --all every one. With these two the tables are also
+    compared with them: facts are made again from the bytes of records, and each record's set of
+    facts is compared by its digest; so are advertisements, and Merkle roots are computed again.
+    Exit code 6
     when anything is not as it should be. Without these options neither Spark nor Java is needed.
     """
     if sample is not None and everything:
@@ -85,7 +94,7 @@ def command(
     from lace.engines.spark.session import check_installed
 
     check_installed()
-    from lace.pipeline.checking import check_warehouse
+    from lace.pipeline.checking import check_warehouse, validate_some
     from lace.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
@@ -94,10 +103,14 @@ def command(
     with Progress(session, "verify", total, "bytes") as progress:
         found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
     proof = None
-    if (everything or sample is not None) and not found.damaged:
-        proof = _prove(session, opened, options, sample)
+    if not found.damaged:  # else what is read now would only say so again
+        if everything or sample is not None:
+            proof = _prove(session, opened, options, sample)
+        else:
+            validate_some(opened, found)
     _show(session, found, proof)
-    return _DAMAGED if found.damaged or (proof is not None and proof.wrong) else 0
+    is_wrong = found.damaged or found.wrong or (proof is not None and proof.wrong)
+    return _DAMAGED if is_wrong else 0
 
 
 def _prove(
@@ -112,8 +125,9 @@ def _prove(
 def _show(session: Session, found: Checked, proof: Proof | None) -> None:
     output = session.output
     counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
+    counts |= {"validated": found.validated, "wrong": found.wrong}
     if proof is not None:
-        names = ("records", "facts", "advertisements", "roots", "wrong")
+        names = ("validated", "records", "facts", "advertisements", "roots", "wrong")
         counts |= {name: getattr(proof, name) for name in names}
     faults = proof.faults if proof is not None else []
     if output.json:
@@ -128,6 +142,11 @@ def _show(session: Session, found: Checked, proof: Proof | None) -> None:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "
             "back from a copy, or make the warehouse anew from its sources"
+        )
+    elif found.wrong:
+        output.complain(
+            f"lace: the warehouse has records that are not valid: {plural(found.wrong, 'fault')} "
+            "found; make the warehouse anew from its sources"
         )
     elif proof is not None and proof.wrong:
         output.complain(

@@ -1,12 +1,15 @@
-"""Checking a warehouse: every file of the manifest, byte by byte."""
+"""Checking a warehouse without Spark: every file, byte by byte, and some of its records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.pipeline.derived import derived_counts
+from lace.pipeline.lookup import rows_at
 from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.rechecking import ROW_COLUMNS, reasons_of
 from lace.pipeline.tables import (
     ADVERTISED,
     ADVERTISEMENTS,
@@ -23,17 +26,24 @@ if TYPE_CHECKING:
     from lace.pipeline.manifest import DataFile
     from lace.pipeline.warehouse import Warehouse
 
-__all__ = ["Checked", "check_warehouse", "describe_warehouse"]
+__all__ = ["Checked", "check_warehouse", "describe_warehouse", "validate_some"]
 
 _MOST_REPORTS: Final = 1000
+_SOME_RECORDS: Final = 1000
+"""Records that are validated again, where nobody says how many."""
 
 
 @dataclass(slots=True)
 class Checked:
-    """What a check found; `damage` has path and reason, the first of them."""
+    """What a check found; `damage` has path and reason, the first of them.
+
+    `validated` are records that were, `wrong` those of them that are not valid.
+    """
 
     files: int = 0
     bytes: int = 0
+    validated: int = 0
+    wrong: int = 0
     damaged: int = 0
     damage: list[tuple[str, str]] = field(default_factory=list)
 
@@ -56,6 +66,28 @@ def check_warehouse(
         if report:
             report(checked)
     return checked
+
+
+def validate_some(warehouse: Warehouse, checked: Checked) -> None:
+    """Validate up to 1,000 records again, chosen by chance, and note those that are not valid.
+
+    Raises:
+        WarehouseDamagedError: a file is damaged.
+    """
+    files = warehouse.manifest.files(RECORDS)
+    total = sum(file.rows for file in files)
+    chosen = sorted(SystemRandom().sample(range(total), min(total, _SOME_RECORDS)))
+    first = 0
+    for file, path in zip(files, warehouse.files(RECORDS), strict=True):
+        mine = [place - first for place in chosen if first <= place < first + file.rows]
+        first += file.rows
+        for batch in rows_at(path, file.rows, mine, ROW_COLUMNS):
+            rows = list(zip(*(batch.column(name).to_pylist() for name in ROW_COLUMNS), strict=True))
+            for row, reason in zip(rows, reasons_of(rows), strict=True):
+                checked.validated += 1
+                if reason is not None:
+                    checked.wrong += 1
+                    checked.damage.append((f"the record {row[0]}", reason))
 
 
 def _check_footer(warehouse: Warehouse, file: DataFile) -> None:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import ArrayLike
+
     from lace.pipeline.warehouse import Warehouse
 
-__all__ = ["RecordIndex"]
+__all__ = ["RecordIndex", "rows_at"]
 
 _Places: TypeAlias = "npt.NDArray[np.int64]"
 _BYTES: Final = ("hash", "head", "data")
@@ -106,7 +108,7 @@ class RecordIndex:
         for number, part in enumerate(self._parts):
             rows = wanted[bounds[number] : bounds[number + 1]] - self._first[number]
             if len(rows):
-                for batch in _rows(part, rows, columns):
+                for batch in rows_at(part.path, len(part.keys), rows, columns):
                     yield part.path, batch
 
     def all_rows(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -116,7 +118,8 @@ class RecordIndex:
             WarehouseDamagedError: a file is damaged.
         """
         for part in self._parts:
-            yield from _rows(part, np.arange(len(part.keys)), columns)
+            count = len(part.keys)
+            yield from rows_at(part.path, count, np.arange(count), columns)
 
 
 def _read_keys(path: Path) -> Keys:
@@ -138,27 +141,32 @@ def _no_hash(path: Path) -> WarehouseDamagedError:
     return WarehouseDamagedError(f"the file {path.name} has a record without a hash")
 
 
-def _rows(part: _Part, rows: _Places, columns: Sequence[str]) -> Iterator[Any]:
-    """Yield some rows of a file, by their numbers in it."""
+def rows_at(path: Path, count: int, places: ArrayLike, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield some rows of a file of so many as Arrow batches, by their numbers in order.
+
+    Raises:
+        WarehouseDamagedError: the file is damaged.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
-    with damage_told(part.path):
-        metadata = parquet.read_metadata(part.path)
+    rows = np.asarray(places, np.int64)
+    with damage_told(path):
+        metadata = parquet.read_metadata(path)
         groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    if sum(groups) != len(part.keys):
-        raise _other_rows(part.path)
+    if sum(groups) != count:
+        raise _other_rows(path)
     ends = np.cumsum(groups)
     chosen = np.unique(np.searchsorted(ends, rows, side="right")).tolist()
     for number in chosen:
         first = int(ends[number]) - groups[number]
         mine = rows[(rows >= first) & (rows < ends[number])] - first
-        batches = batches_of(part.path, columns, number)
+        batches = batches_of(path, columns, number)
         while len(mine):
-            with damage_told(part.path):
+            with damage_told(path):
                 batch = next(batches, None)
                 if batch is None:
-                    raise _other_rows(part.path)
+                    raise _other_rows(path)
                 inside = mine < batch.num_rows
                 found = batch.take(pa.array(mine[inside]))
             mine = mine[~inside] - batch.num_rows

@@ -1,8 +1,8 @@
 """Proving a warehouse: its tables say what the embedded code says of the records' own bytes.
 
-Every record, or a sample of them, is read again and checked against its hash. The set of its facts,
-as one digest, is compared with that of the tables; so are the digests of its advertisements. Roots
-are computed again, each at once.
+Every record, or a sample of them, is read and validated again: hashes, structure and signature. The
+set of its facts, as one digest, is compared with that of the tables; so are the digests of its
+advertisements. Roots are computed again, each at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from lace.errors import LimitExceeded
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.interlacing.merkle import as_digests, root_of
 from lace.pipeline.failures import translated
-from lace.pipeline.rechecking import PROVEN_COLUMNS, FactSets, Recomputing
+from lace.pipeline.rechecking import (
+    PROVEN_COLUMNS,
+    ROW_COLUMNS,
+    VERDICT_COLUMNS,
+    FactSets,
+    Recomputing,
+    Revalidating,
+)
 from lace.pipeline.states import (
     WHOLE,
     inputs_of,
@@ -57,6 +64,7 @@ _FACT_BYTES: Final = 200
 class Proof:
     """What was compared, and what is not as it should be; `faults` has the first of that."""
 
+    validated: int = 0
     records: int = 0
     facts: int = 0
     advertisements: int = 0
@@ -88,6 +96,7 @@ def prove(session: SparkSession, warehouse: Warehouse, sample: int | None = None
     with translated("verify"):
         shuffle_partitions(session, warehouse.manifest.rows(RECORDS) * _FACT_BYTES)
         chosen = None if sample is None else _chosen(session, warehouse, sample)
+        _prove_records(session, warehouse, chosen, proof)
         _prove_facts(session, warehouse, chosen, proof)
         for name in state_names(warehouse.manifest):
             state = read_state(warehouse, name)
@@ -104,6 +113,30 @@ def _chosen(session: SparkSession, warehouse: Warehouse, sample: int) -> DataFra
     hashes = read_files(session, warehouse.files(RECORDS), [("hash", "string")])
     rows = hashes.orderBy(functions.rand()).limit(sample).collect()
     return session.createDataFrame([(row["hash"],) for row in rows], "record string")
+
+
+def _prove_records(
+    session: SparkSession, warehouse: Warehouse, chosen: DataFrame | None, proof: Proof
+) -> None:
+    """Validate records again, those without facts as well."""
+    from pyspark.sql import functions
+
+    kinds = dict(columns_of(RECORDS))
+    columns = [(name, kinds[name]) for name in ROW_COLUMNS]
+    rows = read_files(session, warehouse.files(RECORDS), columns)
+    if chosen is not None:
+        rows = rows.join(chosen.withColumnRenamed("record", "hash"), "hash", "left_semi")
+    rows = rows.select(*ROW_COLUMNS)
+    verdicts = map_in_arrow(rows, Revalidating(), struct_of(VERDICT_COLUMNS)).cache()
+    counted = verdicts.agg(
+        functions.count("*").alias("rows"), functions.count("reason").alias("wrong")
+    ).collect()[0]
+    wrong = verdicts.where("reason IS NOT NULL").orderBy("record").limit(_MOST_REPORTS).collect()
+    verdicts.unpersist()
+    for row in wrong:
+        proof.note(f"the record {row['record']}", row["reason"])
+    proof.wrong += counted["wrong"] - len(wrong)
+    proof.validated += counted["rows"]
 
 
 def _records(session: SparkSession, warehouse: Warehouse, covered: int) -> DataFrame:

@@ -1,7 +1,8 @@
-"""What an executor does to prove a warehouse: digests of fact sets, from bytes and from tables."""
+"""What an executor does to prove a warehouse: records validated again, and digests of fact sets."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -11,18 +12,35 @@ from lace.facts.extract import facts_of_records, record_facts
 from lace.facts.lines import Fact, format_fact
 from lace.interlacing.advertisement import digests_of
 from lace.pipeline.claiming import claims_of
+from lace.pipeline.tables import RECORDS, columns_of
+from lace.pipeline.validating import record_row
 from lace.record.ids import IdError, RecordId
-from lace.record.validate import trust_stored
+from lace.record.validate import frame_record, trust_stored, validate_many
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lace.interlacing.capabilities import Schema
+    from lace.record.reader import RawRecord
     from lace.record.validate import ValidRecord
 
-__all__ = ["PROVEN_COLUMNS", "FactSets", "Recomputing", "fact_set_digest"]
+__all__ = [
+    "PROVEN_COLUMNS",
+    "ROW_COLUMNS",
+    "VERDICT_COLUMNS",
+    "FactSets",
+    "Recomputing",
+    "Revalidating",
+    "fact_set_digest",
+    "reasons_of",
+]
 
 PROVEN_COLUMNS: Final = (("record", "string"), ("size", "bigint"), ("digest", "binary"))
+VERDICT_COLUMNS: Final = (("record", "string"), ("reason", "string"))
+ROW_COLUMNS: Final = tuple(
+    name for name, _kind in columns_of(RECORDS) if name not in ("source", "source_offset")
+)
+"""What the bytes of a record say of its row."""
 _BATCH_ROWS: Final = 4096
 _Row: TypeAlias = "tuple[str | None, int, bytes]"
 
@@ -76,6 +94,52 @@ class Recomputing:
             (claim.record, len(claim.fields), each)
             for claim, each in zip(claims, digests, strict=True)
         ]
+
+
+class Revalidating:
+    """The function of a task: rows of records in, whether each is valid out.
+
+    A record is validated as it was when it came, hashes and signature; and its row must be the
+    one that its bytes give.
+    """
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield Arrow batches of hashes, each with what is wrong, or nothing."""
+        import pyarrow as pa
+
+        names = [name for name, _kind in VERDICT_COLUMNS]
+        for batch in batches:
+            rows = list(zip(*(batch.column(each).to_pylist() for each in ROW_COLUMNS), strict=True))
+            hashes = pa.array([row[0] for row in rows], pa.string())
+            reasons = pa.array(reasons_of(rows), pa.string())
+            yield pa.RecordBatch.from_arrays([hashes, reasons], names)
+
+
+def reasons_of(rows: Sequence[tuple[Any, ...]]) -> list[str | None]:
+    """Return for each row of a record, of `ROW_COLUMNS`, what is wrong with it."""
+    head, data = ROW_COLUMNS.index("head"), ROW_COLUMNS.index("data")
+    found: list[str | None] = [None] * len(rows)
+    frames: list[RawRecord] = []
+    places: list[int] = []
+    for at, row in enumerate(rows):
+        raw = (row[head] or b"") + (row[data] or b"")
+        try:
+            frames.append(frame_record(raw, len(raw)))
+            places.append(at)
+        except RecordError as error:
+            found[at] = _reason(error)
+    for at, outcome in zip(places, validate_many(frames, os.urandom), strict=True):
+        if isinstance(outcome, RecordError):
+            found[at] = _reason(outcome)
+        elif outcome.hash_text != rows[at][0]:
+            found[at] = f"its bytes are {outcome.hash_text}"
+        elif record_row(outcome) != rows[at]:
+            found[at] = "its row says something else than its bytes"
+    return found
+
+
+def _reason(error: RecordError) -> str:
+    return f"{error.message} [{error.rule}]" if error.rule else error.message
 
 
 class FactSets:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lace.errors import RecordError
     from lace.store.validation import Verdicts
 
-__all__ = ["FAULT", "RECORD", "STAGED_COLUMNS", "Piece", "Validation"]
+__all__ = ["FAULT", "RECORD", "STAGED_COLUMNS", "Piece", "Validation", "record_row"]
 
 RECORD: Final = "record"
 FAULT: Final = "fault"
@@ -72,7 +72,7 @@ def _rows(verdicts: Verdicts, source: int) -> Any:  # noqa: ANN401 - Arrow has n
     import pyarrow as pa
 
     rows: list[tuple[object, ...]] = [
-        _record_row(outcome, source, raw.offset)
+        (RECORD, *record_row(outcome), source, raw.offset)
         for raw, outcome in zip(verdicts.batch.records, verdicts.outcomes, strict=True)
         if isinstance(outcome, ValidRecord)
     ]
@@ -86,9 +86,9 @@ def _rows(verdicts: Verdicts, source: int) -> Any:  # noqa: ANN401 - Arrow has n
     return pa.RecordBatch.from_arrays(arrays, [name for name, _kind in STAGED_COLUMNS])
 
 
-def _record_row(record: ValidRecord, source: int, offset: int) -> tuple[object, ...]:
+def record_row(record: ValidRecord) -> tuple[object, ...]:
+    """Return a record as a row of its table, without where it was met."""
     return (
-        RECORD,
         record.hash_text,
         record.type,
         len(record.bytes),
@@ -101,8 +101,6 @@ def _record_row(record: ValidRecord, source: int, offset: int) -> tuple[object, 
         record.name,
         record.tai,
         record.signed_by,
-        source,
-        offset,
     )
 
 
