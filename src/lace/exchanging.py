@@ -78,10 +78,12 @@ class SideOptions:
         offer_all: negotiate all fields for advertisements, not only those that the plan
             reads; more is told, and rules may read what no constant names.
         store_differing: store a record also if its advertisement said something else (X1).
+        keeps_links: keep what both advertised, which makes the next exchange shorter.
     """
 
     offer_all: bool = False
     store_differing: bool = False
+    keeps_links: bool = True
 
 
 _USUAL: Final = SideOptions()
@@ -316,7 +318,9 @@ def party_of(
     """
     found = proven or _IN_PROCESS
     store = side.store
-    kept = KeptLinks(side.links or LinkFiles(store.folder, may_write=not store.read_only))
+    kept = None
+    if options.keeps_links:
+        kept = KeptLinks(side.links or LinkFiles(store.folder, may_write=not store.read_only))
     config = MachineConfig(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
@@ -325,7 +329,7 @@ def party_of(
         random_bytes=os.urandom,
         key=side.key,
         peer_limits=peer_limits_of(side.settings),
-        cursors=kept,
+        cursors={} if kept is None else kept,
         is_open=is_open,
         is_plain=is_plain,
         store_differing=options.store_differing,

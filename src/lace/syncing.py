@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lace.base.tai import Tai
+    from lace.driver.claims import Claims
     from lace.driver.dry_run import DryRun
     from lace.driver.session import Session
     from lace.exchanging import Side
@@ -51,12 +52,14 @@ class LinkOptions:
         is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
         expected: the verifiers that the peer may be; none: anyone.
         dry_run: stop before anything moves; takes note of what would.
+        claims: takes note of what the peer claims; nothing is kept then for a next time.
     """
 
     is_open: bool = False
     is_plain: bool = False
     expected: frozenset[str] = frozenset()
     dry_run: DryRun | None = None
+    claims: Claims | None = None
 
 
 async def run_link(
@@ -84,7 +87,7 @@ async def run_link(
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.driver.session import Session
-    from lace.exchanging import named, party_of
+    from lace.exchanging import SideOptions, named, party_of
 
     async with _opened(opening) as side:
         party = party_of(
@@ -95,8 +98,9 @@ async def run_link(
             is_plain=options.is_plain,
             expected=options.expected,
             proven=stream.proven,
+            options=SideOptions(keeps_links=options.claims is None),
         )
-        session = Session(party, stream, clock, dry_run=options.dry_run)
+        session = Session(party, stream, clock, dry_run=options.dry_run, claims=options.claims)
         with watching(side.store.folder, _teller(session)):
             if began is not None:
                 began(session)

@@ -22,8 +22,10 @@ __all__ = [
     "MAX_DATA_LENGTH",
     "MAX_DATA_SETTING",
     "MAX_EXTRA_HEADERS",
+    "MAX_GIVEN_RECORDS",
     "MAX_HEAD_BYTES",
     "MAX_LINE_BYTES",
+    "MAX_LINK_EVENTS",
     "MAX_MANIFEST_BYTES",
     "MAX_PROVEN_DIGESTS",
     "SPARK_BROADCAST_ROWS",
@@ -60,6 +62,10 @@ MAX_MANIFEST_BYTES: Final = 64 * MIB
 """Bytes of the file that lists what a warehouse consists of."""
 MAX_PROVEN_DIGESTS: Final = 2**24
 """Digests that are held at once to compute roots again in one place."""
+MAX_GIVEN_RECORDS: Final = 250
+"""Records that one operation on a peer names: a peer takes a selector of 256 rules."""
+MAX_LINK_EVENTS: Final = 10_000
+"""Events of a link that wait to be looked at; of more, the oldest are forgotten and counted."""
 
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""

@@ -278,13 +278,14 @@ def command(
     examples: Sequence[Example],
     piped: str,
     json_keys: Mapping[str, str],
+    cls: type[LaceCommand] = LaceCommand,
 ) -> Callable[[Callable[..., int | None]], LaceCommand]:
     """Return a decorator that makes a function a command of Lace; it returns the exit code."""
 
     def decorate(function: Callable[..., int | None]) -> LaceCommand:
-        return click.command(
-            name, cls=LaceCommand, examples=examples, piped=piped, json_keys=json_keys
-        )(function)
+        return click.command(name, cls=cls, examples=examples, piped=piped, json_keys=json_keys)(
+            function
+        )
 
     return decorate
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
 
 __all__ = [
+    "CA_OPTION",
+    "KEY_OPTION",
+    "PEER_OPTION",
+    "PLAIN_OPTION",
+    "all_options",
     "link_options",
     "parse_peers",
     "path_of",
@@ -32,11 +37,33 @@ __all__ = [
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _READABLE: Final = frozenset({"tcp", "ws"})
 """Streams that others on the way can read."""
+KEY_OPTION: Final = click.option(
+    "--key",
+    metavar="V",
+    help="The verifier of the key that says who you are; else the default key of the "
+    "lace. Without any, you prove nothing.",
+)
+PLAIN_OPTION: Final = click.option(
+    "--plain",
+    is_flag=True,
+    default=None,
+    help="For a peer that knows only 050: no nonce is sent, so that nobody proves "
+    "anything by a key. You claim to be nobody unless --key names a key, and then the "
+    "transport has to prove it.",
+)
+PEER_OPTION: Final = click.option(
+    "--peer", metavar="V", help="The verifier that the peer has to prove; any other is refused."
+)
+CA_OPTION: Final = click.option(
+    "--ca",
+    metavar="FILE",
+    help="Whose server certificates are taken, PEM, for wss; else the system's authorities.",
+)
 
 
 def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
     """Return a decorator that gives a command the options of both."""
-    return _all(
+    return all_options(
         click.option(
             "--select",
             metavar="FILE",
@@ -46,20 +73,8 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
         ),
         EXPOSE_OPTION,
         LOWERING_OPTION,
-        click.option(
-            "--key",
-            metavar="V",
-            help="The verifier of the key that says who you are; else the default key of the "
-            "lace. Without any, you prove nothing.",
-        ),
-        click.option(
-            "--plain",
-            is_flag=True,
-            default=None,
-            help="For a peer that knows only 050: no nonce is sent, so that nobody proves "
-            "anything by a key. You claim to be nobody unless --key names a key, and then the "
-            "transport has to prove it.",
-        ),
+        KEY_OPTION,
+        PLAIN_OPTION,
         click.option(
             "--open",
             "is_open",
@@ -88,13 +103,15 @@ def _take_log_format(ctx: click.Context, _param: click.Parameter, value: str) ->
 
 def tls_options(certificate: str, key: str) -> Callable[[Decorated], Decorated]:
     """Return a decorator for the two options of a certificate, with what they mean."""
-    return _all(
+    return all_options(
         click.option("--tls-cert", metavar="FILE", help=certificate),
         click.option("--tls-key", metavar="FILE", help=key),
     )
 
 
-def _all(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+def all_options(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds options in their order."""
+
     def decorate(function: Decorated) -> Decorated:
         made: Any = function
         for option in reversed(options):
@@ -134,9 +151,18 @@ def signing_key(lace: Lace, named: str | None, *, is_plain: bool) -> SigningKey 
 
 
 def warn_of_links(
-    session: Session, policy: Policy, address: Address, key: SigningKey | None, *, is_plain: bool
+    session: Session,
+    policy: Policy,
+    address: Address,
+    key: SigningKey | None,
+    *,
+    is_plain: bool,
+    is_sending: bool = True,
 ) -> None:
-    """Say what of this side's options may not do what was meant (G31, G39b)."""
+    """Say what of this side's options may not do what was meant (G31, G39b).
+
+    Who does not mean to send anything knows that nothing is exposed.
+    """
     named = any(each.viewers is not None for each in policy.exposures)
     if is_plain and named:
         session.output.warn(
@@ -153,5 +179,5 @@ def warn_of_links(
         session.output.note(
             "this lace has no key, so you prove nothing to the peer; `lace key new`"
         )
-    if not policy.exposures:
+    if is_sending and not policy.exposures:
         session.output.note("nothing is exposed, so nothing is sent [G31]; see --expose")

@@ -16,24 +16,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.output import Column, plural, size_text
-from lace.cli.times import time_text
+from lace.cli.listing import HEADER, TERMINAL_ROWS, show_lines, show_table
 from lace.store.interface import Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from lace.cli.listing import Value
     from lace.cli.session import Session
     from lace.record.validate import ValidRecord
     from lace.store.interface import Snapshot, StoredRecord
 
 __all__ = ["command"]
-
-_TERMINAL_ROWS: Final = 1000
-_SHORT_ID: Final = 10
-_HEADER: Final = "header:"
-
-Value = str | int | list[str] | None
 
 _COLUMNS: Final[dict[str, Callable[[StoredRecord], Value]]] = {
     "id": lambda stored: stored.id,
@@ -64,7 +58,6 @@ _ORDERS: Final = {
     "stored": Order.STORED,
     "id": Order.ID,
 }
-_NUMBERS: Final = frozenset({"stored", "size", "Data-Length"})
 
 
 class _Row:
@@ -102,7 +95,7 @@ class _Row:
             return None
         if name in _READ_FIELDS:
             return _READ_FIELDS[name](record)
-        wanted = name.removeprefix(_HEADER)
+        wanted = name.removeprefix(HEADER)
         return [value for header, value in record.headers if header == wanted] or None
 
 
@@ -135,37 +128,6 @@ def _sort(rows: Iterable[_Row], name: str, reverse: bool, limit: int | None) -> 
         pick = heapq.nlargest if reverse else heapq.nsmallest
         found = pick(limit, present(), key=order)
     return islice(chain((row for _value, _id, row in found), absent), limit)
-
-
-def _short(text: object) -> str:
-    return f"{str(text)[:_SHORT_ID]}…" if text else ""
-
-
-def _cell(name: str, value: Value) -> str:
-    """Return a value for a person."""
-    match name, value:
-        case _, None:
-            return ""
-        case (("id" | "signed-by"), _):
-            return _short(value)
-        case "tai", str():
-            return time_text(value)
-        case "size", int():
-            return size_text(value)
-        case _, list():
-            return ", ".join(value)
-    return str(value)
-
-
-def _column(name: str) -> Column:
-    heading = "time, UTC" if name == "tai" else name.removeprefix(_HEADER)
-    style = {"id": "cyan", "coordinate": "bold"}.get(name, "")
-    narrow = name in ("id", "signed-by", "size")
-    return Column(heading, "right" if name in _NUMBERS else "left", style, no_wrap=narrow)
-
-
-def _piped(value: Value) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
 
 
 def _split_names(text: str | None) -> tuple[str, ...]:
@@ -248,45 +210,16 @@ def command(
     with session.reading("list") as lace, lace.snapshot() as snapshot:
         if session.output.table_wanted:
             # One row more than is shown, to know whether there are more.
-            most = _TERMINAL_ROWS + 1 if limit is None else limit
+            most = TERMINAL_ROWS + 1 if limit is None else limit
             found = list(rows(snapshot, most))
             total = snapshot.totals().records if not prefix else None
-            _show_table(session, names, found, is_cut=limit is None, total=total)
+            show_table(session.output, names, found, is_cut=limit is None, total=total)
             listed = len(found)
         else:
             keys = [_json_key(name, fields is None) for name in names]
-            listed = _show_lines(session, keys, rows(snapshot, limit))
+            listed = show_lines(session.output, keys, rows(snapshot, limit))
     if listed:
         _warn_of_typos(session, (*names, sort), met)
     elif session.output.table_wanted:
         session.output.note(f"no records start with {prefix}" if prefix else "no records yet")
     return 0
-
-
-def _show_table(
-    session: Session,
-    names: Sequence[str],
-    rows: Sequence[Sequence[Value]],
-    *,
-    is_cut: bool,
-    total: int | None,
-) -> None:
-    shown = rows[:_TERMINAL_ROWS] if is_cut else rows
-    cells = ([*map(_cell, names, values)] for values in shown)
-    session.output.table([_column(name) for name in names], cells)
-    if len(shown) < len(rows):
-        of = f" of {total:,}" if total else ""
-        session.output.note(f"these are the first {len(shown):,}{of}; --limit N shows more")
-    elif rows:
-        session.output.note(plural(len(rows), "record"))
-
-
-def _show_lines(session: Session, keys: Sequence[str], rows: Iterable[list[Value]]) -> int:
-    listed = 0
-    for values in rows:
-        listed += 1
-        if session.output.json:
-            session.output.json_line(dict(zip(keys, values, strict=True)))
-        else:
-            session.output.row(map(_piped, values))
-    return listed

@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "test": "lace.cli.test",
         "sync": "lace.cli.sync",
         "serve": "lace.cli.serve",
+        "remote": "lace.cli.remote",
         "trace": "lace.cli.trace",
         "import": "lace.cli.import_",
         "export": "lace.cli.export",

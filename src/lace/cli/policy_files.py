@@ -18,7 +18,7 @@ from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
 from lace.policy.exposure import Exposure
-from lace.policy.local import Policy
+from lace.policy.local import Policy, exposure_warnings
 from lace.policy.operand import operand_of
 from lace.policy.public_facts import PEER, missing_facts
 from lace.rules.profiles import EXPOSURE, SELECTOR
@@ -50,6 +50,7 @@ __all__ = [
     "note_missing",
     "note_missing_facts",
     "note_no_record",
+    "read_exposures",
     "read_own_policy",
     "read_policy",
     "refuse_shared_input",
@@ -189,6 +190,21 @@ def read_own_policy(session: Session, select: str, expose: Sequence[str], loweri
     policy = Policy(ours, exposures_of(named, exposing), lowering=lowering)
     warn_of(session, policy.warnings)
     return policy
+
+
+def read_exposures(session: Session, expose: Sequence[str]) -> tuple[Exposure, ...]:
+    """Read exposures alone; findings of all files are shown.
+
+    Raises:
+        UsageError: a file cannot be read.
+        RuleError: rules are not legal; all findings were shown.
+        PolicyError: a viewer is a label of one exchange.
+    """
+    named = [parse_exposure(argument) for argument in expose]
+    refuse_shared_input(dict.fromkeys(each.file for each in named))
+    made = exposures_of(named, check_files(session, exposure_files(session, named)))
+    warn_of(session, exposure_warnings(made))
+    return made
 
 
 def ask_again(lace: Lace, question: Callable[[], Answer]) -> Answer:

@@ -54,6 +54,8 @@ class Intake:
         self._records = self._bytes = 0
         self._further = 0
         """How many more records are known to follow."""
+        self.stored: Callable[[Sequence[ValidRecord]], None] | None = None
+        """Hears of records whose transaction is done."""
 
     @property
     def is_busy(self) -> bool:
@@ -131,6 +133,8 @@ class Intake:
         done = len(admission.stored) + admission.known
         if done != len(records):
             raise AssertionError(f"{len(records):,} records were to be stored, and {done:,} are")
+        if self.stored is not None:
+            self.stored(records)
         return [Admitted(len(group)) for group in groups]
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lace.interlacing.machine import Machine
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
+    from lace.record.validate import ValidRecord
     from lace.store.exchange_store import ExchangeStore
 
 __all__ = ["BYTES_AT_ONCE", "Party"]
@@ -156,6 +157,10 @@ class Party:
         for event in done:
             self.take(event)
         return bool(done)
+
+    def tell_stored(self, hear: Callable[[Sequence[ValidRecord]], None]) -> None:
+        """Have somebody hear of records that came, once they are stored."""
+        self._intake.stored = hear
 
     @property
     def is_busy(self) -> bool:

@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from lace.driver.bridge import Inbound, Outbound
 from lace.driver.collecting import collecting_rarely
+from lace.driver.happenings import (
+    Agreed,
+    Ended,
+    Happening,
+    PhaseBegan,
+    RecordsStored,
+    RoundEnded,
+    arrival_of,
+)
 from lace.driver.messages import End
 from lace.driver.standing import Standing
 from lace.driver.waiting import comes_first
@@ -26,16 +35,19 @@ from lace.interlacing.transitions import State
 from lace.transport.stream import CloseReason, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lace.base.tai import Tai
+    from lace.driver.claims import Claims
     from lace.driver.dry_run import DryRun
     from lace.driver.party import Party
+    from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
+    from lace.record.validate import ValidRecord
     from lace.transport.stream import ByteStream
 
 __all__ = ["Session"]
@@ -62,6 +74,7 @@ class Session:
         stream: the connection.
         clock: gives the time.
         dry_run: stop before anything moves, and take note of what would.
+        claims: take note of what the peer claims, and asks for.
     """
 
     def __init__(
@@ -71,13 +84,15 @@ class Session:
         clock: Callable[[], Tai],
         *,
         dry_run: DryRun | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._party, self._stream, self._clock = party, stream, clock
         # Each piece waits for the peer to take it: a slow one must not stretch a batch.
         party.bytes_at_once = WRITE_BYTES
         self._dry_run = dry_run
-        if dry_run is not None:
-            party.watcher = dry_run.note
+        self._notes = [each.note for each in (dry_run, claims) if each is not None]
+        if self._notes:
+            party.watcher = self._note
         limits = party.machine.config.capabilities.limits
         self._inbound = Inbound(
             max_block_bytes=limits.max_fact_block_size,
@@ -99,6 +114,11 @@ class Session:
         party.agreed = self._tell_agreed
         self.agreed: Callable[[Terms], None] | None = None
         """Hears, in the event loop, of what both sides have agreed on; once for each epoch."""
+        party.reporter = lambda outcome: self._tell(RoundEnded(outcome))
+        party.tell_stored(self._tell_stored)
+        self._told_phase: str | None = None
+        self.hear: Callable[[Happening], None] | None = None
+        """Hears, in the event loop, of all that happens."""
         self.sent = 0
         """The bytes that were sent."""
 
@@ -158,6 +178,7 @@ class Session:
             self._thread.shutdown(wait=False)
         if machine.outcome is None:
             raise AssertionError("a session ends with its machine")
+        self._tell(Ended(machine.outcome))
         return machine.outcome
 
     def stop(self) -> None:
@@ -175,15 +196,41 @@ class Session:
         """Look for what was stored by others."""
         self._to_look.set()
 
+    # -- who watches ---------------------------------------------------------------------------
+
+    def _note(self, effect: Effect, answer: Event | None) -> None:
+        for note in self._notes:
+            note(effect, answer)
+
     def _tell_agreed(self, terms: Terms) -> None:
         if self.agreed is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self.agreed, terms)
+        self._tell(Agreed(terms.plan_id, terms.peer.verifier, terms.link_id))
+
+    def _tell_stored(self, records: Sequence[ValidRecord]) -> None:
+        if self.hear is not None:
+            self._tell(RecordsStored(tuple(map(arrival_of, records))))
+
+    def _tell_phase(self) -> None:
+        phase = self._party.machine.state.phase
+        if phase != self._told_phase:
+            self._told_phase = phase
+            if phase is not None:
+                self._tell(PhaseBegan(phase))
+
+    def _tell(self, what: Happening) -> None:
+        """Tell whoever listens, from whichever thread, in the event loop and in order."""
+        if self.hear is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self.hear, what)
 
     # -- the party's own thread ----------------------------------------------------------------
 
     async def _do(self, work: Callable[[], _Made]) -> _Made:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, work)
+        try:
+            return await loop.run_in_executor(self._thread, work)
+        finally:
+            self._tell_phase()
 
     async def _take(self, event: Event) -> None:
         await self._do(lambda: self._take_here(event))

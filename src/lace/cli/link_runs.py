@@ -1,0 +1,236 @@
+"""An exchange that a command runs: with progress, signals, a capture, and again if it is open."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from lace.api import now
+from lace.cli.dry_runs import show_dry_run
+from lace.cli.link_log import tell_event
+from lace.cli.link_options import path_of
+from lace.cli.outcomes import LinkLine, exit_code_of, note_rejected, show_outcome
+from lace.cli.peers import SyncArguments, is_peer_name, read_peer
+from lace.cli.progress import Waiting
+from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
+from lace.cli.signals import Signals
+from lace.errors import Place, StoreError
+from lace.interlacing.failures import Failure
+from lace.interlacing.result import Outcome
+from lace.syncing import sync
+from lace.transport.faults import TransportError
+from lace.transport.listening import ConnectOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lace.cli.session import Session
+    from lace.driver.happenings import Happening
+    from lace.driver.session import Session as LinkSession
+    from lace.exchanging import Side
+    from lace.iltp.address import Address
+    from lace.syncing import LinkOptions
+    from lace.transport.captured import Capture
+
+__all__ = ["LinkRun", "connect_options", "known_of_peer"]
+
+_PAUSES: Final = (0, 1, 2, 4, 8, 15, 30, 60)
+"""Seconds before an open exchange is begun again, the more often it has ended soon."""
+_STEADY_SECONDS: Final = 10.0
+"""A link that lasted so long did not end soon."""
+_PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
+"""Failures that may be over the next time."""
+
+
+class LinkRun:
+    """An exchange with one server; an open one is begun again when the connection is lost."""
+
+    def __init__(
+        self,
+        session: Session,
+        side: Side,
+        address: Address,
+        options: LinkOptions,
+        connecting: ConnectOptions,
+        capture: Capture | None = None,
+        *,
+        title: str = "sync",
+    ) -> None:
+        self._session, self._side, self._capture = session, side, capture
+        self._title = title
+        self._address, self._options, self._connecting = address, options, connecting
+        self._is_stopping = False
+        self._link = 0
+        self.line = LinkLine()
+        self.hear: Callable[[Happening], None] | None = None
+        """Hears of all that happens on the link."""
+        self.outcome: Outcome | None = None
+        self.signals = Signals(self._stop)
+
+    def run(self) -> None:
+        """Run it; `outcome` says what came of it, also when a signal has ended it."""
+        capture = self._capture
+        try:
+            with Waiting(self._session, f"{self._title} with {self._address}", self.line):
+                self.signals.run(self._run_again() if self._options.is_open else self._run_once())
+        finally:
+            if capture is not None:
+                capture.close()
+                if capture.problem is not None:
+                    self._session.output.warn(f"the capture is not whole: {capture.problem}")
+
+    def show(self, lace: Lace) -> None:
+        """Tell what came of it, or would have."""
+        output, outcome, dry = self._session.output, self.outcome, self._options.dry_run
+        if outcome is None:
+            return
+        if dry is not None and dry.is_complete:
+            with lace.snapshot() as snapshot:
+                show_dry_run(output, snapshot, dry, outcome)
+            return
+        show_outcome(output, outcome)
+        note_rejected(output, outcome)
+
+    def finish(self, place: str | None) -> Outcome:
+        """Return what came of it, or raise the signal or the failure that has ended it."""
+        self.signals.check()
+        outcome = self.outcome
+        if outcome is None:
+            raise AssertionError("an exchange that nobody stops has an outcome")
+        if outcome.failure is not None:
+            at = outcome.failure.place
+            outcome.failure.place = Place(place, offset=at.offset if at else None)
+            raise outcome.failure
+        return outcome
+
+    @property
+    def exit_code(self) -> int:
+        """What the command exits with, if there was no failure."""
+        dry, outcome = self._options.dry_run, self.outcome
+        if outcome is None or (dry is not None and dry.is_complete):
+            return 0
+        return exit_code_of(outcome)
+
+    def stop(self) -> None:
+        """End it at a good moment, and do not begin it again."""
+        self._stop()
+
+    def _stop(self) -> bool:
+        """Have it end by itself; tells whether it will."""
+        self._is_stopping = True
+        if self.line.link is None:
+            return False
+        self.line.link.stop()
+        return True
+
+    def _begin(self, link: LinkSession) -> None:
+        self.line.link = link
+        link.hear = self.hear
+        self._link += 1
+        output = self._session.output
+        tell_event(output, "link-opened", {"link": self._link})
+        link.agreed = lambda terms: tell_event(
+            output, "link-agreed", agreed_figures(self._link, terms)
+        )
+
+    @contextmanager
+    def _opened(self) -> Iterator[Side]:
+        yield self._side
+
+    async def _run_once(self) -> None:
+        since = time.monotonic()
+        try:
+            self.outcome = await sync(
+                self._address,
+                self._opened,
+                self._options,
+                now,
+                connecting=self._connecting,
+                began=self._begin,
+                capture=self._capture,
+            )
+            self._tell_end(self.outcome, time.monotonic() - since)
+        except StoreError as error:
+            if isinstance(error.result, Outcome):  # it is told what came before this
+                self.outcome = error.result
+                self._tell_end(self.outcome, time.monotonic() - since)
+            raise
+        finally:
+            self.line.link = None
+
+    def _tell_end(self, outcome: Outcome, seconds: float) -> None:
+        link = self.line.link
+        if link is None:
+            raise AssertionError("an exchange that ended has begun")
+        figures = {
+            "link": self._link,
+            **outcome_figures(outcome),
+            "bytes_in": link.received,
+            "bytes_out": link.sent,
+            "seconds": round(seconds, 3),
+            **reason_figures(outcome, with_detail=self._session.debug),
+        }
+        tell_event(self._session.output, "link-ended", figures)
+
+    async def _run_again(self) -> None:
+        failed = 0
+        while True:
+            since = time.monotonic()
+            try:
+                await self._run_once()
+            except TransportError as error:
+                if self.outcome is None:  # it has never worked
+                    raise
+                why = str(error)
+            else:
+                outcome = self.outcome
+                if self._is_stopping or outcome is None or not _is_passing(outcome):
+                    return
+                why = outcome.reason
+            failed = failed + 1 if time.monotonic() - since < _STEADY_SECONDS else 0
+            pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
+            tell_event(
+                self._session.output,
+                "link-lost",
+                {"link": self._link, "why": why, "pause": pause},
+                f"the link has ended ({why}); again in {pause} s",
+            )
+            await asyncio.sleep(pause)
+
+
+def _is_passing(outcome: Outcome) -> bool:
+    return outcome.failure is None or outcome.failure.failure in _PASSING
+
+
+def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
+    """Return what is known of a peer, from its table and the command line.
+
+    Raises:
+        UsageError: there is no such peer.
+        SettingError: its table is not legal.
+    """
+    if given.address is not None and is_peer_name(given.address):
+        table = read_peer(session.folder(), given.address)
+        return replace(given, address=None).over(table)
+    return given
+
+
+def connect_options(given: SyncArguments) -> ConnectOptions:
+    """Return how to connect to a peer.
+
+    Raises:
+        UsageError: a file of certificates or keys cannot be read.
+    """
+    tls = None
+    if given.ca is not None or given.tls_cert is not None or given.tls_key is not None:
+        from lace.transport.tls import load_client_tls
+
+        tls = load_client_tls(
+            authorities=path_of(given.ca),
+            certificate=path_of(given.tls_cert),
+            key=path_of(given.tls_key),
+        )
+    return ConnectOptions(command=given.command or (), tls=tls)

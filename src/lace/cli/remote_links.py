@@ -1,0 +1,219 @@
+"""What the operations on a peer have in common: their options, and the exchange they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from lace.cli.command import LaceCommand
+from lace.cli.link_options import (
+    CA_OPTION,
+    KEY_OPTION,
+    PEER_OPTION,
+    PLAIN_OPTION,
+    all_options,
+    parse_peers,
+    signing_key,
+    tls_options,
+    warn_of_links,
+)
+from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
+from lace.cli.output import plural
+from lace.cli.policy_files import read_exposures
+from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
+from lace.driver.claims import Claims
+from lace.errors import LaceError, UsageError
+from lace.exchanging import Side
+from lace.iltp.address import parse_address
+from lace.policy.local import Policy
+from lace.policy.plan_lines import LOWERINGS
+from lace.record.receipt import make_receipt
+from lace.syncing import LinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from lace.api import Lace
+    from lace.cli.peers import SyncArguments
+    from lace.cli.session import Change, Session
+    from lace.driver.happenings import Happening
+    from lace.policy.local import Exposing, Rules
+    from lace.record.seal import SigningKey
+
+__all__ = [
+    "RECEIPTS_OPTION",
+    "Remote",
+    "RemoteCommand",
+    "RemoteError",
+    "came_and_stays",
+    "check_receipt_key",
+    "publish_receipts",
+    "remote_options",
+]
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+_CHILD: Final = "[-- COMMAND…]"
+RECEIPTS_OPTION: Final = click.option(
+    "--sign-receipts",
+    is_flag=True,
+    help="Store a receipt here for each record that came, signed with your key: a record that "
+    "says what was stored, from whom and when.",
+)
+
+
+class RemoteError(LaceError):
+    """A peer that was reached, and did not give or take what was asked for."""
+
+
+class RemoteCommand(LaceCommand):
+    """A command about a peer: what stands behind `--` is what `stdio` starts."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the command that is to be started from the arguments."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["child"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what stands in the line of usage."""
+        return [*super().collect_usage_pieces(ctx), _CHILD]
+
+
+def remote_options(function: Decorated) -> Decorated:
+    """Give a command the options that say how a peer is reached, as one `peer` argument."""
+    add: Callable[[Decorated], Decorated] = all_options(
+        EXPOSE_OPTION,
+        LOWERING_OPTION,
+        KEY_OPTION,
+        PEER_OPTION,
+        CA_OPTION,
+        tls_options(
+            "Your certificate, PEM, where a wss server asks for one.",
+            "The key of that certificate, PEM.",
+        ),
+        PLAIN_OPTION,
+    )
+    return add(function)
+
+
+@dataclass(slots=True)
+class Remote:
+    """One operation on a peer.
+
+    Args:
+        session: the run.
+        lace: this side's lace.
+        given: what the command line says of the peer.
+        title: what the operation is called.
+    """
+
+    session: Session
+    lace: Lace
+    given: SyncArguments
+    title: str
+    known: SyncArguments = field(init=False)
+    key: SigningKey | None = field(init=False)
+    claims: Claims = field(init=False, default_factory=Claims)
+
+    def __post_init__(self) -> None:
+        self.known = known_of_peer(self.session, self.given)
+        self.key = signing_key(self.lace, self.known.key, is_plain=bool(self.known.plain))
+
+    @property
+    def place(self) -> str:
+        """The peer, as it is called on the command line."""
+        return self.given.address or ""
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The verifiers that the peer may be; none: anyone."""
+        return parse_peers([self.known.peer] if self.known.peer is not None else [])
+
+    def policy(
+        self, select: Rules, expose: Sequence[str], generated: Iterable[Exposing] = ()
+    ) -> Policy:
+        """Return the policy of the operation.
+
+        Args:
+            select: its selector.
+            expose: the exposures that are named.
+            generated: what is exposed if none is.
+        """
+        limits = self.session.rule_limits()
+        exposures = read_exposures(self.session, expose) if expose else generated
+        lowering = self.known.lowering or LOWERINGS[0]
+        return Policy(select, exposures, lowering=lowering, limits=limits)
+
+    def run(self, policy: Policy) -> LinkRun:
+        """Run the exchange; whoever calls asks the run for its end, and for a failure."""
+        made = self.prepare(policy)
+        made.run()
+        return made
+
+    def prepare(
+        self,
+        policy: Policy,
+        *,
+        is_open: bool = False,
+        hear: Callable[[Happening], None] | None = None,
+    ) -> LinkRun:
+        """Return the exchange, which has not begun."""
+        address = parse_address(self.known.address or "")
+        plain = bool(self.known.plain)
+        options = LinkOptions(
+            is_open=is_open,
+            is_plain=plain,
+            expected=self.expected,
+            claims=self.claims,
+        )
+        warn_of_links(self.session, policy, address, self.key, is_plain=plain, is_sending=False)
+        side = Side(self.lace.store, self.lace.settings, policy, self.key, self.lace.workers)
+        made = LinkRun(
+            self.session, side, address, options, connect_options(self.known), title=self.title
+        )
+        made.hear = hear
+        return made
+
+
+def came_and_stays(count: int, folder: Path) -> str:
+    """Return what is said of records that came."""
+    return f"{plural(count, 'record')} came and {'is' if count == 1 else 'are'} stored in {folder}"
+
+
+def publish_receipts(
+    remote: Remote, change: Change, records: Sequence[str], sender: str | None
+) -> None:
+    """Store a signed receipt for each record that came.
+
+    Raises:
+        RemoteError: the peer has proven no verifier that a receipt could name.
+    """
+    if not records:
+        return
+    if remote.key is None:
+        raise AssertionError("whoever wants receipts has a key")
+    if sender is None:
+        raise RemoteError(
+            "the peer has proven nothing, so that no receipt can name it",
+            rule="050-208",
+            hint="the records are stored; leave --sign-receipts out",
+        )
+    made = [make_receipt(record, sender, remote.key) for record in records]
+    change.lace.add_all(made)
+    change.result["receipts"] = len(made)
+    for receipt in made:
+        remote.session.output.note(f"receipt {receipt.id}")
+
+
+def check_receipt_key(remote: Remote) -> None:
+    """Refuse to sign receipts without a key, before anything moves.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if remote.key is None:
+        raise UsageError("a receipt is signed, and there is no key", hint="`lace key new`")

@@ -1,0 +1,160 @@
+"""`lace remote watch`: an open exchange that shows records as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lace.cli.command import command as lace_command
+from lace.cli.outcomes import logged_result
+from lace.cli.output import size_text
+from lace.cli.peers import SyncArguments
+from lace.cli.policy_files import Wanted, check_files
+from lace.cli.remote_links import Remote, RemoteCommand, came_and_stays, remote_options
+from lace.cli.times import time_text
+from lace.driver.happenings import RecordsStored
+from lace.errors import UsageError
+from lace.policy.operations import select_prefix
+from lace.rules.profiles import SELECTOR
+
+if TYPE_CHECKING:
+    from lace.cli.link_runs import LinkRun
+    from lace.cli.output import Output
+    from lace.cli.session import Change, Session
+    from lace.driver.happenings import Arrival, Happening
+    from lace.policy.local import Rules
+
+__all__ = ["command"]
+
+
+class _Watch:
+    """Shows records as they come; ends the link where nobody reads on, or enough have come."""
+
+    def __init__(self, output: Output, limit: int | None) -> None:
+        self._output, self._limit = output, limit
+        self.run: LinkRun | None = None
+        self.came = 0
+        self.problem: OSError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether as many came as were wanted."""
+        return self._limit is not None and self.came >= self._limit
+
+    def hear(self, what: Happening) -> None:
+        """Show what came; called in the event loop, which would swallow an error."""
+        if not isinstance(what, RecordsStored):
+            return
+        try:
+            for record in what.records:
+                self.came += 1
+                if self.problem is None:
+                    self._show(record)
+            self._output.flush()
+        except OSError as error:  # whoever read it has gone
+            self.problem = error
+        if self.run is not None and (self.problem is not None or self.is_done):
+            self.run.stop()
+
+    def _show(self, record: Arrival) -> None:
+        output = self._output
+        if output.json:
+            output.json_line(
+                {
+                    "id": record.id,
+                    "coordinate": record.coordinate or None,
+                    "tai": record.tai,
+                    "size": record.size,
+                    "signed_by": record.signed_by,
+                }
+            )
+        elif output.terminal:
+            when = time_text(record.tai) if record.tai else ""
+            size = f"  {size_text(record.size)}"
+            output.styled_line(
+                (f"{record.id[:10]}…  ", "cyan"),
+                (record.coordinate, "bold"),
+                (f"  {when}{size}", ""),
+            )
+        else:
+            output.row(
+                (record.id, record.coordinate or None, record.tai, record.size, record.signed_by)
+            )
+
+
+def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
+    """Return what is watched for: a prefix, the rules of a file, or those of the peer's table."""
+    if prefix and select is not None:
+        raise UsageError("PREFIX and --select ask for two things", hint="give one of them")
+    chosen = select or (remote.known.select if not prefix else None)
+    if chosen is None:
+        return select_prefix(prefix)
+    session = remote.session
+    (checked,) = check_files(session, [Wanted(chosen, SELECTOR, session.rule_limits())])
+    return checked
+
+
+def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, select: Rules) -> None:
+    """Run the exchange until a signal, a lost reader or the limit ends it."""
+    policy = remote.policy(select, remote.given.expose or ())
+    run = watch.run = remote.prepare(policy, is_open=True, hear=watch.hear)
+    try:
+        run.run()
+    finally:
+        if run.outcome is not None:
+            change.result.update(logged_result(run.outcome))
+        change.result["received"] = watch.came
+        session.output.note(came_and_stays(watch.came, change.lace.store.folder))
+    if watch.problem is not None:
+        raise watch.problem
+    if not watch.is_done:
+        run.finish(remote.given.address)
+
+
+@lace_command(
+    "watch",
+    cls=RemoteCommand,
+    piped="One line a record, as it comes, tab-separated: id, coordinate, TAI, size in bytes and "
+    "signed-by.",
+    json_keys={
+        "id, coordinate, tai, size, signed_by": "one line a record; null where it has none",
+    },
+    examples=[
+        ("lace remote watch tcp:example.org //team//notes//", "notes, as they come"),
+        ("lace remote watch office", "what [peer.office] and its selector in lace.toml bring"),
+        ("lace remote watch office --select team.lace --json | jq .coordinate", "for a program"),
+    ],
+)
+@click.argument("address", metavar="ADDRESS")
+@click.argument("prefix", metavar="[PREFIX]", required=False, default="")
+@click.option("--select", metavar="FILE", help="Your selector, instead of a PREFIX.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="End after N records.")
+@remote_options
+@click.pass_obj
+def command(
+    session: Session,
+    /,
+    address: str,
+    child: tuple[str, ...],
+    prefix: str,
+    select: str | None,
+    limit: int | None,
+    **rest: Any,  # noqa: ANN401 - the options, by their names
+) -> int:
+    """Show records of a peer as they come.
+
+    Those whose coordinate starts with PREFIX, or what --select chooses; with neither, what
+    the selector of the peer's table in lace.toml chooses, or all. ADDRESS is as for `lace
+    sync`. First comes what the peer has and this lace has not, then what is stored there
+    later; a server without --open is asked again and again. A link that is lost is made again.
+
+    A record that is shown is stored in this lace, and stays. Ctrl-C ends it at a good moment,
+    a second one at once.
+    """
+    given = SyncArguments(address=address, command=child, **rest)
+    with session.changing("remote watch") as change:
+        remote = Remote(session, change.lace, given, "remote watch")
+        chosen = _select(remote, prefix, select)
+        _watch(session, change, remote, _Watch(session.output, limit), chosen)
+    return 0
