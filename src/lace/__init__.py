@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lace.api import Lace, SigningKey, evaluate, parse_record
 from lace.api import open_lace as open
 from lace.base.tai import Tai
-from lace.converging import connect, interlace
+from lace.converging import connect, interlace, serve
 from lace.errors import (
     EngineError,
     LaceError,
@@ -23,46 +23,118 @@ from lace.errors import (
 )
 from lace.record.ids import RecordId, Verifier
 from lace.record.model import Blob, Plex, Seal
+from lace.record.paths import Coordinate
 
 if TYPE_CHECKING:
+    from lace.driver.happenings import (
+        Arrival,
+        EventsMissed,
+        LinkAgreed,
+        LinkEnded,
+        LinkEvent,
+        PhaseBegan,
+        RecordsStored,
+        RoundEnded,
+    )
+    from lace.engines.explanation import Explanation
+    from lace.engines.result import Result
+    from lace.exchanging import Interlaced, OpenInterlace
+    from lace.hosting import Serving
+    from lace.interlacing.result import Outcome
+    from lace.linking import BlockingLink, Link
+    from lace.listing import Table, Versions
     from lace.policy.local import Policy
+    from lace.policy.operations import expose_records, select_prefix, select_record, select_records
     from lace.rules.program import Lacegram
+    from lace.serving import Served
+    from lace.store.interface import StoredRecord
+    from lace.warehouses import Warehouse, open_warehouse
 
 __all__ = [
+    "Arrival",
     "Blob",
+    "BlockingLink",
+    "Coordinate",
     "EngineError",
+    "EventsMissed",
+    "Explanation",
+    "Interlaced",
     "Lace",
     "LaceError",
     "Lacegram",
     "LimitExceeded",
+    "Link",
+    "LinkAgreed",
+    "LinkEnded",
+    "LinkEvent",
+    "OpenInterlace",
+    "Outcome",
+    "PhaseBegan",
     "Plex",
     "Policy",
     "PolicyError",
     "ProtocolError",
     "RecordError",
     "RecordId",
+    "RecordsStored",
+    "Result",
+    "RoundEnded",
     "RuleError",
     "Seal",
+    "Served",
+    "Serving",
     "SigningKey",
     "StoreError",
+    "StoredRecord",
+    "Table",
     "Tai",
     "Verifier",
+    "Versions",
+    "Warehouse",
     "connect",
     "evaluate",
+    "expose_records",
     "interlace",
     "open",
+    "open_warehouse",
     "parse_record",
+    "select_prefix",
+    "select_record",
+    "select_records",
+    "serve",
 ]
 
-if not TYPE_CHECKING:  # a checker knows the name already, and refuses all others
+if not TYPE_CHECKING:  # a checker knows the names already, and refuses all others
+    _LATER = {
+        "lace.driver.happenings": (
+            "Arrival EventsMissed LinkAgreed LinkEnded LinkEvent "
+            "PhaseBegan RecordsStored RoundEnded"
+        ),
+        "lace.engines.explanation": "Explanation",
+        "lace.engines.result": "Result",
+        "lace.exchanging": "Interlaced OpenInterlace",
+        "lace.hosting": "Serving",
+        "lace.interlacing.result": "Outcome",
+        "lace.linking": "BlockingLink Link",
+        "lace.listing": "Table Versions",
+        "lace.policy.local": "Policy",
+        "lace.policy.operations": "expose_records select_prefix select_record select_records",
+        "lace.rules.program": "Lacegram",
+        "lace.serving": "Served",
+        "lace.store.interface": "StoredRecord",
+        "lace.warehouses": "Warehouse open_warehouse",
+    }
+    _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 
     def __getattr__(name: str) -> object:
-        """Load the rule language when it is first asked for: most programs do without."""
-        if name == "Lacegram":
-            from lace.rules.program import Lacegram as found
-        elif name == "Policy":
-            from lace.policy.local import Policy as found
-        else:
+        """Load what most programs do without when it is first asked for."""
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(_MODULE_OF[name]), name)
         globals()[name] = found
         return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Literal, overload
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lace.api import Lace
     from lace.exchanging import Interlaced, OpenInterlace
+    from lace.hosting import Serving
+    from lace.linking import Link
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
-    from lace.syncing import Link
+    from lace.serving import Served
 
-__all__ = ["connect", "interlace"]
+__all__ = ["connect", "interlace", "serve"]
 
 
 @overload
@@ -104,10 +106,11 @@ def connect(
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
 ) -> Link:
-    """Return a link to a server, for an `async with` block; there it connects and begins.
+    """Return a link to a server, for an `async with` or a `with` block; there it begins.
 
     The link has a handle of its own: the lace can be used meanwhile. `await link.result()`
-    waits for the end and gives its `Outcome`.
+    waits for the end and gives its `Outcome`; `async for event in link.events()` follows it.
+    In a plain `with` block both wait, without `await`: the link runs in a thread of its own.
 
     Args:
         address: where to, as `tcp:host:port`; see `docs/reference/iltp.md`.
@@ -129,8 +132,8 @@ def connect(
     """
     from lace.api import now
     from lace.iltp.address import parse_address
-    from lace.record.ids import Verifier
-    from lace.syncing import Link, LinkOptions
+    from lace.linking import Link
+    from lace.syncing import LinkOptions
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
 
@@ -138,14 +141,79 @@ def connect(
     if ca is not None or tls_cert is not None or tls_key is not None:
         paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
         tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
-    names = [peer] if isinstance(peer, str) else peer
     who = store.signing_key() if key is None and not plain else key
     return Link(
         parse_address(address),
         lambda: store.side(policy, who),
-        LinkOptions(
-            is_open=open, is_plain=plain, expected=frozenset(str(Verifier(each)) for each in names)
-        ),
+        LinkOptions(is_open=open, is_plain=plain, expected=_verifiers(peer)),
         now,
         ConnectOptions(command=tuple(command), tls=tls),
     )
+
+
+def serve(
+    address: str,
+    store: Lace,
+    policy: Policy,
+    *,
+    open: bool = False,
+    peer: str | Iterable[str] = (),
+    key: SigningKey | None = None,
+    plain: bool = False,
+    tls_cert: str | os.PathLike[str] | None = None,
+    tls_key: str | os.PathLike[str] | None = None,
+    report: Callable[[Served], None] | None = None,
+) -> Serving:
+    """Return a server of a lace, for an `async with` or a `with` block; there it listens.
+
+    Each link has a handle of its own: the lace can be used meanwhile.
+
+    Args:
+        address: where, as `tcp:127.0.0.1:0`, which picks a port; `serving.address` has it.
+        store: an open lace.
+        policy: what this side selects and exposes.
+        open: go on after a fixed point, where the peer does.
+        peer: the verifier, or those, that peers may have; else anyone's.
+        key: who this side is; else the default key of the lace says so.
+        plain: leave the nonce out, for peers that know only 050.
+        tls_cert: this side's certificate, for `wss`.
+        tls_key: its key.
+        report: hears of each link that has ended, in the thread of the server.
+
+    Raises:
+        UsageError: the address is none, or does not have such an option.
+        StoreError: at the begin of the block, the address cannot be had.
+    """
+    from lace.api import now
+    from lace.errors import UsageError
+    from lace.hosting import Serving
+    from lace.iltp.address import parse_address
+    from lace.syncing import LinkOptions
+    from lace.transport.listening import ListenOptions
+    from lace.transport.tls import load_server_tls
+
+    where = parse_address(address, for_serving=True)
+    if where.scheme == "stdio":
+        raise UsageError("a program does not serve on stdio", hint="run `lace serve stdio`")
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("a certificate goes with its key", hint="give tls_cert and tls_key")
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = load_server_tls(Path(tls_cert), Path(tls_key))
+    who = store.signing_key() if key is None and not plain else key
+    return Serving(
+        where,
+        policy,
+        lambda chosen: store.side(chosen, who, purpose="lace.serve"),
+        LinkOptions(is_open=open, is_plain=plain, expected=_verifiers(peer)),
+        now,
+        ListenOptions(tls=tls),
+        report,
+    )
+
+
+def _verifiers(peer: str | Iterable[str]) -> frozenset[str]:
+    from lace.record.ids import Verifier
+
+    names = [peer] if isinstance(peer, str) else peer
+    return frozenset(str(Verifier(each)) for each in names)

@@ -18,8 +18,11 @@ from lace.engines.embedded.session import Session
 from lace.engines.result import Result
 from lace.errors import UsageError
 from lace.policy.compile import flat_program
-from lace.policy.operand import advertised_fields
+from lace.policy.local import prepare_exchange
+from lace.policy.operand import advertised_fields, operand_of
+from lace.policy.public_facts import with_peer
 from lace.querying import ask_store
+from lace.rules.limits import peer_limits_of
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
     MAY_REQUEST,
@@ -32,14 +35,15 @@ from lace.rules.syntax import PredicateKey, quote
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lace.base.limits import Settings
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.engines.explanation import Absence, Explanation
     from lace.facts.lines import Fact
-    from lace.policy.local import Exchange
+    from lace.policy.local import Exchange, Policy, Rules
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Decision", "Gate", "Preview", "preview_store"]
+__all__ = ["Decision", "Gate", "Preview", "preview_policy", "preview_store"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 
@@ -296,6 +300,32 @@ def preview_store(
         store,
         lambda base: Preview(exchange, base, wanted, formats),
         max_value_bytes=max_value_bytes,
+    )
+
+
+def preview_policy(
+    store: SqliteStore,
+    settings: Settings,
+    policy: Policy,
+    peer_select: Rules,
+    *,
+    index: int = 0,
+    viewer: str | None = None,
+    public: Iterable[Fact] = (),
+) -> Preview:
+    """Return what an exchange with a peer would send and request, by the settings of a lace.
+
+    Raises:
+        RuleError: the peer's selector is not legal.
+        PolicyError: the viewer is no verifier, or there is no plan for these two.
+        LimitExceeded: a limit was reached; there is no part of an answer.
+    """
+    peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
+    return preview_store(
+        prepare_exchange(policy, peer, viewer),
+        store,
+        with_peer(public, viewer),
+        max_value_bytes=settings.max_value_bytes,
     )
 
 

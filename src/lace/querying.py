@@ -16,17 +16,22 @@ from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
+from lace.engines.queries import check_engine, check_rules, find_predicates
+from lace.engines.result import Result
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.views import facts_of
 from lace.following import StoreFollower, record_base
+from lace.rules.limits import limits_of
 from lace.store.sqlite.fact_state import all_as_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from lace.algebra.evaluator import Answer
+    from lace.base.limits import Settings
     from lace.engines.budget import Clock, Statistics
     from lace.engines.embedded.engine import Evaluation
+    from lace.engines.queries import Rules
     from lace.engines.spark.options import Options
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
@@ -35,7 +40,14 @@ if TYPE_CHECKING:
     from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["StoreSession", "ask_store", "evaluate_on_spark", "evaluate_snapshot", "evaluate_values"]
+__all__ = [
+    "StoreQuestions",
+    "StoreSession",
+    "ask_store",
+    "evaluate_on_spark",
+    "evaluate_snapshot",
+    "evaluate_values",
+]
 
 Told = TypeVar("Told")
 
@@ -176,3 +188,82 @@ def evaluate_on_spark(
         ),
         max_value_bytes=max_value_bytes,
     )
+
+
+class StoreQuestions:
+    """Questions to one open lace: the rules are checked, and an engine answers.
+
+    Args:
+        store: the store.
+        settings: those of the lace, which give the limits.
+    """
+
+    def __init__(self, store: SqliteStore, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._session: StoreSession | None = None
+
+    def ask(
+        self,
+        rules: Rules,
+        engine: str = "embedded",
+        predicates: Iterable[str] | None = None,
+        statistics: Statistics | None = None,
+        snapshot: SqliteSnapshot | None = None,
+    ) -> Result:
+        """Return what follows from rules, for one state of the store or for the present one.
+
+        Raises:
+            RuleError: the rules are not legal.
+            LimitExceeded: a limit was reached; there is no part of an answer.
+            UsageError: the rules do not define one of the predicates, or there is no such engine.
+            EngineError: what the engine needs is not installed.
+        """
+        check_engine(engine)
+        checked = check_rules(rules, limits=limits_of(self._settings))
+        if isinstance(predicates, str):
+            predicates = [predicates]
+        wanted = None if predicates is None else find_predicates(checked, predicates)
+        ask = self._on_spark if engine == "spark" else self._embedded
+        answer: Answer = ask(checked, wanted, statistics, snapshot)
+        return Result(checked, answer, self._discard_segments)
+
+    def _discard_segments(self) -> None:
+        self._session = None
+        self._store.discard_segments()
+
+    def _on_spark(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+    ) -> Answer:
+        from lace.engines.spark.options import options_of
+
+        return evaluate_on_spark(
+            self._store,
+            snapshot,
+            checked,
+            predicates,
+            statistics,
+            max_value_bytes=self._settings.max_value_bytes,
+            options=options_of(self._settings),
+        )
+
+    def _embedded(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+    ) -> Evaluation:
+        allowed = self._settings.max_value_bytes
+        if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
+            return evaluate_values(self._store, snapshot, checked, predicates, statistics)
+        if snapshot is not None:
+            return evaluate_snapshot(
+                self._store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
+            )
+        if self._session is None:
+            self._session = StoreSession(self._store, max_value_bytes=allowed)
+        return self._session.evaluate(checked, predicates, statistics)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.errors import LaceError, StoreError
+from lace.errors import StoreError
 from lace.store.watching import watching
 from lace.transport.listening import connect
 from lace.transport.stream import CloseReason
@@ -19,7 +19,6 @@ from lace.transport.stream import CloseReason
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from lace.base.tai import Tai
     from lace.driver.claims import Claims
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from lace.transport.listening import ConnectOptions
     from lace.transport.stream import ByteStream
 
-__all__ = ["ACCEPTING", "CONNECTING", "Link", "LinkOptions", "Opening", "run_link", "sync"]
+__all__ = ["ACCEPTING", "CONNECTING", "LinkOptions", "Opening", "run_link", "sync"]
 
 CONNECTING: Final = 0
 """The operand of the side that connects."""
@@ -167,102 +166,3 @@ async def sync(
         return await run_link(stream, opening, CONNECTING, options, clock, began=began)
     finally:
         await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
-
-
-class Link:
-    """An exchange with a server that goes on beside the program.
-
-    As an asynchronous context it connects and begins; at the end of the block a bounded
-    exchange is waited for, and an open one is ended.
-
-    >>> async with lace.connect("tcp:example.org", store, policy) as link:  # doctest: +SKIP
-    ...     result = await link.result()
-
-    Args:
-        address: where to.
-        opening: opens this side's lace.
-        options: how it runs.
-        clock: gives the time.
-        connecting: how to connect.
-    """
-
-    def __init__(
-        self,
-        address: Address,
-        opening: Opening,
-        options: LinkOptions,
-        clock: Callable[[], Tai],
-        connecting: ConnectOptions | None = None,
-    ) -> None:
-        self.address = address
-        self._opening, self._options, self._clock = opening, options, clock
-        self._connecting = connecting
-        self._session: Session | None = None
-        self._is_stopping = False
-        self._stream: ByteStream | None = None
-        self._running: asyncio.Task[Outcome] | None = None
-        self.outcome: Outcome | None = None
-        """What came of it, with its failure if there was one; None before its end."""
-
-    async def result(self) -> Outcome:
-        """Wait for the end and return what came of it; ask as often as you like.
-
-        Raises:
-            ProtocolError: the sides did not agree, the connection broke, or a limit was
-                reached; its `result` says what had come of it by then. Valid records that
-                were received before stay stored.
-            StoreError: the lace could not be read or written.
-        """
-        if self._running is None:
-            raise AssertionError("a link has a result inside of its `async with` block")
-        self.outcome = await asyncio.shield(self._running)
-        failure = self.outcome.failure
-        if failure is not None:
-            failure.result = self.outcome
-            raise failure
-        return self.outcome
-
-    def stop(self) -> None:
-        """End it once the round that is under way is over."""
-        self._is_stopping = True
-        if self._session is not None:
-            self._session.stop()
-
-    def _begin(self, session: Session) -> None:
-        self._session = session
-        if self._is_stopping:
-            session.stop()
-
-    async def __aenter__(self) -> Self:
-        self._stream = stream = await connect(self.address, self._connecting)
-        self._running = asyncio.create_task(
-            run_link(
-                stream, self._opening, CONNECTING, self._options, self._clock, began=self._begin
-            )
-        )
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        running, stream = self._running, self._stream
-        if running is None or stream is None:
-            return
-        try:
-            if kind is not None:
-                running.cancel()
-                with suppress(asyncio.CancelledError, LaceError):
-                    await running
-                return
-            if self._options.is_open:
-                self.stop()
-            if self.outcome is None:  # whoever has asked knows of a failure already
-                await self.result()
-        finally:
-            if not running.done():  # whoever waited here was cancelled
-                running.cancel()
-                await asyncio.wait([running])
-            await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run

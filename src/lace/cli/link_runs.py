@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lace.cli.session import Session
-    from lace.driver.happenings import Happening
+    from lace.driver.happenings import LinkEvent
     from lace.driver.session import Session as LinkSession
     from lace.exchanging import Side
     from lace.iltp.address import Address
@@ -65,7 +65,7 @@ class LinkRun:
         self._is_stopping = False
         self._link = 0
         self.line = LinkLine()
-        self.hear: Callable[[Happening], None] | None = None
+        self.hear: Callable[[LinkEvent], None] | None = None
         """Hears of all that happens on the link."""
         self.outcome: Outcome | None = None
         self.signals = Signals(self._stop)

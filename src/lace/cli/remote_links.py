@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.peers import SyncArguments
     from lace.cli.session import Change, Session
-    from lace.driver.happenings import Happening
+    from lace.driver.happenings import LinkEvent
     from lace.policy.local import Exposing, Rules
     from lace.record.seal import SigningKey
 
@@ -159,7 +159,7 @@ class Remote:
         policy: Policy,
         *,
         is_open: bool = False,
-        hear: Callable[[Happening], None] | None = None,
+        hear: Callable[[LinkEvent], None] | None = None,
     ) -> LinkRun:
         """Return the exchange, which has not begun."""
         address = parse_address(self.known.address or "")

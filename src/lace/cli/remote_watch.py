@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lace.cli.link_runs import LinkRun
     from lace.cli.output import Output
     from lace.cli.session import Change, Session
-    from lace.driver.happenings import Arrival, Happening
+    from lace.driver.happenings import Arrival, LinkEvent
     from lace.policy.local import Rules
 
 __all__ = ["command"]
@@ -42,7 +42,7 @@ class _Watch:
         """Whether as many came as were wanted."""
         return self._limit is not None and self.came >= self._limit
 
-    def hear(self, what: Happening) -> None:
+    def hear(self, what: LinkEvent) -> None:
         """Show what came; called in the event loop, which would swallow an error."""
         if not isinstance(what, RecordsStored):
             return

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
 
 __all__ = [
-    "Agreed",
+    "LinkAgreed",
     "Arrival",
-    "Ended",
-    "Happening",
-    "Missed",
+    "LinkEnded",
+    "LinkEvent",
+    "EventsMissed",
     "PhaseBegan",
     "RecordsStored",
     "RoundEnded",
@@ -44,7 +44,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class LinkAgreed:
     """Both sides agree on a plan, in the beginning and in each later epoch."""
 
     plan_id: str
@@ -79,20 +79,22 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class LinkEnded:
     """The link has ended; nothing comes after this."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class EventsMissed:
     """Events that were not looked at in time, and are forgotten."""
 
     count: int
 
 
-Happening: TypeAlias = Agreed | PhaseBegan | RecordsStored | RoundEnded | Ended | Missed
+LinkEvent: TypeAlias = (
+    LinkAgreed | PhaseBegan | RecordsStored | RoundEnded | LinkEnded | EventsMissed
+)
 
 
 def arrival_of(record: ValidRecord) -> Arrival:

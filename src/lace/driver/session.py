@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lace.driver.bridge import Inbound, Outbound
 from lace.driver.collecting import collecting_rarely
 from lace.driver.happenings import (
-    Agreed,
-    Ended,
-    Happening,
+    LinkAgreed,
+    LinkEnded,
+    LinkEvent,
     PhaseBegan,
     RecordsStored,
     RoundEnded,
@@ -117,7 +117,7 @@ class Session:
         party.reporter = lambda outcome: self._tell(RoundEnded(outcome))
         party.tell_stored(self._tell_stored)
         self._told_phase: str | None = None
-        self.hear: Callable[[Happening], None] | None = None
+        self.hear: Callable[[LinkEvent], None] | None = None
         """Hears, in the event loop, of all that happens."""
         self.sent = 0
         """The bytes that were sent."""
@@ -178,7 +178,7 @@ class Session:
             self._thread.shutdown(wait=False)
         if machine.outcome is None:
             raise AssertionError("a session ends with its machine")
-        self._tell(Ended(machine.outcome))
+        self._tell(LinkEnded(machine.outcome))
         return machine.outcome
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class Session:
     def _tell_agreed(self, terms: Terms) -> None:
         if self.agreed is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self.agreed, terms)
-        self._tell(Agreed(terms.plan_id, terms.peer.verifier, terms.link_id))
+        self._tell(LinkAgreed(terms.plan_id, terms.peer.verifier, terms.link_id))
 
     def _tell_stored(self, records: Sequence[ValidRecord]) -> None:
         if self.hear is not None:
@@ -218,7 +218,7 @@ class Session:
             if phase is not None:
                 self._tell(PhaseBegan(phase))
 
-    def _tell(self, what: Happening) -> None:
+    def _tell(self, what: LinkEvent) -> None:
         """Tell whoever listens, from whichever thread, in the event loop and in order."""
         if self.hear is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self.hear, what)

@@ -26,11 +26,14 @@ __all__ = [
     "derivation_lines",
     "html_of",
     "result_html",
+    "table_html",
     "text_of",
 ]
 
 SHOWN_FACTS: Final = 100
 """Facts of a derivation that are shown unless more are asked for; the rest are counted."""
+_CELL_CHARACTERS: Final = 200
+"""Characters of a cell that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,25 @@ def result_html(shown: Mapping[str, tuple[int | None, Sequence[tuple[str, ...]]]
         table = f"<table>{lines}</table>{more}" if lines else more
         made.append(f"<details><summary>{_html(name)}: {told}</summary>{table}</details>")
     return "".join(made)
+
+
+def table_html(
+    names: Sequence[str], rows: Iterable[Sequence[object]], count: int, noun: str
+) -> str:
+    """Return the first rows of a table, and how many there are in all."""
+    shown = list(rows)
+    head = "".join(f"<th>{_html(name)}</th>" for name in names)
+    lines = "".join(
+        f"<tr>{''.join(f'<td>{_html(_cell(value))}</td>' for value in row)}</tr>" for row in shown
+    )
+    more = f"<p>and {count - len(shown):,} more</p>" if count > len(shown) else ""
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<p>{count:,} {_html(noun)}</p>{table}{more}"
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
 
 
 def _html(text: str) -> str:

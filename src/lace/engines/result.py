@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.engines.arrow import arrow_table
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.errors import EngineError, UsageError
 from lace.rules.syntax import PredicateKey
@@ -172,15 +173,6 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         Raises:
             EngineError: pyarrow is not installed.
         """
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise EngineError(
-                "pyarrow is not installed", hint="pip install 'lace[spark]'"
-            ) from error
         key = self._keys[predicate]
-        rows = self.rows(predicate)
-        columns = list(zip(*rows, strict=True)) or [()] * key.arity
-        names = [str(at) for at in range(key.arity)]
-        arrays = [pyarrow.array(column, pyarrow.string()) for column in columns[: key.arity]]
-        return pyarrow.table(arrays, names=names)
+        columns = list(zip(*self.rows(predicate), strict=True)) or [()] * key.arity
+        return arrow_table({str(at): ("string", columns[at]) for at in range(key.arity)})

@@ -53,7 +53,9 @@ def chosen(select: str) -> tuple[set[str], set[str]]:
     outcomes = validate_many([frame_record(record.bytes) for record in RECORDS], os.urandom)
     valid = [each for each in outcomes if isinstance(each, ValidRecord)]
     facts = list(facts_of_records(valid, max_value_bytes=1024))
-    claims = [("Advertised", fact[1], "S") for fact in facts if fact[0] == "Have"]
+    claims: list[tuple[str, ...]] = [
+        ("Advertised", fact[1], "S") for fact in facts if fact[0] == "Have"
+    ]
     claims += [("AdvertisedField", fact[1], "S", *fact[2:]) for fact in facts if fact[0] == "Field"]
     Policy(select, limits=PEER_LIMITS)  # a peer takes it
     result = evaluate(select, [*facts, *claims])

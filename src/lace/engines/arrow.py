@@ -1,0 +1,39 @@
+"""Arrow tables for whoever asks for them: pyarrow is optional, and loaded then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lace.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["arrow_table", "load_pyarrow"]
+
+
+def load_pyarrow() -> Any:  # noqa: ANN401 - pyarrow is optional
+    """Return the package.
+
+    Raises:
+        EngineError: it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'") from error
+    return pyarrow
+
+
+def arrow_table(columns: Mapping[str, tuple[str, Sequence[object]]]) -> Any:  # noqa: ANN401
+    """Return a pyarrow table.
+
+    Args:
+        columns: for each name what pyarrow calls its type, as `string`, and its values.
+
+    Raises:
+        EngineError: pyarrow is not installed.
+    """
+    pyarrow = load_pyarrow()
+    arrays = [pyarrow.array(values, getattr(pyarrow, kind)()) for kind, values in columns.values()]
+    return pyarrow.table(arrays, names=list(columns))

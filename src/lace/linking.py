@@ -1,0 +1,298 @@
+"""Links: exchanges with a server that go on beside the program, with what happens on them.
+
+A `Link` is for programs with an event loop, and is used in an `async with` block. In a
+plain `with` block it is a `BlockingLink`, which waits where the other is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from lace.base.limits import MAX_LINK_EVENTS
+from lace.blocking import LoopThread
+from lace.driver.happenings import EventsMissed, RecordsStored
+from lace.errors import LaceError
+from lace.syncing import CONNECTING, run_link
+from lace.transport.listening import connect
+from lace.transport.stream import CloseReason
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from types import TracebackType
+
+    from lace.base.tai import Tai
+    from lace.driver.happenings import LinkEvent
+    from lace.driver.session import Session
+    from lace.iltp.address import Address
+    from lace.interlacing.result import Outcome
+    from lace.syncing import LinkOptions, Opening
+    from lace.transport.listening import ConnectOptions
+    from lace.transport.stream import ByteStream
+
+__all__ = ["BlockingLink", "EventQueue", "Link"]
+
+
+class EventQueue:
+    """What happened on a link and was not looked at yet; any thread may look.
+
+    It holds `MAX_LINK_EVENTS` events, of which one counts for each record that it tells of.
+    Of more, the oldest are forgotten, and an `EventsMissed` says how many.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[LinkEvent] = deque()
+        self._weight = self._missed = 0
+        self._told = threading.Condition()
+        self._is_over = False
+        self.news = asyncio.Event()
+        """Set, in the loop of the link, when there is something to look at."""
+
+    def put(self, event: LinkEvent) -> None:
+        """Add an event; called in the loop of the link."""
+        with self._told:
+            self._waiting.append(event)
+            self._weight += _weight(event)
+            while self._weight > MAX_LINK_EVENTS and len(self._waiting) > 1:
+                self._weight -= _weight(self._waiting.popleft())
+                self._missed += 1
+            self._told.notify_all()
+        self.news.set()
+
+    def end(self) -> None:
+        """Say that nothing comes any more."""
+        with self._told:
+            self._is_over = True
+            self._told.notify_all()
+        self.news.set()
+
+    def take(self) -> LinkEvent | None:
+        """Return the next event, if there is one."""
+        with self._told:
+            return self._take()
+
+    def _take(self) -> LinkEvent | None:
+        if self._missed:
+            missed, self._missed = self._missed, 0
+            return EventsMissed(missed)
+        if not self._waiting:
+            return None
+        event = self._waiting.popleft()
+        self._weight -= _weight(event)
+        return event
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more, beyond what waits."""
+        return self._is_over
+
+    def wait(self, seconds: float | None) -> LinkEvent | None:
+        """Return the next event, waiting for it; None at the end, or when it takes longer."""
+        with self._told:
+            self._told.wait_for(lambda: self._waiting or self._missed or self._is_over, seconds)
+            return self._take()
+
+
+def _weight(event: LinkEvent) -> int:
+    return max(1, len(event.records)) if isinstance(event, RecordsStored) else 1
+
+
+class Link:
+    """An exchange with a server that goes on beside the program.
+
+    As an asynchronous context it connects and begins; at the end of the block a bounded
+    exchange is waited for, and an open one is ended.
+
+    >>> async with lace.connect("tcp:example.org", store, policy) as link:  # doctest: +SKIP
+    ...     result = await link.result()
+    >>> with lace.connect("tcp:example.org", store, policy) as link:  # doctest: +SKIP
+    ...     result = link.result()
+
+    Args:
+        address: where to.
+        opening: opens this side's lace.
+        options: how it runs.
+        clock: gives the time.
+        connecting: how to connect.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        opening: Opening,
+        options: LinkOptions,
+        clock: Callable[[], Tai],
+        connecting: ConnectOptions | None = None,
+    ) -> None:
+        self.address = address
+        self._opening, self._options, self._clock = opening, options, clock
+        self._connecting = connecting
+        self._session: Session | None = None
+        self._is_stopping = False
+        self._stream: ByteStream | None = None
+        self._running: asyncio.Task[Outcome] | None = None
+        self._blocking: BlockingLink | None = None
+        self.queue = EventQueue()
+        """What happened, and waits for `events`."""
+        self.outcome: Outcome | None = None
+        """What came of it, with its failure if there was one; None before its end."""
+
+    async def result(self) -> Outcome:
+        """Wait for the end and return what came of it; ask as often as you like.
+
+        Raises:
+            ProtocolError: the sides did not agree, the connection broke, or a limit was
+                reached; its `result` says what had come of it by then. Valid records that
+                were received before stay stored.
+            StoreError: the lace could not be read or written.
+        """
+        if self._running is None:
+            raise AssertionError("a link has a result inside of its `async with` block")
+        self.outcome = await asyncio.shield(self._running)
+        failure = self.outcome.failure
+        if failure is not None:
+            failure.result = self.outcome
+            raise failure
+        return self.outcome
+
+    async def events(self) -> AsyncIterator[LinkEvent]:
+        """Yield what happens, from the beginning, until the link has ended.
+
+        Each event goes to one who asks. They wait for it, up to a limit: `EventsMissed` tells
+        of those that were forgotten.
+        """
+        queue = self.queue
+        while True:
+            queue.news.clear()
+            while (event := queue.take()) is not None:
+                yield event
+            if queue.is_over:
+                return
+            await queue.news.wait()
+
+    def stop(self) -> None:
+        """End it once the round that is under way is over."""
+        self._is_stopping = True
+        if self._session is not None:
+            self._session.stop()
+
+    def _begin(self, session: Session) -> None:
+        self._session = session
+        session.hear = self.queue.put
+        if self._is_stopping:
+            session.stop()
+
+    async def __aenter__(self) -> Self:
+        self._stream = stream = await connect(self.address, self._connecting)
+        self._running = asyncio.create_task(
+            run_link(
+                stream, self._opening, CONNECTING, self._options, self._clock, began=self._begin
+            )
+        )
+        # What was told before the end is told first.
+        loop = asyncio.get_running_loop()
+        self._running.add_done_callback(lambda _done: loop.call_soon(self.queue.end))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        running, stream = self._running, self._stream
+        if running is None or stream is None:
+            return
+        try:
+            if kind is not None:
+                running.cancel()
+                with suppress(asyncio.CancelledError, LaceError):
+                    await running
+                return
+            if self._options.is_open:
+                self.stop()
+            if self.outcome is None:  # whoever has asked knows of a failure already
+                await self.result()
+        finally:
+            if not running.done():  # whoever waited here was cancelled
+                running.cancel()
+                await asyncio.wait([running])
+            await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
+
+    def __enter__(self) -> BlockingLink:
+        self._blocking = BlockingLink(self)
+        return self._blocking
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._blocking is not None:
+            self._blocking.close(kind, error, trace)
+
+
+class BlockingLink:
+    """A link whose methods wait; it runs in a thread of its own.
+
+    Args:
+        link: the link, which has not begun.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._loop = LoopThread("lace-link")
+        try:
+            self._loop.call(link.__aenter__())
+        except BaseException:
+            self._loop.close()
+            raise
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it, with its failure if there was one; None before it was asked for."""
+        return self._link.outcome
+
+    def result(self, seconds: float | None = None) -> Outcome:
+        """Wait for the end and return what came of it; ask as often as you like.
+
+        Args:
+            seconds: wait no longer than this.
+
+        Raises:
+            TimeoutError: it goes on; nothing is lost.
+            ProtocolError: as `Link.result` raises it.
+            StoreError: the lace could not be read or written.
+        """
+        if self._link.outcome is not None and self._link.outcome.failure is None:
+            return self._link.outcome
+        return self._loop.call(self._link.result(), seconds)
+
+    def events(self, seconds: float | None = None) -> Iterator[LinkEvent]:
+        """Yield what happens, from the beginning, until the link has ended.
+
+        Args:
+            seconds: wait no longer than this for the next event, and end then.
+        """
+        while (event := self._link.queue.wait(seconds)) is not None:
+            yield event
+
+    def stop(self) -> None:
+        """End it once the round that is under way is over."""
+        self._loop.tell(self._link.stop)
+
+    def close(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """End it as the end of its block does."""
+        try:
+            self._loop.call(self._link.__aexit__(kind, error, trace))
+        finally:
+            self._loop.close()

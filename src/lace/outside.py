@@ -1,0 +1,85 @@
+"""What comes from outside: the clock, randomness, processors, files. All below takes them given."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from lace.base.limits import Source
+from lace.base.tai import Tai
+from lace.errors import SettingError, StoreError, UsageError
+from lace.record.model import Plex
+from lace.record.seal import SigningKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SETTINGS_FILE", "now", "opened_file", "processors", "read_chunks", "read_settings_file"]
+
+SETTINGS_FILE: Final = "lace.toml"
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def now() -> Tai:
+    """Return the clock's reading as a TAI instant."""
+    return Tai.from_unix_nanoseconds(time.time_ns())
+
+
+# The two things that a record value cannot do without the outside world.
+Plex.clock = now
+SigningKey.random_source = os.urandom
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield a file's bytes in pieces of bounded size, each as soon as it is there."""
+    read = getattr(file, "read1", file.read)  # what a slow pipe has now, not what fills the piece
+    while chunk := read(_CHUNK_BYTES):
+        yield chunk
+
+
+def read_settings_file(path: Path) -> Source:
+    """Return the settings that a `lace.toml` gives; tables in it belong to other parts."""
+    try:
+        text = path.read_text("utf-8")
+        if all(line.startswith("#") or not line for line in text.split("\n")):
+            return Source(str(path), {})  # as `lace init` writes it; the parser need not be loaded
+        import tomllib
+
+        values = tomllib.loads(text)
+    except FileNotFoundError:
+        return Source(str(path), {})
+    except (OSError, ValueError) as error:  # not readable, not UTF-8, or not TOML
+        raise SettingError(f"{path} cannot be read: {error}") from error
+    return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
+
+
+@contextmanager
+def opened_file(
+    source: str | os.PathLike[str] | IO[bytes],
+) -> Iterator[tuple[IO[bytes], str | None, int | None]]:
+    """Open a file, or take one that is open: it, its name and its size, where they are known.
+
+    Raises:
+        UsageError: there is no such file.
+        StoreError: it cannot be read to its end.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        yield source, getattr(source, "name", None) and str(source.name), None
+        return
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size if path.is_file() else None
+            yield file, str(path), size
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise StoreError(f"reading {path} failed: {error.strerror}") from error
