@@ -32,7 +32,7 @@ def test_no_arguments_show_the_help() -> None:
     done = call()
     assert done.code == 0
     assert done.out.startswith("Usage: lace")
-    assert "_LACE_COMPLETE" in done.out
+    assert "lace completion bash" in done.out
     assert done.out == call("--help").out == call("-h").out
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.base.limits import parse_setting
+from lace.cli.completing import attach_completions
 from lace.cli.session import Session
 from lace.errors import SettingError
 
@@ -205,6 +206,7 @@ class LaceCommand(click.Command):
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
         self.params += _global_options()
+        attach_completions(self.params)
         self.documentation = _Documentation(examples, piped, json_keys or {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -229,6 +231,7 @@ class LaceGroup(click.Group):
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
         self.params += _global_options()
+        attach_completions(self.params)
         self.documentation = _Documentation(examples, "", {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -249,10 +252,19 @@ class LaceGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments name, or say which was perhaps meant."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = self._meant(ctx, args[0])
+            hint = f"; did you mean {near!r}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: click.Context, word: str) -> str | None:
+        """Return the command that was perhaps meant: one below, then one of this group."""
+        names = self.list_commands(ctx)
+        for name in names:  # what is just so called, only elsewhere
+            found = self.get_command(ctx, name)
+            if isinstance(found, click.Group) and word in found.list_commands(ctx):
+                return f"{name} {word}"
+        return next(iter(difflib.get_close_matches(word, names, n=1)), None)
 
 
 class LazyGroup(LaceGroup):

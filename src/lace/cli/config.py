@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,7 @@ import click
 from lace.base.limits import describe_settings
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.output import Column
+from lace.errors import SettingError
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
@@ -27,6 +29,15 @@ def command(ctx: click.Context) -> None:
     require_subcommand(ctx)
 
 
+def _check_names(names: tuple[str, ...]) -> None:
+    known = [name for name, _meaning, _unit in describe_settings()]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`lace config show` lists all of them"
+            raise SettingError(f"there is no setting {name!r}", hint=hint)
+
+
 @command.command(
     "show",
     cls=LaceCommand,
@@ -37,19 +48,26 @@ def command(ctx: click.Context) -> None:
     },
     examples=[
         ("lace config show", "every setting, its value and where it comes from"),
+        ("lace config show max_links wait_seconds", "two of them"),
         ("lace config show --set max_data_bytes=64MiB", "what a value would mean"),
         ("LACE_WAIT_SECONDS=60 lace config show", "with a setting from the environment"),
     ],
 )
+@click.argument("names", metavar="[NAME]…", nargs=-1)
 @click.pass_obj
-def show(session: Session) -> int:
-    """Show every setting, its value and where it comes from."""
+def show(session: Session, names: tuple[str, ...]) -> int:
+    """Show every setting, or those that are named: its value and where it comes from.
+
+    A value comes from the defaults, lace.toml, the environment or --set; the origin says which.
+    """
     output = session.output
+    _check_names(names)
     folder = session.find_folder()
     settings, origins = session.settings(folder)
     rows = [
         (name, getattr(settings, name), unit, origins[name], meaning)
         for name, meaning, unit in describe_settings()
+        if not names or name in names
     ]
     if output.json:
         keys = ("name", "value", "unit", "origin", "meaning")

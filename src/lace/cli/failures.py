@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import re
 from typing import TYPE_CHECKING, Final
@@ -116,6 +117,11 @@ def describe_failure(error: BaseException) -> Failure:
 
 def _usage(error: click.UsageError) -> Failure:
     command = error.ctx.command_path if error.ctx else "lace"
+    if isinstance(error, click.NoSuchOption):
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"there is no option {error.option_name!r}{meant}"
+        return Failure(2, message, hint=f"see `{command} --help`")
     message = error.format_message().rstrip(".")
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return Failure(2, message, hint=f"see `{command} --help`")

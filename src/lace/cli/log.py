@@ -36,6 +36,12 @@ def operation_text(operation: Operation) -> str:
     return f"{time_text(operation.finished)}  {operation.command}{failed}"
 
 
+def _is_of(operation: Operation, commands: tuple[str, ...]) -> bool:
+    """Tell whether an operation is of a command, or of one below a group of that name."""
+    name = operation.command
+    return any(name == each or name.startswith(f"{each} ") for each in commands)
+
+
 def _result_text(operation: Operation) -> str:
     parts = []
     for name, value in operation.result.items():
@@ -59,19 +65,32 @@ def _result_text(operation: Operation) -> str:
     examples=[
         ("lace log", "everything the log holds"),
         ("lace log --limit 1 --json", "the last thing that was done"),
+        ("lace log --command sync --command serve", "exchanges, begun here or there"),
     ],
 )
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), help="Only the newest N.")
+@click.option(
+    "--command",
+    "commands",
+    metavar="WORD",
+    multiple=True,
+    help="Only entries of this command, as import or 'key new'. Repeatable.",
+)
 @click.pass_obj
-def command(session: Session, limit: int | None) -> int:
+def command(session: Session, limit: int | None, commands: tuple[str, ...]) -> int:
     """Show what was done to a lace.
 
     Its operations with their results. Commands that change a lace, and `verify`, leave an
-    entry; the setting log_max_operations says how many are kept.
+    entry. A server leaves one as `serve` for each link on which something moved, and one as
+    `serve rules` whenever other rules count: their identifiers, or why they were refused. The
+    setting log_max_operations says how many entries are kept.
     """
     output = session.output
     with session.reading("log") as lace:
-        operations = lace.operations(limit)
+        operations = lace.operations(None if commands else limit)
+    if commands:
+        found = [o for o in operations if _is_of(o, commands)]
+        operations = found if limit is None else found[len(found) - min(limit, len(found)) :]
     if output.table_wanted:
         columns = (
             Column("#", "right"),

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from lace.cli.command import LazyGroup
 from lace.cli.failures import (
     INTERRUPTED,
     PIPE_CLOSED,
+    TERMINATED,
     Terminated,
     describe_failure,
     without_secrets,
@@ -61,13 +62,12 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "pipeline": "lace.cli.pipeline",
         "config": "lace.cli.config",
         "log": "lace.cli.log",
+        "completion": "lace.cli.completion",
         "doctor": "lace.cli.doctor",
         "demo": "lace.cli.demo",
     }
 )
 """Every command with its module, in the order of the help."""
-
-_COMPLETION_VARIABLE: Final = "_LACE_COMPLETE"
 
 
 class _Root(LazyGroup):
@@ -85,7 +85,7 @@ class _Root(LazyGroup):
         ("lace list", "show what is stored"),
         ("lace get //u//notes//today --body", "read it back"),
         ("lace query -e \"Note(P) :- Field(P,'App',_,'notes').\"", "ask a question"),
-        ('eval "$(_LACE_COMPLETE=bash_source lace)"', "complete names in bash (or zsh_, fish_)"),
+        ('eval "$(lace completion bash)"', "complete names in bash (or zsh, fish)"),
     ],
 )
 @click.pass_context
@@ -129,6 +129,8 @@ def run(arguments: Sequence[str], session: Session) -> int:
 
 def _tell(error: BaseException, session: Session, json_wanted: bool) -> int:
     failure = describe_failure(error)
+    if failure.exit_code in (INTERRUPTED, TERMINATED):
+        failure.hint = session.durable
     if failure.exit_code >= INTERRUPTED:
         _abandon_output()  # whoever reads it may be gone, or not be reading
     if failure.exit_code == PIPE_CLOSED:
@@ -163,7 +165,11 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 def _complete(instruction: str) -> int:
     from click.shell_completion import shell_complete
 
-    return shell_complete(cli, {}, "lace", _COMPLETION_VARIABLE, instruction)
+    from lace.cli.completion import COMPLETION_VARIABLE
+
+    given = {"obj": Session(os.environ)}
+    with redirect_stderr(None):  # a warning would land in the line that is being typed
+        return shell_complete(cli, given, "lace", COMPLETION_VARIABLE, instruction)
 
 
 def main() -> None:
@@ -172,7 +178,7 @@ def main() -> None:
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminate)
-    instruction = os.environ.get(_COMPLETION_VARIABLE)
+    instruction = os.environ.get("_LACE_COMPLETE")
     if instruction:
         sys.exit(_complete(instruction))
     try:

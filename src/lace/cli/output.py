@@ -20,12 +20,17 @@ from lace.errors import LaceError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.table import Table as RichTable
+
     from lace.cli.link_log import JsonLog, Level
 
 __all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
+_GAP: Final = 3
+_LEAST_COLUMN: Final = 10
+"""How narrow a column may get whose text is folded."""
 _PIECE: Final = 5_000
 """Lines that are written at once."""
 
@@ -173,25 +178,12 @@ class Output:
         *,
         heading: bool = True,
     ) -> None:
-        """Write a table for a person."""
+        """Write a table for a person; on a terminal too narrow for it, row below row."""
         import io  # a piped command loads nothing of this
 
-        from rich.box import SIMPLE_HEAD
         from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, show_header=heading, pad_edge=False, show_edge=False)
-        for column in columns:
-            table.add_column(
-                Text(column.heading),
-                justify=column.align,
-                style=column.style,
-                overflow="fold",
-                no_wrap=column.no_wrap,
-            )
-        for row in rows:
-            table.add_row(*(Text("" if cell is None else safe_text(str(cell))) for cell in row))
+        cells = [["" if cell is None else safe_text(str(cell)) for cell in row] for row in rows]
         page = io.StringIO()
         real = self._is_real
         console = Console(
@@ -201,7 +193,10 @@ class Output:
             width=None if real else _PIPE_WIDTH,
             legacy_windows=False,
         )
-        console.print(table)
+        if heading and cells and _least_width(columns, cells) > console.width:
+            console.print(_stacked(columns, cells))
+        else:
+            console.print(_table(columns, cells, heading=heading))
         # Cells are padded to the width of their column: nothing shows at the end of a line.
         lines = [line.rstrip(" ") for line in page.getvalue().split("\n")]
         self.write("\n".join(lines).encode("utf-8", "backslashreplace"))
@@ -234,3 +229,51 @@ class Output:
         elif sys.stderr is not None:
             sys.stderr.write(safe_text(text) + "\n")
             sys.stderr.flush()
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heading: bool) -> RichTable:
+    """Return rows side by side under their headings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_header=heading, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(
+            Text(column.heading),
+            justify=column.align,
+            style=column.style,
+            overflow="fold",
+            no_wrap=column.no_wrap,
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Return how wide a terminal has to be for rows side by side: below, columns would vanish."""
+    from rich.cells import cell_len
+
+    width = _GAP * (len(columns) - 1)
+    for number, column in enumerate(columns):
+        widest = max(cell_len(column.heading), *(cell_len(row[number]) for row in rows))
+        width += widest if column.no_wrap else min(widest, _LEAST_COLUMN)
+    return width
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> RichTable:
+    """Return rows one below the other, each value beside its heading, for a narrow terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row("", "")
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                table.add_row(Text(column.heading), Text(cell, style=column.style))
+    return table

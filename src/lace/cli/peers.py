@@ -25,7 +25,7 @@ from lace.policy.plan_lines import LOWERINGS
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SyncArguments", "is_peer_name", "read_peer"]
+__all__ = ["SyncArguments", "is_peer_name", "peer_tables", "read_peer"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESSES: Final = frozenset({"stdio", "unix", "tcp", "ws", "wss"})
@@ -69,12 +69,11 @@ def is_peer_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and text not in _ADDRESSES
 
 
-def read_peer(folder: Path, name: str) -> SyncArguments:
-    """Return what the `lace.toml` of a lace says of a peer.
+def peer_tables(folder: Path) -> dict[str, object]:
+    """Return the tables of peers that the `lace.toml` of a lace has, by name.
 
     Raises:
-        UsageError: there is no such peer.
-        SettingError: its table is not legal.
+        SettingError: the file cannot be read.
     """
     import tomllib  # only a named peer needs it
 
@@ -85,7 +84,18 @@ def read_peer(folder: Path, name: str) -> SyncArguments:
         found = {}
     except (OSError, ValueError) as error:
         raise SettingError(f"{path} cannot be read: {error}") from error
-    tables = found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_peer(folder: Path, name: str) -> SyncArguments:
+    """Return what the `lace.toml` of a lace says of a peer.
+
+    Raises:
+        UsageError: there is no such peer.
+        SettingError: its table is not legal.
+    """
+    path = folder / SETTINGS_FILE
+    tables = peer_tables(folder)
     if name not in tables:
         near = difflib.get_close_matches(name, tables, n=1)
         hint = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.pipeline.warehouse import Job, Warehouse
 
-__all__ = ["SparkOptions", "open_job", "spark_options", "spark_session", "warehouse_argument"]
+__all__ = [
+    "SparkOptions",
+    "open_job",
+    "silenced_libraries",
+    "spark_options",
+    "spark_session",
+    "warehouse_argument",
+]
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -84,21 +91,31 @@ def spark_session(session: Session, options: SparkOptions, title: str) -> Iterat
         debug=session.debug,
         environ=session.environ,
     )
-    with Waiting(session, "starting Spark"):
-        spark = opening.__enter__()
-    try:
+    with silenced_libraries(session), ExitStack() as stack:
+        with Waiting(session, "starting Spark"):
+            spark = stack.enter_context(opening)
         with Stages(session, spark, title):
             yield spark
-    except BaseException as error:
-        opening.__exit__(type(error), error, error.__traceback__)
-        raise
-    else:
-        opening.__exit__(None, None, None)
+
+
+@contextmanager
+def silenced_libraries(session: Session) -> Iterator[None]:
+    """Keep what libraries log off standard error: Py4J logs every call that a signal cuts off."""
+    import logging
+
+    before = logging.root.manager.disable
+    if not session.debug:
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager
 def open_job(session: Session, warehouse: Warehouse, purpose: str) -> Iterator[Job]:
     """Be the one who writes to the warehouse, after waiting as long as the settings say."""
+    session.durable = "what was committed before this stays; run it again to go on from there"
     wait = session.settings(None)[0].wait_seconds
     with warehouse.writing(f"lace pipeline {purpose}", wait) as job:
         yield job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lace.store.interface import Snapshot
 
 __all__ = ["command"]
+
+_WHOLE: Final = "records are removed all together or not at all"
 
 
 @lace_command(
@@ -54,7 +56,7 @@ def command(
     predicate named. Asks at a terminal; elsewhere it wants --yes.
     """
     _check_usage(records, rules, predicate, yes)
-    with session.changing("remove") as change:
+    with session.changing("remove", durable=_WHOLE) as change:
         with change.lace.snapshot() as snapshot:
             if rules is not None:
                 ids = select_records(session, change.lace, snapshot, rules, predicate)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -24,8 +23,9 @@ from lace.cli.link_options import (
 )
 from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
-from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of, logged_result
+from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
 from lace.cli.policy_files import read_own_policy
+from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
@@ -33,7 +33,6 @@ from lace.errors import LaceError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
 from lace.serving import Server
-from lace.store.sqlite.store import Operation
 from lace.syncing import LinkOptions
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class _Serve:
             lace, given["key"], is_plain=bool(given["plain"])
         )
         self._last: Served | None = None
-        self._logging = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
+        self._log = ServeLog(session, lace)
         self._server: Server | None = None
         self._policy = self._read_policy()
         folder = given["warehouse"]
@@ -87,7 +86,7 @@ class _Serve:
     def run(self) -> int:
         """Serve to the end; returns the exit code."""
         signals = Signals(self._stop, self._renew)
-        with self._logging:
+        with self._log:
             signals.run(self._run())
         signals.check()
         last = self._last
@@ -141,6 +140,7 @@ class _Serve:
             output.line(str(address))
         output.flush()
         tell_event(output, "listening", {"address": str(address)})
+        self._log.add_rules(self._policy)
 
     def _agreed(self, number: int, terms: Terms) -> None:
         tell_event(self._session.output, "link-agreed", agreed_figures(number, terms))
@@ -182,6 +182,7 @@ class _Serve:
             return
         self._server.renew(policy)
         self._metrics.add_renewal(is_taken=True)
+        self._log.add_rules(policy)
         figures: dict[str, Any] = {"selector": policy.select.id}
         text = f"the rule files were read again; the selector is {policy.select.id}"
         if self._warehouse is not None:
@@ -192,6 +193,7 @@ class _Serve:
     def _refuse_renewal(self, what: str, error: LaceError) -> None:
         why = f"lace: the {what} not taken, what was read before counts: {error}"
         self._metrics.add_renewal(is_taken=False)
+        self._log.add_refused_rules(error)
         output = self._session.output
         tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
 
@@ -201,31 +203,10 @@ class _Serve:
         self._metrics.add_link(served)
         figures = link_figures(served, with_detail=self._session.debug)
         tell_event(output, "link-ended", figures, log_line(figures))
-        outcome = served.outcome
-        if outcome is not None:
-            if output.json:
-                output.json_line(served_document(served))
-                output.flush()
-            if outcome.received or outcome.rejected:
-                self._logging.submit(self._log, served)
-
-    def _log(self, served: Served) -> None:
-        """Add an entry to the log of the lace: this link has changed it."""
-        outcome = served.outcome
-        if outcome is None:
-            raise AssertionError("only an exchange changes a lace")
-        finished = now()
-        operation = Operation(
-            started=finished.shift(-round(served.seconds * 1e9)),
-            finished=finished,
-            command="serve",
-            exit_code=exit_code_of(outcome),
-            result=logged_result(outcome),
-        )
-        try:
-            self._lace.log(operation)
-        except LaceError as error:
-            self._session.output.warn(f"the log of the lace has no entry for this: {error}")
+        if served.outcome is not None and output.json:
+            output.json_line(served_document(served))
+            output.flush()
+        self._log.add_link(served)
 
     def _tell_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Tell of a fault of ours that has ended a link; the others go on."""
@@ -353,5 +334,6 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
         place.scheme == "stdio" or sys.stdin is None
     ):
         raise UsageError("standard input is the connection", hint="name files")
+    session.durable = "what links have brought stays stored"
     with session.open("serve") as lace:
         return _Serve(session, lace, place, given).run()

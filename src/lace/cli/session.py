@@ -70,6 +70,8 @@ class Session:
         self.lace_option: str | None = None
         self.set_options: dict[str, int] = {}
         self.debug = False
+        self.durable = "nothing was changed"
+        """What stays when a signal ends this run, in words."""
         self._warned = False
 
     @property
@@ -169,12 +171,25 @@ class Session:
 
     @contextmanager
     def changing(
-        self, command: str, *, folder: Path | None = None, create: bool = False
+        self,
+        command: str,
+        *,
+        folder: Path | None = None,
+        create: bool = False,
+        durable: str = "what was stored before this stays; run it again to go on",
     ) -> Iterator[Change]:
-        """Open the lace for a command that changes it; the log gets an entry in any case."""
+        """Open the lace for a command that changes it; the log gets an entry in any case.
+
+        Args:
+            command: its name, for the log.
+            folder: where the lace is, if not where this run looks for it.
+            create: make the lace if there is none.
+            durable: what stays when a signal ends it.
+        """
         started = now()
         with self.open(command, folder=folder, create=create) as lace:
             change = Change(lace)
+            self.durable = durable
             try:
                 yield change
             except (Exception, KeyboardInterrupt, Terminated) as error:

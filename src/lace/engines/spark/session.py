@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from importlib import import_module, util
@@ -130,7 +132,8 @@ def open_session(
     with tempfile.TemporaryDirectory(prefix="lace-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         wanted = _settings(master, scratch, archive) | dict(settings or {})
-        context = _start(wanted, java, scratch / "java.log", archive, debug)
+        with _own_interrupts():
+            context = _start(wanted, java, scratch / "java.log", archive, debug)
         try:
             context.setLogLevel("WARN" if debug else "ERROR")
             if not master.startswith("local"):
@@ -138,6 +141,23 @@ def open_session(
             yield SparkSession(context)
         finally:
             _stop(context)
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Have Ctrl-C mean what it meant before, whatever is started inside of the block.
+
+    PySpark would call Java from its handler, in the midst of another call, and print how that
+    fails. Stopping the context ends its jobs as well.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:

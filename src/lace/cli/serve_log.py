@@ -1,0 +1,89 @@
+"""What a server adds to the log of its lace: links that moved something, and changes of rules."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from lace.api import now
+from lace.cli.outcomes import exit_code_of, logged_result
+from lace.errors import LaceError
+from lace.store.sqlite.store import Operation
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from lace.api import Lace
+    from lace.cli.session import Session
+    from lace.policy.local import Policy
+    from lace.serving import Served
+
+__all__ = ["ServeLog"]
+
+
+class ServeLog:
+    """Writes entries in a thread of its own: links do not wait for the disk.
+
+    At the end of a `with` block all entries are written.
+
+    Args:
+        session: the run, which is warned when an entry cannot be written.
+        lace: the lace that is served.
+    """
+
+    def __init__(self, session: Session, lace: Lace) -> None:
+        self._session, self._lace = session, lace
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
+
+    def __enter__(self) -> None:
+        self._thread.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.__exit__(kind, error, trace)
+
+    def add_link(self, served: Served) -> None:
+        """Add an entry for a link, if something moved on it or was rejected."""
+        outcome = served.outcome
+        if outcome is None:
+            return
+        sent = outcome.counters.bytes_sent
+        if not (outcome.received or outcome.rejected or sent):
+            return  # whoever only connects, or finds nothing new, leaves no mark
+        result = {**logged_result(outcome), "bytes_sent": sent}
+        self._add("serve", result, exit_code_of(outcome), served.seconds)
+
+    def add_rules(self, policy: Policy) -> None:
+        """Add an entry for rules that count from now on."""
+        exposures = sorted(each.module.id for each in policy.exposures)
+        self._add("serve rules", {"selector": policy.select.id, "exposures": exposures})
+
+    def add_refused_rules(self, error: LaceError) -> None:
+        """Add an entry for rules that were read again and are not legal."""
+        result: dict[str, Any] = {"error": type(error).__name__}
+        if error.rule:
+            result["rule"] = error.rule
+        self._add("serve rules", result, error.exit_code)
+
+    def _add(
+        self, command: str, result: dict[str, Any], exit_code: int = 0, seconds: float = 0.0
+    ) -> None:
+        finished = now()
+        operation = Operation(
+            started=finished.shift(-round(seconds * 1e9)),
+            finished=finished,
+            command=command,
+            exit_code=exit_code,
+            result=result,
+        )
+        self._thread.submit(self._write, operation)
+
+    def _write(self, operation: Operation) -> None:
+        try:
+            self._lace.log(operation)
+        except LaceError as error:
+            self._session.output.warn(f"the log of the lace has no entry for this: {error}")

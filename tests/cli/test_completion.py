@@ -1,0 +1,126 @@
+"""What a shell completes, and the scripts with which it asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.api import open_lace
+from lace.cli.completing import MOST_ITEMS
+from tests.cli.links import plex
+from tests.cli.running import call, clean_environment, process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def complete(*words: str, shell: str = "bash", **env: str) -> list[str]:
+    """Return what is offered for the last word."""
+    given = {"_LACE_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(["lace", *words])}
+    # The shells count words, bash from the word `lace` on; an empty one is not in the line.
+    given["COMP_CWORD"] = words[-1] if shell == "fish" else str(len(words))
+    done = process(env={**given, **env})
+    assert done.code == 0, done.err
+    assert done.err == ""
+    return [line for line in done.lines if line]
+
+
+def values(lines: list[str]) -> list[str]:
+    return [line.partition(",")[2] for line in lines]
+
+
+def test_commands_and_options() -> None:
+    assert sorted(values(complete("rem"))) == ["remote", "remove"]
+    assert values(complete("remote", "")) == ["get", "list", "store", "watch"]
+    assert values(complete("list", "--rev")) == ["--reverse"]
+    assert values(complete("query", "--engine", "")) == ["embedded", "spark"]
+    assert values(complete("completion", "z")) == ["zsh"]
+
+
+def test_coordinates_part_by_part(folder: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add_all([plex(f"links/{number}") for number in range(3)])
+        lace.add_all([plex("x", group="it's"), plex("x", group="uv")])
+    at = ("--lace", str(folder))
+    assert values(complete(*at, "get", "")) == ["//it's//", "//u//", "//uv//"]
+    assert values(complete(*at, "get", "//u")) == ["//u//", "//uv//"]
+    assert values(complete(*at, "list", "//u//n//li")) == [f"//u//n//links/{n}" for n in range(3)]
+    assert values(complete(*at, "remote", "get", "office", "//u//")) == ["//u//n//"]
+    assert complete(*at, "get", "P.") == []
+    assert values(complete("get", "/", LACE_DIR=str(folder)))[0] == "//it's//"
+    with open_lace(folder) as lace:
+        lace.add_all([plex(f"many/{number}") for number in range(MOST_ITEMS + 50)])
+    assert len(complete(*at, "get", "//u//n//")) == MOST_ITEMS
+
+
+def test_keys_peers_settings_and_files(folder: Path, verifier: str) -> None:
+    (folder / "lace.toml").write_text(
+        '[peer.office]\naddress = "tcp:x"\npeer = "V.office"\n[peer.other]\naddress = "tcp:y"\n'
+    )
+    at = ("--lace", str(folder))
+    assert values(complete(*at, "key", "default", "")) == [verifier, "V.office"]
+    assert values(complete(*at, "put", "--key", "V.")) == [verifier, "V.office"]
+    assert values(complete(*at, "sync", "o")) == ["office", "other"]
+    assert values(complete(*at, "remote", "list", "")) == [
+        *("office", "other", "stdio", "unix:", "tcp:", "ws:", "wss:")
+    ]
+    assert values(complete("--set", "max_lin")) == ["max_links=", "max_links_of_address="]
+    assert complete("query", "--rules", "") == ["file,"]
+    assert complete("--lace", "") == ["dir,"]
+
+
+@pytest.mark.parametrize("damage", ["none", "toml", "store"])
+def test_what_cannot_be_read_is_not_told(tmp_path: Path, folder: Path, damage: str) -> None:
+    if damage == "toml":
+        (folder / "lace.toml").write_text("[peer")
+    elif damage == "store":
+        (folder / "store.sqlite3").write_bytes(b"\xff" * 8192)
+    place = str(tmp_path / "nowhere") if damage == "none" else str(folder)
+    assert complete("--lace", place, "get", "//") == []
+    assert "stdio" in values(complete("--lace", place, "sync", "", LACE_NONSENSE="1"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_scripts(shell: str) -> None:
+    done = call("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert f"_LACE_COMPLETE={shell}_complete" in done.out
+    assert call("completion", shell, "--json").json() == {"shell": shell, "script": done.out}
+    assert any("remote" in line for line in complete("rem", shell=shell))
+
+
+def test_bash_itself(folder: Path, tmp_path: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add(plex("links/1"))
+    program = tmp_path / "bin" / "lace"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lace "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(lace completion bash)"\n'
+        "COMP_WORDS=(lace --lace .lace get //u//n//); COMP_CWORD=4\n"
+        '_lace_completion lace; printf "%s\\n" "${COMPREPLY[@]}"; complete -p lace\n'
+    )
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=clean_environment(PATH=path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[0] == "//u//n//links/1"
+    assert "_lace_completion" in done.stdout.splitlines()[1]
+
+
+def test_another_shell() -> None:
+    done = call("completion", "tcsh")
+    assert done.code == 2
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in done.err

@@ -1,0 +1,199 @@
+"""How every command behaves: for a reader that goes, a narrow terminal, a signal, a slip."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.links import Party, hashes, make_parties, serving, wait_until
+from tests.cli.running import call, on_terminal, process, spawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lace.record.model import Blob, Plex, Seal
+
+    Records = list[Blob | Plex | Seal]
+
+
+# -- a reader that goes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("list", "--json"),
+        ("facts",),
+        ("export", "--all"),
+        ("get", "//u//notes//a", "--body"),
+        ("query", "-e", "A(P) :- Have(P)."),
+        ("status",),
+        ("log",),
+        ("verify",),
+        ("config", "show"),
+        ("completion", "bash"),
+        ("demo",),
+        ("list", "--help"),
+        (),
+    ],
+    ids=" ".join,
+)
+def test_a_pipe_that_is_closed_early(filled: Path, arguments: tuple[str, ...]) -> None:
+    assert call("verify").code == 0  # the log has an entry
+    reading, writing = os.pipe()
+    os.close(reading)
+    started = spawn("--lace", filled, *arguments, stdout=writing)
+    os.close(writing)
+    _out, err = started.communicate(timeout=60)
+    assert (started.returncode, err) == (141, b"")
+
+
+# -- a narrow terminal ---------------------------------------------------------------------------
+
+
+def test_forty_columns_lose_nothing(filled: Path, records: Records) -> None:
+    shown = on_terminal("--lace", filled, "list", columns=40, env={"NO_COLOR": "1"})
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    for record in records:
+        assert f"id          {record.id[:10]}…" in shown.out
+    for part in ("coordinate  //u//notes//b", "2023-11-14 22:12:43", " bytes", "signed-by   V."):
+        assert part in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 40
+    settings = on_terminal("config", "show", columns=40, env={"NO_COLOR": "1"}).out
+    assert "value    33,554,432" in settings
+    assert "peer_max_derived_facts" in settings
+    log = on_terminal("--lace", filled, "log", columns=40).out
+    assert "Traceback" not in log
+
+
+def test_a_wide_terminal_has_rows(filled: Path) -> None:
+    shown = on_terminal("--lace", filled, "list", columns=100, env={"NO_COLOR": "1"}).out
+    assert "id            coordinate" in shown.splitlines()[0]
+
+
+# -- signals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_only_reads(folder: Path, number: int, code: int) -> None:
+    started = spawn("--lace", folder, "query", "-", stdin=subprocess.PIPE)
+    time.sleep(2)  # by then it waits for rules
+    started.send_signal(number)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (code, b"")
+    assert err.endswith(b"; nothing was changed\n")
+    assert b"Traceback" not in err
+
+
+def test_a_command_that_waits_for_input(folder: Path) -> None:
+    started = spawn("--lace", folder, "put", "-", "--json", stdin=subprocess.PIPE)
+    time.sleep(1)
+    started.send_signal(signal.SIGINT)
+    _out, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert b"lace: interrupted; " in err
+    assert len(call("list").lines) == 0
+
+
+def test_a_server_tells_what_stays(tmp_path: Path) -> None:
+    left, right = make_parties(tmp_path)
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        assert left.sync(right, server.address).code == 0
+        server.wait_for("outcome=fixed-point")
+        assert server.end(signal.SIGINT) == 130
+        assert "interrupted; what links have brought stays stored" in server.errors
+    assert len(hashes(right)) == 10
+
+
+# -- the log -------------------------------------------------------------------------------------
+
+
+def test_a_server_leaves_entries(tmp_path: Path) -> None:
+    left, right = make_parties(tmp_path)
+
+    def entries(*more: str) -> list[dict[str, object]]:
+        return process("--lace", right.folder, "log", "--json", *more).json_lines()
+
+    own = Party(right.folder, right.verifier, tmp_path / "own.lace", right.view)
+    own.select.write_text(right.select.read_text())
+    with serving(own, left, "tcp:127.0.0.1:0") as server:
+        assert left.sync(right, server.address).code == 0
+        assert left.sync(right, server.address).code == 0  # nothing moves: no entry
+        server.wait_for("outcome=fixed-point", 2)
+        own.select.write_text("SelectHave(P) :- Nonsense(Q).\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("are not taken")
+        own.select.write_text(
+            "SelectHave(P) :- Have(P), Field(P,'Group',_,'u').\n"
+            "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Group',_,'u').\n"
+        )
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("were read again")
+        wait_until(lambda: len(entries()) == 4)
+    begun, link, refused, renewed = entries()
+    assert [each["command"] for each in (begun, link, refused, renewed)] == [
+        *("serve rules", "serve", "serve rules", "serve rules"),
+    ]
+    result = link["result"]
+    assert isinstance(result, dict)
+    assert (result["received"], result["fixed_point"], result["peer"]) == (5, True, left.verifier)
+    assert result["bytes_sent"] > 0
+    assert isinstance(begun["result"], dict)
+    assert isinstance(renewed["result"], dict)
+    assert str(begun["result"]["selector"]).startswith("R.")
+    assert begun["result"]["selector"] != renewed["result"]["selector"]
+    assert len(begun["result"]["exposures"]) == 1
+    assert refused["exit_code"] == 1
+    assert len(entries("--command", "serve rules", "--limit", "1")) == 1
+    assert len(entries("--command", "serve")) == 4
+    assert entries("--command", "sync") == []
+
+
+def test_settings_by_name(folder: Path) -> None:
+    done = call("config", "show", "max_links", "wait_seconds", "--set", "max_links=7")
+    assert [line.split("\t")[:2] for line in done.lines] == [
+        ["wait_seconds", "10"],
+        ["max_links", "7"],
+    ]
+    wrong = call("config", "show", "max_link")
+    assert wrong.code == 2
+    assert "there is no setting 'max_link'; did you mean max_links?" in wrong.err
+
+
+# -- slips ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("lst",), "list"),
+        (("rules", "chek", "x"), "check"),
+        (("key", "nw"), "new"),
+        (("remote", "wach", "x"), "watch"),
+        (("pipeline", "ingst", "a", "b"), "ingest"),
+        (("ingest", "a", "b"), "pipeline ingest"),
+        (("watch", "x"), "remote watch"),
+        (("list", "--limt", "3"), "--limit"),
+        (("remote", "list", "x", "--limt", "3"), "--limit"),
+        (("--jsn", "list"), "--json"),
+        (("rules", "check", "--profil", "x"), "--profile"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,
+)
+def test_a_slip_is_met_with_what_was_meant(arguments: tuple[str, ...], meant: str) -> None:
+    done = call(*arguments)
+    assert done.code == 2
+    assert f"; did you mean {meant!r}?" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_what_is_like_nothing() -> None:
+    assert "did you mean" not in call("list", "--zzzzz").err
+    assert "did you mean" not in call("zzzzz").err
