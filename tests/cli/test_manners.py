@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         ("verify",),
         ("config", "show"),
         ("completion", "bash"),
-        ("demo",),
         ("list", "--help"),
         (),
     ],
