@@ -27,6 +27,7 @@ from lace.transport.listening import ConnectOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lace.api import Lace
     from lace.cli.session import Session
     from lace.driver.happenings import LinkEvent
     from lace.driver.session import Session as LinkSession
