@@ -57,7 +57,7 @@ format: ## put all Python files into their standard form
 	@$(BIN)/ruff format $(SOURCES)
 
 bench: ## measure speed and size
-	@$(BOOTSTRAP) dev
+	@$(BOOTSTRAP) spark
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: ## build the documentation into build/site

@@ -20,7 +20,7 @@ from benchmarks.engine_runs import FULL, QUICK, TINY, Sizes
 from benchmarks.exchanging import benchmark_exchange, benchmark_open_exchange
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
-from benchmarks.pipeline import benchmark_ingest
+from benchmarks.pipeline import PIPELINE_PLOT, benchmark_pipeline
 from benchmarks.policy import benchmark_compiling, benchmark_policy
 from benchmarks.reconciling import (
     benchmark_reconciling,
@@ -88,13 +88,14 @@ def _policy_plan(sizes: Sizes) -> list[_Benchmark]:
     ]
 
 
-def _spark_plan(small: int, large: int, *, further: bool) -> list[_Benchmark]:
+def _spark_plan(small: int, large: int, images: Path, *, further: bool) -> list[_Benchmark]:
     title = f"Spark: the engine at {large:,} records, in a warm session"
     return [
         _Benchmark(title, lambda: benchmark_spark_engine(small, large)),
         _Benchmark(
-            f"Pipeline: ingest of {large:,} records, a tenth signed",
-            lambda: benchmark_ingest(large, further=further),
+            f"Pipeline: {large:,} records, a tenth signed",
+            lambda: benchmark_pipeline(small, large, images, further=further),
+            (PIPELINE_PLOT,),
         ),
     ]
 
@@ -146,7 +147,9 @@ def main() -> int:
         help="`reference` tries the engine benchmarks at tiny sizes; no RESULTS.md",
     )
     parser.add_argument(
-        "--further", action="store_true", help="also ingest five times as many records"
+        "--further",
+        action="store_true",
+        help="also five times as many in the pipeline; by default, with everything else",
     )
     options = parser.parse_args()
     sizes = (QUICK_SMALL, QUICK_LARGE) if options.quick else (SMALL, LARGE)
@@ -159,7 +162,7 @@ def main() -> int:
     sections: list[Section] = []
     plans = [*_plan(*sizes), *_engine_plan(options.engine, engine_sizes, images)]
     plans += [*_policy_plan(engine_sizes), *_reconciling_plan(*sizes), *_exchange_plan(*sizes)]
-    plans += _spark_plan(*sizes, further=options.further)
+    plans += _spark_plan(*sizes, images, further=options.further or whole)
     plans += _wire_plan(*sizes, is_quick=options.quick)
     for title, run, drawn in plans:
         if options.only and options.only.lower() not in title.lower():

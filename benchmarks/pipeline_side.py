@@ -1,7 +1,8 @@
 """The pipeline's side of its benchmarks: one process, one warm session, and a pool beside it.
 
-As a program it tells its steps: `python -m benchmarks.pipeline_side RECORDS [--pool]`. Processor
-time is that of all processes, in milliseconds, among the counts. A tenth of the records is signed.
+As a program it tells its steps: `python -m benchmarks.pipeline_side RECORDS [--pool] [--plain]`.
+Processor time is that of all processes, in milliseconds, among the counts. A tenth of the records
+is signed. What a plain function advertises must have the root that the pipeline found.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ from benchmarks.corpus import FOLDER
 from benchmarks.measure import Steps, cpu_of_tree
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.engines.spark.session import open_session
+from lace.interlacing.capabilities import Schema
+from lace.interlacing.partitions import AdvertisementSet
+from lace.pipeline.advertise import advertise
+from lace.pipeline.claiming import Claiming
 from lace.pipeline.ingest import find_new, ingest
 from lace.pipeline.ranges import file_ranges
+from lace.pipeline.states import PREFIX_LENGTH, Asked
+from lace.pipeline.tables import RECORDS
 from lace.pipeline.validating import RECORD, Piece, Validation
 from lace.pipeline.warehouse import Warehouse
 from lace.record.seal import SigningKey
@@ -34,6 +41,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lace.pipeline.advertise import Done
+
 VERSION: Final = 1
 PART: Final = 50_000
 WARM: Final = 4_000
@@ -41,6 +50,14 @@ WORKERS: Final = 2
 SIGNED: Final = 10
 """One record in so many is a Seal, the others are Plexes."""
 LIMIT: Final = DEFAULT_SETTINGS.max_data_bytes
+WAREHOUSE: Final = FOLDER / "ingest.wh"
+BATCH: Final = 10_000
+"""Records that a plain function takes at once, as Spark hands them over."""
+ASKED: Final = Asked(
+    name="bench",
+    source=f"V.{'0' * 43}.H3",
+    schema=Schema(names=frozenset({"App", "Name"})),
+)
 
 
 def _part(first: int, count: int) -> bytes:
@@ -110,11 +127,39 @@ def _pool(path: Path) -> int:
 
 def _ingest(session: SparkSession, path: Path) -> int:
     """Ingest a file into a new warehouse; returns how many records were stored."""
-    folder = FOLDER / "ingest.wh"
-    shutil.rmtree(folder, ignore_errors=True)
-    warehouse = Warehouse.create(folder)
+    shutil.rmtree(WAREHOUSE, ignore_errors=True)
+    warehouse = Warehouse.create(WAREHOUSE)
     with warehouse.writing("a benchmark") as job:
         return ingest(session, job, find_new(warehouse, [path]), max_data_bytes=LIMIT).stored
+
+
+def _advertise(session: SparkSession) -> Done:
+    """Advertise all records of the warehouse."""
+    with Warehouse.open(WAREHOUSE).writing("a benchmark") as job:
+        return advertise(session, job, ASKED)
+
+
+def _plain(target: Path) -> bytes:
+    """Advertise the same in one process without Spark, and write the same; returns the root."""
+    warehouse = Warehouse.open(WAREHOUSE)
+    claiming = Claiming(ASKED.source, ASKED.schema)
+    writer: parquet.ParquetWriter | None = None
+    records: list[str] = []
+    digests: list[bytes] = []
+    for path in warehouse.files(RECORDS):
+        batches = parquet.ParquetFile(path).iter_batches(BATCH, columns=list(claiming.columns))
+        for batch in claiming(batches):
+            if writer is None:
+                writer = parquet.ParquetWriter(target, batch.schema, compression="zstd")
+            writer.write_batch(batch)
+            records += batch.column("record").to_pylist()
+            digests += batch.column("digest").to_pylist()
+    if writer is not None:
+        writer.close()
+    made = AdvertisementSet.of(records, digests)
+    for prefix in made.partitions(PREFIX_LENGTH):
+        made.root(prefix)
+    return made.root("")
 
 
 @contextmanager
@@ -125,8 +170,8 @@ def _measured(steps: Steps, name: str) -> Iterator[None]:
     steps.count(f"{name} cpu ms", round((cpu_of_tree() - before) * 1e3))
 
 
-def main(records: int, *, with_pool: bool) -> None:
-    """Measure an ingest in a session that has done one, and the same work in a plain pool."""
+def main(records: int, *, with_pool: bool, with_plain: bool) -> None:
+    """Measure ingest and advertise in a session that has done both, and the same without Spark."""
     steps = Steps()
     path = mixed(records)
     if with_pool:
@@ -134,10 +179,18 @@ def main(records: int, *, with_pool: bool) -> None:
             steps.count("pool records", _pool(path))
     with open_session(f"local[{WORKERS}]") as session:
         _ingest(session, mixed(WARM))
+        _advertise(session)
         with _measured(steps, "ingest"):
             steps.count("ingest records", _ingest(session, path))
+        with _measured(steps, "advertise"):
+            done = _advertise(session)
+        steps.count("advertise records", done.records)
+    if with_plain:
+        with _measured(steps, "plain"):
+            root = _plain(FOLDER / "plain.parquet")
+        steps.count("plain records", done.records if root == done.root else 0)
     steps.tell()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), with_pool="--pool" in sys.argv)
+    main(int(sys.argv[1]), with_pool="--pool" in sys.argv, with_plain="--plain" in sys.argv)
