@@ -11,6 +11,7 @@ import pytest
 
 from lace.cli.command import LaceCommand, LaceGroup
 from lace.cli.main import cli
+from lace.cli.register import REGISTER
 from tests.cli.running import call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,3 +74,21 @@ def test_the_reference_page_is_what_the_commands_say() -> None:
     assert PAGE.read_text("utf-8") == done.stdout, (
         "run: .venv/bin/python scripts/command_reference > docs/reference/commands.md"
     )
+
+
+def test_the_help_of_lace_loads_no_command() -> None:
+    """It is written from the register, which says what each command says of itself."""
+    context = click.Context(cli)
+    for name, (_module, summary) in REGISTER.items():
+        found = cli.get_command(context, name)
+        assert found is not None
+        assert click.Command(name, help=summary).get_short_help_str(300) == (
+            found.get_short_help_str(300)
+        )
+    code = (
+        "import sys; from lace.cli.main import run; from lace.cli.session import Session;"
+        "run(['--help'], Session({})); print(sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert not [module for module, _ in REGISTER.values() if f"'{module}'" in loaded]

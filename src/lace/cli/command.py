@@ -271,6 +271,21 @@ class LazyGroup(LaceGroup):
     """A group whose commands are modules of their own, loaded when they are named."""
 
     modules: Mapping[str, str] = {}
+    summaries: Mapping[str, str] = {}
+    """What commands do, for a help that does not load them; of others their own help says it."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with what it does."""
+        if not self.summaries:
+            super().format_commands(ctx, formatter)
+            return
+        room = formatter.width - 6 - max(map(len, self.summaries))
+        rows = [
+            (name, click.Command(name, help=summary).get_short_help_str(room))
+            for name, summary in self.summaries.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the register."""

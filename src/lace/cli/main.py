@@ -27,6 +27,7 @@ from lace.cli.failures import (
     describe_failure,
     without_secrets,
 )
+from lace.cli.register import REGISTER
 from lace.cli.session import Session
 
 if TYPE_CHECKING:
@@ -36,42 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "cli", "invoke", "main", "run"]
 
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "init": "lace.cli.init",
-        "status": "lace.cli.status",
-        "key": "lace.cli.key",
-        "put": "lace.cli.put",
-        "get": "lace.cli.get",
-        "list": "lace.cli.list",
-        "facts": "lace.cli.facts",
-        "rules": "lace.cli.rules",
-        "query": "lace.cli.query",
-        "why": "lace.cli.why",
-        "plan": "lace.cli.plan",
-        "preview": "lace.cli.preview",
-        "disclose": "lace.cli.disclose",
-        "test": "lace.cli.test",
-        "sync": "lace.cli.sync",
-        "serve": "lace.cli.serve",
-        "remote": "lace.cli.remote",
-        "trace": "lace.cli.trace",
-        "import": "lace.cli.import_",
-        "export": "lace.cli.export",
-        "remove": "lace.cli.remove",
-        "verify": "lace.cli.verify",
-        "pipeline": "lace.cli.pipeline",
-        "config": "lace.cli.config",
-        "log": "lace.cli.log",
-        "completion": "lace.cli.completion",
-        "doctor": "lace.cli.doctor",
-        "demo": "lace.cli.demo",
-    }
+    {name: module for name, (module, _summary) in REGISTER.items()}
 )
 """Every command with its module, in the order of the help."""
 
 
 class _Root(LazyGroup):
     modules = COMMANDS
+    summaries = MappingProxyType({name: summary for name, (_, summary) in REGISTER.items()})
 
 
 @click.group(
