@@ -10,8 +10,9 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
-SOURCES := src tests $(wildcard benchmarks fuzz) docs scripts scripts/lock \
-    scripts/command_reference scripts/reference_pages scripts/diagrams scripts/demo_picture
+SOURCES := src tests $(wildcard benchmarks fuzz) docs examples scripts scripts/lock \
+    scripts/command_reference scripts/reference_pages scripts/diagrams scripts/demo_picture \
+    scripts/notebook_picture
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := spark
@@ -75,6 +76,7 @@ pages: conformance ## make again the pages and pictures that come from the progr
 	@$(BIN)/python scripts/command_reference > build/commands.md && mv build/commands.md docs/reference
 	@$(BIN)/python scripts/reference_pages
 	@$(BIN)/python scripts/diagrams
+	@$(BIN)/python scripts/notebook_picture
 
 coverage: ## run the tests and report the lines and branches they miss
 	@$(BOOTSTRAP) $(TEST_LEVEL)
@@ -91,7 +93,7 @@ venv: ## only set up .venv, with the developer's tools
 
 clean: ## remove what was built (.venv stays)
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	@find src tests $(wildcard benchmarks fuzz) scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests $(wildcard benchmarks fuzz) examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
 	@rm -rf .venv .venv.lock
