@@ -78,7 +78,7 @@ def test_valid_records_wait_for_those_that_follow(opened: lace.Lace) -> None:
     (event,) = intake.work()
     assert isinstance(event, Validated)
     intake.admit([each for each in event.outcomes if isinstance(each, ValidRecord)])
-    assert intake.descriptor is None, "nothing is being validated elsewhere"
+    assert intake.watch() is None, "nothing is being validated elsewhere"
     assert intake.work() == []
     assert len(opened) == 0
     assert intake.work(wait=True) == [Admitted(10)]

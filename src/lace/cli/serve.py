@@ -29,7 +29,7 @@ from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
-from lace.errors import LaceError, UsageError
+from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
 from lace.serving import Server
@@ -69,6 +69,7 @@ class _Serve:
         folder = given["warehouse"]
         self._warehouse = WarehouseBehind(lace, Path(folder)) if folder is not None else None
         self._renewing: asyncio.Task[None] | None = None
+        self._must_renew = False
         self._options = LinkOptions(
             is_open=bool(given["is_open"]),
             is_plain=bool(given["plain"]),
@@ -156,20 +157,32 @@ class _Serve:
         return True
 
     def _renew(self) -> None:
-        """Read the rule files again, and the warehouse if there is one."""
+        """Read the rule files again, and the warehouse if there is one.
+
+        Rules count at once: whoever has taken something back does not wait for an index, and
+        gets that also where the warehouse cannot be read.
+        """
+        self._take_renewal()
         if self._warehouse is None:
-            self._take_renewal()
-        elif self._renewing is None or self._renewing.done():
+            return
+        self._must_renew = True
+        if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew_warehouse(self._warehouse))
 
     async def _renew_warehouse(self, warehouse: WarehouseBehind) -> None:
-        try:
-            # Beside the event loop: other links go on while an index is made.
-            await asyncio.to_thread(warehouse.renew)
-        except LaceError as error:
-            self._refuse_renewal("warehouse is", error)
-        else:
-            self._take_renewal()
+        while self._must_renew:  # also for whoever asked while it was read
+            self._must_renew = False
+            before = warehouse.generation
+            try:
+                # Beside the event loop: other links go on while an index is made.
+                await asyncio.to_thread(warehouse.renew)
+            except LaceError as error:
+                self._refuse_renewal("warehouse is", error)
+            except (OSError, MemoryError) as error:
+                self._refuse_renewal("warehouse is", StoreError(f"it cannot be read: {error!r}"))
+            else:
+                if warehouse.generation != before and self._server is not None:
+                    self._take_renewal()
 
     def _take_renewal(self) -> None:
         """Go on with the rules of now; while they are not legal, what was read before counts."""

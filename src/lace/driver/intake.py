@@ -7,6 +7,7 @@ said to be stored before its transaction is.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -67,10 +68,13 @@ class Intake:
         """How many groups of records wait for their validation."""
         return len(self._pool.waiting)
 
-    @property
-    def descriptor(self) -> int | None:
-        """What can be read from when the next validation is done, if one is waited for."""
-        return self._pool.descriptor
+    def watch(self) -> int | None:
+        """Return a descriptor to read from when the next validation is done, for the caller.
+
+        None when no process validates now.
+        """
+        found = self._pool.descriptor
+        return None if found is None else os.dup(found)
 
     @property
     def is_full(self) -> bool:

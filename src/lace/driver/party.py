@@ -167,10 +167,12 @@ class Party:
         """Whether records that arrived are being validated or stored."""
         return self._intake.is_busy
 
-    @property
-    def descriptor(self) -> int | None:
-        """What can be read from when the next validation is done, if one is waited for."""
-        return self._intake.descriptor
+    def watch_validation(self) -> int | None:
+        """Return what can be read from when the next validation is done, for the caller to close.
+
+        None when no process validates now.
+        """
+        return self._intake.watch()
 
     @property
     def validating(self) -> int:

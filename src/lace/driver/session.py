@@ -27,7 +27,7 @@ from lace.driver.happenings import (
 )
 from lace.driver.messages import End
 from lace.driver.standing import Standing
-from lace.driver.waiting import comes_first
+from lace.driver.waiting import Gathering, comes_first
 from lace.errors import LaceError
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -101,6 +101,7 @@ class Session:
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
+        self._gathering = Gathering()
         self._pieces = self._outgoing()
         self._has_said_all = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
@@ -320,6 +321,7 @@ class Session:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._has_said_all:
+                    self._to_look_soon()  # whoever reads may wait for what will not come
                     return b"".join(pieces), True
                 self._pieces = self._outgoing()
                 break
@@ -426,10 +428,9 @@ class Session:
         """Wait for bytes, an alarm, validations, news of the store, or another wish."""
         party = self._party
         if party.is_busy:
-            if reading is None or not await comes_first(reading, party.descriptor):
-                await self._do(lambda: party.work(wait=True))
-                self._to_write.set()
+            await self._wait_busily(reading)
             return
+        self._gathering.end()
         looking = asyncio.create_task(self._to_look.wait())
         waited = [looking] if reading is None else [looking, reading]
         try:
@@ -440,6 +441,30 @@ class Session:
             looking.cancel()
         self._to_look.clear()
         await self._look()
+
+    async def _wait_busily(self, reading: asyncio.Task[bytes] | None) -> None:
+        """Wait for bytes or a validation, or store what is valid when neither comes soon."""
+        party = self._party
+        if reading is not None:
+            # In the party's thread: the process may be ended there at any time.
+            descriptor = await self._do(party.watch_validation)
+            if descriptor is not None:
+                self._gathering.end()
+            seconds = self._seconds_to_wait()
+            left = seconds if descriptor is not None else self._gathering.seconds_left
+            looking = asyncio.create_task(self._to_look.wait())
+            try:
+                is_done = await comes_first((reading, looking), descriptor, min(left, seconds))
+            finally:
+                looking.cancel()
+            if self._to_look.is_set() or seconds <= left:
+                self._to_look.clear()
+                await self._look()
+            if not is_done and (descriptor is not None or self._gathering.seconds_left):
+                return
+        self._gathering.end()
+        await self._do(lambda: party.work(wait=True))
+        self._to_write.set()
 
     async def _look(self) -> None:
         """Tell the machine of an alarm or of news."""

@@ -3,37 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["comes_first"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
-GATHER_SECONDS: Final = 0.05
+__all__ = ["Gathering", "comes_first"]
+
+GATHER_SECONDS: Final = 0.5
 """How long records that are valid wait for others, which are stored with them."""
 
 
-async def comes_first(reading: asyncio.Task[bytes], descriptor: int | None) -> bool:
-    """Wait for bytes or for a validation; tells whether bytes came.
+class Gathering:
+    """How long valid records may still wait for others: many take less time than few and few.
 
-    With nothing that is being validated, bytes are waited for a moment: many records are
-    stored together in less time than few and few.
+    The time is counted from the first moment in which nothing else is to do, whatever comes
+    meanwhile: a peer that sends a byte now and then does not keep them from being stored.
+    """
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        """For how many seconds they wait from now on; it begins with being asked."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + GATHER_SECONDS
+        return max(0.0, self._until - now)
+
+    def end(self) -> None:
+        """Begin anew the next time: they are stored, or something else is to do."""
+        self._until = None
+
+
+async def comes_first(
+    waited: Collection[asyncio.Future[Any]], descriptor: int | None, seconds: float
+) -> bool:
+    """Wait for one of several, or for a validation; tells whether a validation is done.
 
     Args:
-        reading: what reads the peer's bytes.
-        descriptor: what can be read from when a validation is done; None without any.
+        waited: what else to wait for.
+        descriptor: a duplicate of what can be read from when a validation is done, which is
+            closed here; None without any. Whoever ends the process meanwhile closes its own,
+            and the number of that may soon be somebody else's.
+        seconds: for how long at most.
     """
-    if descriptor is None:
-        await asyncio.wait([reading], timeout=GATHER_SECONDS)
-        return reading.done()
     loop = asyncio.get_running_loop()
     validated: asyncio.Future[None] = loop.create_future()
-    waited: list[asyncio.Future[Any]] = [reading, validated]
-    loop.add_reader(descriptor, _settle, validated)
+    if descriptor is not None:
+        loop.add_reader(descriptor, _settle, validated)
     try:
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [*waited, validated], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        return validated.done()
     finally:
-        loop.remove_reader(descriptor)
         validated.cancel()
-    return reading.done()
+        if descriptor is not None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
 
 
 def _settle(future: asyncio.Future[None]) -> None:

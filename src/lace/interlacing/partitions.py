@@ -39,6 +39,8 @@ __all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
 _SIZES: Final = struct.Struct("<QQ")
 _OTHER: Final = re.compile(rf"[A-Z]\.[{b64a.ALPHABET}]+\.[0-9A-Za-z]+")
 _FINGERPRINT_BYTES: Final = 6
+_MOST_ROOTS: Final = 100_000
+"""Roots of partitions that a set keeps; others are computed each time."""
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
 
@@ -269,11 +271,16 @@ class AdvertisementSet:
     def root(self, prefix: str) -> bytes:
         """Return the Merkle root of a partition."""
         made = self._roots.get(prefix)
-        return self._root_of(prefix, self._rows.span(prefix)) if made is None else made
+        if made is not None:
+            return made
+        if not self.count(prefix):
+            return EMPTY_ROOT  # there is no end of partitions without records
+        return self._root_of(prefix, self._rows.span(prefix))
 
     def _root_of(self, prefix: str, found: slice) -> bytes:
         made = root_of_leaves(*self._leaves_in(prefix, found))
-        self._roots[prefix] = made
+        if len(self._roots) < _MOST_ROOTS or not prefix:
+            self._roots[prefix] = made
         return made
 
     def _leaves_in(self, prefix: str, found: slice) -> tuple[Digests, Digests]:
