@@ -343,6 +343,27 @@ def test_an_open_link_carries_on_and_ends_cleanly(
         assert b"at-fixed-point yes" in out
 
 
+def test_a_server_that_keeps_no_link_open_is_asked_again_and_again(
+    parties: tuple[Party, Party],
+) -> None:
+    """At a steady pace: what is new there does not come later and later. It is said once."""
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        started = spawn("sync", server.address, *left.policy(right), "--open")
+        try:
+            wait_until(lambda: hashes(left) == hashes(right))
+            for number in range(3):
+                with open_lace(right.folder) as lace:
+                    lace.add(plex(f"later/{number}"))
+                wait_until(lambda: hashes(left) == hashes(right))
+            started.terminate()
+            _, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+    assert err.count(b"is asked again every 2 s") == 1
+    assert b"; again in" not in err
+
+
 def test_rule_files_are_read_again(parties: tuple[Party, Party]) -> None:
     left, right = parties
     text = right.select.read_text()

@@ -180,4 +180,7 @@ def warn_of_links(
             "this lace has no key, so you prove nothing to the peer; `lace key new`"
         )
     if is_sending and not policy.exposures:
-        session.output.note("nothing is exposed, so nothing is sent [G31]; see --expose")
+        session.output.note(
+            "nothing is exposed, so nothing is sent [G31], and the peer's rules find nothing here: "
+            "what they select by your records does not come either; see --expose"
+        )

@@ -42,6 +42,12 @@ _PAUSES: Final = (0, 1, 2, 4, 8, 15, 30, 60)
 """Seconds before an open exchange is begun again, the more often it has ended soon."""
 _STEADY_SECONDS: Final = 10.0
 """A link that lasted so long did not end soon."""
+_AGAIN_SECONDS: Final = 2
+"""Seconds before a server that ends each exchange at a fixed point is asked again."""
+_NOT_KEPT: Final = (
+    f"the server keeps no link open, and is asked again every {_AGAIN_SECONDS} s; "
+    "`lace serve --open` would tell of what is new at once"
+)
 _PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
 """Failures that may be over the next time."""
 
@@ -178,6 +184,7 @@ class LinkRun:
 
     async def _run_again(self) -> None:
         failed = 0
+        was_told = False
         while True:
             since = time.monotonic()
             try:
@@ -191,15 +198,20 @@ class LinkRun:
                 if self._is_stopping or outcome is None or not _is_passing(outcome):
                     return
                 why = outcome.reason
+                if outcome.failure is None:  # a server that keeps no link open: that is its way
+                    text = None if was_told else _NOT_KEPT
+                    was_told, failed = True, 0
+                    await self._pause(why, _AGAIN_SECONDS, text)
+                    continue
             failed = failed + 1 if time.monotonic() - since < _STEADY_SECONDS else 0
             pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
-            tell_event(
-                self._session.output,
-                "link-lost",
-                {"link": self._link, "why": why, "pause": pause},
-                f"the link has ended ({why}); again in {pause} s",
-            )
-            await asyncio.sleep(pause)
+            await self._pause(why, pause, f"the link has ended ({why}); again in {pause} s")
+
+    async def _pause(self, why: str, pause: int, text: str | None) -> None:
+        """Tell of a link that has ended, and wait before the next one."""
+        figures = {"link": self._link, "why": why, "pause": pause}
+        tell_event(self._session.output, "link-lost", figures, text)
+        await asyncio.sleep(pause)
 
 
 def _is_passing(outcome: Outcome) -> bool:

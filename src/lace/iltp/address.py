@@ -168,6 +168,8 @@ def _no_scheme(text: str) -> AddressError:
             hint = f"write {show('tcp:' + text)}"
     elif text.startswith("/"):
         hint = f"write {show('unix:' + text)}"
+    elif _LABEL.fullmatch(text.partition(".")[0]) and _PORT.fullmatch(text.rpartition(":")[2]):
+        hint = f"write {show('tcp:' + text)}"
     elif _LABEL.fullmatch(text.partition(".")[0]):
         hint = f"write {show('tcp:' + text)}:{DEFAULT_PORTS['tcp']}"
     return _refusal(f"'{show(text)}' has no scheme of an address", "060-01", hint)

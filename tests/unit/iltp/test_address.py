@@ -129,3 +129,9 @@ def test_refusals(text: str, rule: str, hint: str) -> None:
     assert hint in (caught.value.hint or "")
     assert caught.value.exit_code == 2
     assert str(caught.value).isprintable()
+
+
+def test_an_address_that_has_a_port_is_not_given_another() -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_address("127.0.0.1:4790")
+    assert caught.value.hint == "write tcp:127.0.0.1:4790"

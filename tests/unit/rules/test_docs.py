@@ -21,7 +21,9 @@ MODULES = [found.name for found in pkgutil.walk_packages(lace.rules.__path__, "l
 
 def blocks(page: Path) -> list[str]:
     """The fenced blocks that hold rules and nothing else."""
-    found = re.findall(r"^```\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^```(?:lace)?\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     return [
         block
         for block in found

@@ -45,6 +45,7 @@ __all__ = [
     "check_unused",
 ]
 
+_VIEWER: Final = PredicateKey("_Viewer", 1)
 FIELD_POSITIONS: Final = {
     PredicateKey("Field", 4): 1,
     PredicateKey("AdvertisedField", 5): 2,
@@ -90,6 +91,8 @@ def _hint_undefined(
         return f"its form is {key.name}({','.join(BASE_PREDICATES[key.name].arguments)})"
     if others:
         return f"there is {', '.join(map(str, others))}"
+    if key == _VIEWER:
+        return "an exposure has it: check this as one with --profile exposure"
     name = near.closest(key.name, arities)
     return f"did you mean {name}?" if name else None
 
