@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from lace.base.limits import MAX_LINK_EVENTS
+from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.blocking import LoopThread
 from lace.driver.happenings import EventsMissed, RecordsStored
 from lace.errors import LaceError
@@ -39,13 +39,14 @@ __all__ = ["BlockingLink", "EventQueue", "Link"]
 class EventQueue:
     """What happened on a link and was not looked at yet; any thread may look.
 
-    It holds `MAX_LINK_EVENTS` events, of which one counts for each record that it tells of.
-    Of more, the oldest are forgotten, and an `EventsMissed` says how many.
+    It holds `MAX_LINK_EVENTS` events, where each record that one tells of counts as one.
+    Of more, the oldest are forgotten, and an `EventsMissed` says how many. Records that were
+    stored together are told of in pieces, so that not all of them are forgotten at once.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[LinkEvent] = deque()
-        self._weight = self._missed = 0
+        self._weight = self._missed = self._missed_records = 0
         self._told = threading.Condition()
         self._is_over = False
         self.news = asyncio.Event()
@@ -54,13 +55,20 @@ class EventQueue:
     def put(self, event: LinkEvent) -> None:
         """Add an event; called in the loop of the link."""
         with self._told:
-            self._waiting.append(event)
-            self._weight += _weight(event)
-            while self._weight > MAX_LINK_EVENTS and len(self._waiting) > 1:
-                self._weight -= _weight(self._waiting.popleft())
-                self._missed += 1
+            for piece in _pieces(event):
+                self._waiting.append(piece)
+                self._weight += _weight(piece)
+            while self._weight > MAX_LINK_EVENTS:
+                self._forget(self._waiting.popleft())
             self._told.notify_all()
         self.news.set()
+
+    def _forget(self, event: LinkEvent) -> None:
+        weight = _weight(event)
+        self._weight -= weight
+        self._missed += weight
+        if isinstance(event, RecordsStored):
+            self._missed_records += len(event.records)
 
     def end(self) -> None:
         """Say that nothing comes any more."""
@@ -76,8 +84,9 @@ class EventQueue:
 
     def _take(self) -> LinkEvent | None:
         if self._missed:
-            missed, self._missed = self._missed, 0
-            return EventsMissed(missed)
+            missed = EventsMissed(self._missed, self._missed_records)
+            self._missed = self._missed_records = 0
+            return missed
         if not self._waiting:
             return None
         event = self._waiting.popleft()
@@ -94,6 +103,15 @@ class EventQueue:
         with self._told:
             self._told.wait_for(lambda: self._waiting or self._missed or self._is_over, seconds)
             return self._take()
+
+
+def _pieces(event: LinkEvent) -> Iterator[LinkEvent]:
+    """Yield an event, in several that tell of few records each if it tells of many."""
+    if not isinstance(event, RecordsStored) or len(event.records) <= MAX_EVENT_RECORDS:
+        yield event
+        return
+    for start in range(0, len(event.records), MAX_EVENT_RECORDS):
+        yield RecordsStored(event.records[start : start + MAX_EVENT_RECORDS])
 
 
 def _weight(event: LinkEvent) -> int:

@@ -21,6 +21,7 @@ __all__ = [
     "LEAST_FACT_BYTES",
     "MAX_DATA_LENGTH",
     "MAX_DATA_SETTING",
+    "MAX_EVENT_RECORDS",
     "MAX_EXTRA_HEADERS",
     "MAX_GIVEN_RECORDS",
     "MAX_HEAD_BYTES",
@@ -66,6 +67,8 @@ MAX_GIVEN_RECORDS: Final = 250
 """Records that one operation on a peer names: a peer takes a selector of 256 rules."""
 MAX_LINK_EVENTS: Final = 10_000
 """Events of a link that wait to be looked at; of more, the oldest are forgotten and counted."""
+MAX_EVENT_RECORDS: Final = 1_000
+"""Records that one event of a link tells of; of more that are stored together, several tell."""
 
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""

@@ -87,9 +87,13 @@ class LinkEnded:
 
 @dataclass(frozen=True, slots=True)
 class EventsMissed:
-    """Events that were not looked at in time, and are forgotten."""
+    """Events that were not looked at in time, and are forgotten.
+
+    Each record of a `RecordsStored` counts as one; `records` says how many of them those were.
+    """
 
     count: int
+    records: int = 0
 
 
 LinkEvent: TypeAlias = (
