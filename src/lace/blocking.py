@@ -35,9 +35,13 @@ class LoopThread:
             running.cancel()
             raise
 
-    def tell(self, what: Callable[[], object]) -> None:
-        """Call something in the loop, soon."""
-        self._loop.call_soon_threadsafe(what)
+    def tell(self, what: Callable[[], object]) -> bool:
+        """Call something in the loop, soon; tells whether there is a loop still."""
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:  # it is closed
+            return False
+        return True
 
     def close(self) -> None:
         """End the loop and its thread; what still runs in it is cancelled."""

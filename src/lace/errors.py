@@ -173,6 +173,8 @@ class ProtocolError(LaceError):
     """A peer, or this side, broke the exchange protocol."""
 
     exit_code = 4
+    result: object | None = None
+    """What had come of an exchange by then, where this has ended one."""
 
 
 class StoreError(LaceError):

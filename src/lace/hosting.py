@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.blocking import LoopThread
-from lace.errors import LaceError
+from lace.errors import LaceError, UsageError
 from lace.serving import Server
 
 if TYPE_CHECKING:
@@ -90,21 +90,44 @@ class Serving:
         return self._server.links
 
     def renew(self, policy: Policy) -> None:
-        """Go on with another policy: for new links at once, on open ones in a new epoch."""
-        if self._loop is None:
+        """Go on with another policy: for new links at once, on open ones in a new epoch.
+
+        Raises:
+            UsageError: the server has ended.
+        """
+        is_over = self._running is not None and self._running.done()
+        if not is_over and self._loop is not None:
+            is_over = not self._loop.tell(lambda: self._server.renew(policy))
+        elif not is_over:
             self._server.renew(policy)
-        else:
-            self._loop.tell(lambda: self._server.renew(policy))
+        if is_over:
+            raise UsageError(
+                "the server has ended, and takes no other policy",
+                hint="call `renew` inside of the block, or serve anew",
+            )
 
     async def __aenter__(self) -> Self:
         bound = self._bound = asyncio.get_running_loop().create_future()
         running = self._running = asyncio.create_task(
             self._server.run(self._wanted, self._listening, bound=bound.set_result)
         )
-        await asyncio.wait([running, bound], return_when=asyncio.FIRST_COMPLETED)
-        if not bound.done():
-            await running  # it says why there is no address
+        try:
+            await asyncio.wait([running, bound], return_when=asyncio.FIRST_COMPLETED)
+            if not bound.done():
+                await running  # it says why there is no address
+        except BaseException:  # no end of the block comes that would end it
+            await self._give_up(running, bound)
+            raise
         return self
+
+    async def _give_up(self, running: asyncio.Task[None], bound: asyncio.Future[Address]) -> None:
+        """End the server, as soon as it has all that its end gives back."""
+        either: list[asyncio.Future[Any]] = [running, bound]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     async def __aexit__(
         self,

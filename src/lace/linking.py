@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.blocking import LoopThread
 from lace.driver.happenings import EventsMissed, RecordsStored
-from lace.errors import LaceError
+from lace.errors import LaceError, ProtocolError, StoreError
+from lace.interlacing.result import Outcome
 from lace.syncing import CONNECTING, run_link
 from lace.transport.listening import connect
 from lace.transport.stream import CloseReason
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from lace.driver.happenings import LinkEvent
     from lace.driver.session import Session
     from lace.iltp.address import Address
-    from lace.interlacing.result import Outcome
     from lace.syncing import LinkOptions, Opening
     from lace.transport.listening import ConnectOptions
     from lace.transport.stream import ByteStream
@@ -152,6 +152,8 @@ class Link:
         self._is_stopping = False
         self._stream: ByteStream | None = None
         self._running: asyncio.Task[Outcome] | None = None
+        self._error: BaseException | None = None
+        self._is_told = False
         self._blocking: BlockingLink | None = None
         self.queue = EventQueue()
         """What happened, and waits for `events`."""
@@ -169,12 +171,44 @@ class Link:
         """
         if self._running is None:
             raise AssertionError("a link has a result inside of its `async with` block")
-        self.outcome = await asyncio.shield(self._running)
-        failure = self.outcome.failure
-        if failure is not None:
-            failure.result = self.outcome
-            raise failure
+        await asyncio.wait([self._running])
+        self._note_end(self._running)
+        self._is_told = True
+        return self._known()
+
+    def _known(self) -> Outcome:
+        """Return what came of it, once that is known.
+
+        Raises:
+            LaceError: as `result` raises it.
+        """
+        if self._error is not None:
+            raise self._error
+        if self.outcome is None:
+            raise AssertionError("what came of a link is known after its end")
         return self.outcome
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether what came of it is known."""
+        return self._error is not None or self.outcome is not None
+
+    def _note_end(self, ended: asyncio.Task[Outcome]) -> None:
+        """Keep what came of it: it can be asked for when the loop is gone."""
+        if ended.cancelled():
+            self._error = ProtocolError(
+                "the link was given up before its end",
+                hint="its block was left with an error; records that had come stay stored",
+            )
+        elif (error := ended.exception()) is not None:
+            self._error = error
+            if isinstance(error, StoreError) and isinstance(error.result, Outcome):
+                self.outcome = error.result
+        else:
+            self.outcome = ended.result()
+            self._error = failure = self.outcome.failure
+            if failure is not None:
+                failure.result = self.outcome
 
     async def events(self) -> AsyncIterator[LinkEvent]:
         """Yield what happens, from the beginning, until the link has ended.
@@ -232,12 +266,13 @@ class Link:
                 return
             if self._options.is_open:
                 self.stop()
-            if self.outcome is None:  # whoever has asked knows of a failure already
+            if not self._is_told:  # whoever has asked knows of a failure already
                 await self.result()
         finally:
             if not running.done():  # whoever waited here was cancelled
                 running.cancel()
                 await asyncio.wait([running])
+            self._note_end(running)
             await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
 
     def __enter__(self) -> BlockingLink:
@@ -272,11 +307,14 @@ class BlockingLink:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it, with its failure if there was one; None before it was asked for."""
+        """What came of it, with its failure if there was one; None before it was asked for.
+
+        It is there after the block as well, unless the lace could not even be opened.
+        """
         return self._link.outcome
 
     def result(self, seconds: float | None = None) -> Outcome:
-        """Wait for the end and return what came of it; ask as often as you like.
+        """Wait for the end and return what came of it; ask as often as you like, also later.
 
         Args:
             seconds: wait no longer than this.
@@ -286,8 +324,8 @@ class BlockingLink:
             ProtocolError: as `Link.result` raises it.
             StoreError: the lace could not be read or written.
         """
-        if self._link.outcome is not None and self._link.outcome.failure is None:
-            return self._link.outcome
+        if self._link._is_over:
+            return self._link._known()
         return self._loop.call(self._link.result(), seconds)
 
     def events(self, seconds: float | None = None) -> Iterator[LinkEvent]:
@@ -300,7 +338,7 @@ class BlockingLink:
             yield event
 
     def stop(self) -> None:
-        """End it once the round that is under way is over."""
+        """End it once the round that is under way is over; after its end nothing happens."""
         self._loop.tell(self._link.stop)
 
     def close(

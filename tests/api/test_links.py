@@ -12,8 +12,11 @@ import lace
 from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.errors import UsageError
 from lace.linking import EventQueue
+from lace.store.interface import StoreDamagedError
 from lace.transport.faults import ListenError, TransportError
 from tests.driver.test_pairing import hashes, plex, policy
+from tests.store.samples import flip
+from tests.store.test_damage import change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,6 +139,93 @@ def test_another_policy_while_it_serves(sides: tuple[lace.Lace, lace.Lace]) -> N
             assert len(link.result().received) == 3
 
 
+def damage(side: lace.Lace) -> None:
+    """Change a byte of a record, so that it cannot be sent."""
+    side.remove(*hashes(side))
+    record = plex("damaged")
+    side.add(record)
+    raw = flip(record.bytes, len(record.bytes) - 1)
+    change(side.store.folder, "UPDATE record SET bytes = ?", raw)
+
+
+def test_after_the_block_of_a_link_that_ended_well(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as serving:
+        with lace.connect(serving.address, left, policy(right)) as link:
+            pass
+        assert link.result() is link.result(0) is link.outcome
+        link.stop()
+        assert isinstance(list(link.events())[-1], lace.LinkEnded)
+
+
+def test_after_the_block_of_a_link_that_failed(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    """Its failure is raised as often as one asks, and by the block only if nobody has."""
+    left, right = sides
+    with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as serving:
+        stranger = verifier(left)
+        with (
+            lace.connect(serving.address, left, policy(right), peer=stranger) as link,
+            pytest.raises(lace.ProtocolError) as first,
+        ):
+            link.result()
+        with pytest.raises(lace.ProtocolError) as later:
+            link.result()
+        assert later.value is first.value
+        assert first.value.result is link.outcome is not None
+        again = lace.connect(serving.address, left, policy(right), peer=stranger)
+        with pytest.raises(lace.ProtocolError) as unasked, again as link:
+            pass
+        with pytest.raises(lace.ProtocolError) as later:
+            link.result()
+        assert later.value is unasked.value
+        link.stop()
+
+
+def test_after_a_block_that_was_left_with_an_error(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    with lace.serve("tcp:127.0.0.1:0", right, policy(left), open=True) as serving:
+        connecting = lace.connect(serving.address, left, policy(right), open=True)
+        with pytest.raises(ZeroDivisionError), connecting as link:
+            raise ZeroDivisionError
+        with pytest.raises(lace.ProtocolError, match="given up before its end"):
+            link.result()
+
+
+def test_an_error_of_the_lace_is_raised_once_by_the_block(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    left, right = sides
+    damage(left)
+    with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as serving:
+        with (
+            lace.connect(serving.address, left, policy(right)) as link,
+            pytest.raises(StoreDamagedError) as caught,
+        ):
+            link.result()
+        assert link.outcome is caught.value.result
+        assert link.outcome is not None
+        assert link.outcome.failure is not None
+        with pytest.raises(StoreDamagedError):
+            link.result()
+        again = lace.connect(serving.address, left, policy(right))
+        with pytest.raises(StoreDamagedError), again:
+            pass  # nobody has asked, so the block says it
+
+
+def test_no_other_policy_after_the_end(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    left, right = sides
+    with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as blocking:
+        pass
+
+    async def serve() -> lace.Serving:
+        async with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as serving:
+            return serving
+
+    for serving in (blocking, asyncio.run(serve())):
+        with pytest.raises(UsageError, match="the server has ended"):
+            serving.renew(policy(left))
+
+
 # -- with an event loop --------------------------------------------------------------------------
 
 
@@ -156,6 +246,48 @@ def test_events_of_an_asynchronous_link(sides: tuple[lace.Lace, lace.Lace]) -> N
     assert sum(len(each.records) for each in told if isinstance(each, lace.RecordsStored)) == 3
     assert len(reports) == 1
     assert hashes(left) == hashes(right)
+
+
+def test_an_error_that_was_handled_is_not_raised_again(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    left, right = sides
+    damage(left)
+
+    async def work() -> None:
+        async with lace.serve("tcp:127.0.0.1:0", right, policy(left)) as serving:
+            async with lace.connect(serving.address, left, policy(right)) as link:
+                with pytest.raises(StoreDamagedError) as caught:
+                    await link.result()
+            assert link.outcome is caught.value.result is not None
+            with pytest.raises(StoreDamagedError):
+                await link.result()
+
+    asyncio.run(asyncio.wait_for(work(), SECONDS))
+
+
+def test_a_server_that_is_cancelled_as_it_begins(
+    sides: tuple[lace.Lace, lace.Lace], tmp_path: Path
+) -> None:
+    """Nothing of it goes on: neither a task nor the socket."""
+    left, right = sides
+    address = f"unix:{tmp_path}/s"
+
+    async def work() -> None:
+        for turns in range(1, 6):
+            before = asyncio.all_tasks()
+            serving = lace.serve(address, right, policy(left))
+            entering = asyncio.create_task(serving.__aenter__())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if not entering.cancel():
+                await serving.__aexit__(None, None, None)
+            await asyncio.wait([entering])
+            assert asyncio.all_tasks() == before, turns
+        async with lace.serve(address, right, policy(left)) as serving:
+            assert serving.address == address
+
+    asyncio.run(asyncio.wait_for(work(), SECONDS))
 
 
 def test_generated_selectors(sides: tuple[lace.Lace, lace.Lace]) -> None:
