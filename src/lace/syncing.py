@@ -88,6 +88,7 @@ async def run_link(
     from lace.driver.session import Session
     from lace.exchanging import SideOptions, named, party_of
 
+    claims = options.claims
     async with _opened(opening) as side:
         party = party_of(
             side,
@@ -97,9 +98,11 @@ async def run_link(
             is_plain=options.is_plain,
             expected=options.expected,
             proven=stream.proven,
-            options=SideOptions(keeps_links=options.claims is None),
+            options=SideOptions(
+                keeps_links=claims is None, sent=None if claims is None else claims.note_sent
+            ),
         )
-        session = Session(party, stream, clock, dry_run=options.dry_run, claims=options.claims)
+        session = Session(party, stream, clock, dry_run=options.dry_run, claims=claims)
         with watching(side.store.folder, _teller(session)):
             if began is not None:
                 began(session)

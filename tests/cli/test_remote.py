@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
+from lace.driver.claims import Claims
+from lace.interlacing.effects import SendBatch
 from lace.record.model import Plex, Seal
 from lace.record.validate import parse_record
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until
@@ -18,6 +20,9 @@ from tests.cli.running import Result, call, on_terminal, process, spawn
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lace.interlacing.effects import Effect
+    from lace.interlacing.events import Event
 
 RIGHT = "SelectHave(P) :- Have(P), Field(P,'Group',_,'u').\n" + (
     "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u').\n"
@@ -141,6 +146,31 @@ def test_the_newest_version_that_the_peer_has(
     assert remote(left, "get", server.address, "//u//n//v", "--body").raw == b"2"
     assert remote(left, "get", server.address, "//u//n//v", "--body").raw == b"2"
     assert process("--lace", left.folder, "get", "//u//n//v", "--body").raw == b"3"
+
+
+@pytest.mark.requirement("050-206")
+def test_a_record_that_is_gone_when_the_peer_asks_for_it(
+    parties: tuple[Party, Party], server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not count as sent, and the others do."""
+    left, right = parties
+    gone, *others = (str(plex(f"left/{number}").id) for number in range(3))
+    note = Claims.note
+
+    def remove_before_it_is_sent(self: Claims, effect: Effect, answer: Event | None) -> None:
+        note(self, effect, answer)
+        if isinstance(effect, SendBatch) and gone in effect.records:
+            with open_lace(left.folder) as lace:
+                lace.remove(gone)
+
+    monkeypatch.setattr(Claims, "note", remove_before_it_is_sent)
+    done = remote(left, "store", server.address, gone, *others, "--json")
+    assert done.code == 1, done.err
+    states = {each["id"]: each["state"] for each in done.json()["records"]}
+    assert states == {gone: "not-sent", **dict.fromkeys(others, "confirmed")}
+    assert "the peer asked for it and did not get it" in " ".join(done.err.split())
+    assert gone not in hashes(right)
+    assert hashes(right) >= set(others)
 
 
 # -- receipts ------------------------------------------------------------------------------------

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace.driver.claims import Claims
 from lace.driver.messages import BatchEnd, Records
 from lace.driver.party import BYTES_AT_ONCE
 from lace.driver.session import WRITE_BYTES
-from lace.exchanging import Side, party_of
+from lace.exchanging import Side, SideOptions, party_of
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing.machine import Machine
 from tests.driver.test_pairing import SELECT, plex
 
 if TYPE_CHECKING:
@@ -135,3 +137,22 @@ def test_small_records_do_not_cost_a_look_each(opened: lace.Lace) -> None:
     effect = wanted.SendBatch(tuple(records), (), 2**40, 10)
     assert len(batch(party(opened, clock), clock, effect, bytes_a_second=2**40).sent) == 2_000
     assert clock.looks < 20
+
+
+def test_what_is_told_as_sent_is_what_the_budget_allowed(
+    opened: lace.Lace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a record behind the budget nor one that is not here any more is among it."""
+    records = tuple(str(opened.add(plex(f"n/{number}", data=b"x" * 900))) for number in range(8))
+    claims = Claims()
+    side = Side(opened.store, opened.settings, lace.Policy(select=SELECT), None)
+    made = party_of(side, 0, Clock(), options=SideOptions(sent=claims.note_sent))
+    effect = wanted.SendBatch(records, (), most_bytes=2_500, most_seconds=10)
+    monkeypatch.setattr(Machine, "receive", lambda _self, _event, _now: [])
+    opened.remove(records[0])
+    made._do(effect)
+    claims.note(effect, None)
+    sent = [raw for each in made.messages() if isinstance(each, Records) for raw in each.records]
+    assert 0 < len(sent) < 7
+    assert claims.sent == {str(lace.parse_record(bytes(raw)).id) for raw in sent}
+    assert claims.asked == set(records)

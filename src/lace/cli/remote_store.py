@@ -33,6 +33,7 @@ __all__ = ["command"]
 _STATES: Final = {
     "confirmed": "the peer says that it has it",
     "sent": "the peer asked for it and got it",
+    "not-sent": "the peer asked for it and did not get it: it is gone, or the link ended",
     "not-asked": "the peer did not ask for it: it has it, or does not take it",
     "left-out": "the peer's selector leaves it out, or your exposures do",
 }
@@ -57,8 +58,10 @@ def _state(remote: Remote, record: str) -> str:
     claims = remote.claims
     if record in claims.claimed:
         return "confirmed"
-    if record in claims.asked:
+    if record in claims.sent:
         return "sent"
+    if record in claims.asked:
+        return "not-sent"
     return "not-asked" if record in claims.may_send else "left-out"
 
 
@@ -160,7 +163,7 @@ def command(
     records and nothing else are exposed: to --peer, or to whoever answers.
 
     The peer decides what it takes. It says that it has a record only if it offers it to you in
-    turn. Exit code 1 when one was neither asked for nor there; 4 when the peer or the network
+    turn. Exit code 1 when one was neither sent nor there; 4 when the peer or the network
     failed.
     """
     if receipt_file is not None:

@@ -1,4 +1,4 @@
-"""What a peer claims to have, and what was asked of this side, as an exchange goes on."""
+"""What a peer claims to have, and what was asked of this side and sent, as an exchange goes on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lace.interlacing.advertisement import Field
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -27,7 +29,9 @@ class Claims:
         self.may_send: set[str] = set()
         """What both policies let this side send."""
         self.asked: set[str] = set()
-        """What the peer asked for, and was sent if it was still here."""
+        """What the peer asked for."""
+        self.sent: set[str] = set()
+        """What of it was sent: a budget may end before it, and a record may be gone by then."""
 
     def note(self, effect: Effect, answer: Event | None) -> None:
         """Take note of what a party has done."""
@@ -44,4 +48,8 @@ class Claims:
                 self.may_send.update(each.record for each in answer.come)
                 self.may_send.difference_update(answer.gone)
             case wanted.SendBatch(), _:
-                self.asked.update(effect.records)
+                self.asked.update(effect.records, effect.unavailable)
+
+    def note_sent(self, records: Iterable[str]) -> None:
+        """Take note of what was sent in a batch."""
+        self.sent.update(records)
