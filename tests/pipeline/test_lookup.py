@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from lace.api import parse_record
+from lace.interlacing.rows import records_of
 from lace.pipeline.lookup import RecordIndex
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.tables import RECORDS, columns_of
@@ -36,15 +40,16 @@ def add(warehouse: Warehouse, records: Sequence[Blob | Plex | Seal], hashes: boo
         valid = trust_stored(record.bytes, RecordId(str(record.id)))
         row = dict(zip(SCHEMA.names, (*record_row(valid), 0, 0), strict=True))
         rows.append(row if hashes else {**row, "hash": "no hash"})
+    add_table(warehouse, pa.Table.from_pylist(rows, SCHEMA), GROUP)
+
+
+def add_table(warehouse: Warehouse, table: pa.Table, group: int) -> None:
+    """Put a file of rows into a warehouse."""
     with warehouse.writing("a test") as job:
         target = job.folder("records")
         target.mkdir(parents=True)
-        parquet.write_table(
-            pa.Table.from_pylist(rows, SCHEMA),
-            target / "part-0.parquet",
-            row_group_size=GROUP,
-            write_page_checksum=True,
-        )
+        path = target / "part-0.parquet"
+        parquet.write_table(table, path, row_group_size=group, write_page_checksum=True)
         job.commit(warehouse.manifest.with_added({RECORDS: job.adopt(target)}))
 
 
@@ -115,6 +120,51 @@ def test_an_index_is_built_upon_the_one_before(
         RecordIndex(warehouse)
 
 
+def test_keys_are_handed_over_to_where_files_are_now(
+    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+) -> None:
+    """Files may come, go and stand elsewhere; each record is found in the row that it has."""
+    before = RecordIndex(warehouse)
+    add(warehouse, records[80:95])
+    first, second, third = warehouse.manifest.files(RECORDS)
+    whole = {str(record.id): record.bytes for record in records[:95]}
+    for files, there in (
+        ((third, second, first), records[:95]),
+        ((second, third), records[50:95]),
+        ((third,), records[80:95]),
+        ((), []),
+    ):
+        state = Warehouse(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
+        index = RecordIndex(state, before)
+        wanted = {str(record.id): record.bytes for record in there}
+        assert len(index) == len(wanted)
+        assert dict(index.bytes_of(list(whole))) == wanted
+        assert sum(batch.num_rows for batch in index.all_rows(("hash",))) == len(wanted)
+        before = index if there else before
+
+
+def test_an_index_takes_the_memory_that_it_is_said_to_take(tmp_path: Path) -> None:
+    """41 bytes a record, also where it was built upon another."""
+    count = 40_000
+    keys = np.random.default_rng(7).integers(0, 256, (count, 33), np.uint8)
+    keys[:, 32] = ord("P")
+    hashes = records_of(keys.reshape(-1).view("S33"))
+    empty = [pa.nulls(count, field.type) for field in SCHEMA][1:]
+    warehouse = Warehouse.create(tmp_path / "wh")
+    add_table(warehouse, pa.Table.from_arrays([pa.array(hashes), *empty], schema=SCHEMA), count)
+    tracemalloc.start()
+    try:
+        first = RecordIndex(warehouse)
+        alone, _ = tracemalloc.get_traced_memory()
+        second = RecordIndex(warehouse, first)
+        both, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert first.missing(hashes) == second.missing(hashes) == []
+    assert alone / count < 45  # what is loaded at the first time counts as well
+    assert (both - alone) / count < 42
+
+
 def test_rows_that_are_not_as_they_should_be(
     warehouse: Warehouse, records: list[Blob | Plex | Seal]
 ) -> None:
@@ -132,3 +182,16 @@ def test_rows_that_are_not_as_they_should_be(
     parquet.write_table(rows, path)
     with pytest.raises(WarehouseDamagedError):
         RecordIndex(warehouse)
+
+
+def test_a_file_with_another_number_of_rows_than_was_committed(
+    warehouse: Warehouse,
+) -> None:
+    (first, second) = warehouse.manifest.files(RECORDS)
+    for rows in (first.rows - 1, first.rows + 1):
+        files = (replace(first, rows=rows), second)
+        state = Warehouse(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
+        with pytest.raises(WarehouseDamagedError, match="has other rows"):
+            RecordIndex(state)
+        with pytest.raises(WarehouseDamagedError, match="has other rows"):
+            RecordIndex(state, RecordIndex(warehouse))

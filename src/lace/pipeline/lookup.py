@@ -1,7 +1,8 @@
 """Finding records of a warehouse by their hashes: an index in memory, and the rows that it names.
 
-The index has for each record where its row is: 41 bytes of memory. A look-up reads only row groups
-that have something of what is wanted. Files that an earlier index has read are not read again.
+The index has for each record its key and where its row is: 41 bytes of memory, and 74 while it is
+made. A look-up reads only row groups that have something of what is wanted. Files that an earlier
+index has read are not read again.
 """
 
 from __future__ import annotations
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 __all__ = ["RecordIndex", "rows_at"]
 
 _Places: TypeAlias = "npt.NDArray[np.int64]"
+_Name: TypeAlias = "tuple[str, str, int]"
 _BYTES: Final = ("hash", "head", "data")
+_AT_ONCE: Final = 1 << 18
+"""Keys of an earlier index that are put into their places together."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The keys of one file, in the order of its rows; its name and digest tell files apart."""
+    """A file of records; `name` tells files apart, also those that are no longer the same."""
 
-    name: tuple[str, str]
+    name: _Name
     path: Path
-    keys: Keys
+    rows: int
 
 
 class RecordIndex:
@@ -53,17 +57,39 @@ class RecordIndex:
     """
 
     def __init__(self, warehouse: Warehouse, before: RecordIndex | None = None) -> None:
-        known = {part.name: part for part in before._parts} if before is not None else {}
         files = zip(warehouse.manifest.files(RECORDS), warehouse.files(RECORDS), strict=True)
         self._parts: list[_Part] = [
-            known.get((file.path, file.digest))
-            or _Part((file.path, file.digest), path, _read_keys(path))
-            for file, path in files
+            _Part((file.path, file.digest, file.rows), path, file.rows) for file, path in files
         ]
-        keys = np.concatenate([np.empty(0, "S33"), *(part.keys for part in self._parts)])
-        self._places: _Places = order_of_keys(keys).astype(np.int64)
+        self._first = np.cumsum([0, *(part.rows for part in self._parts)])
+        keys: Keys = np.zeros(int(self._first[-1]), "S33")
+        known = before._hand_over(self._starts(), keys) if before is not None else frozenset()
+        for part, first in zip(self._parts, self._first.tolist(), strict=False):
+            if part.name not in known:
+                _read_keys(part.path, keys[first : first + part.rows])
+        self._places: _Places = order_of_keys(keys).astype(np.int64, copy=False)
         self._keys: Keys = keys[self._places]
-        self._first = np.cumsum([0, *(len(part.keys) for part in self._parts)])
+
+    def _starts(self) -> dict[_Name, int]:
+        """Return where the rows of each file begin."""
+        return {
+            part.name: first for part, first in zip(self._parts, self._first.tolist(), strict=False)
+        }
+
+    def _hand_over(self, starts: dict[_Name, int], keys: Keys) -> frozenset[_Name]:
+        """Put keys into their places in an array by rows, where files begin elsewhere.
+
+        Returns:
+            The files whose keys are there now.
+        """
+        begins = np.array([starts.get(part.name, -1) for part in self._parts], np.int64)
+        for start in range(0, len(self._keys), _AT_ONCE):
+            places = self._places[start : start + _AT_ONCE]
+            number = np.searchsorted(self._first, places, side="right") - 1
+            stays = begins[number] >= 0
+            moved = (places - self._first[number] + begins[number])[stays]
+            keys[moved] = self._keys[start : start + _AT_ONCE][stays]
+        return frozenset(part.name for part in self._parts if part.name in starts)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -108,7 +134,7 @@ class RecordIndex:
         for number, part in enumerate(self._parts):
             rows = wanted[bounds[number] : bounds[number + 1]] - self._first[number]
             if len(rows):
-                for batch in rows_at(part.path, len(part.keys), rows, columns):
+                for batch in rows_at(part.path, part.rows, rows, columns):
                     yield part.path, batch
 
     def all_rows(self, columns: Sequence[str]) -> Iterator[Any]:
@@ -118,19 +144,23 @@ class RecordIndex:
             WarehouseDamagedError: a file is damaged.
         """
         for part in self._parts:
-            count = len(part.keys)
-            yield from rows_at(part.path, count, np.arange(count), columns)
+            yield from rows_at(part.path, part.rows, np.arange(part.rows), columns)
 
 
-def _read_keys(path: Path) -> Keys:
-    found: list[Keys] = [np.empty(0, "S33")]
+def _read_keys(path: Path, into: Keys) -> None:
+    """Read the keys of a file in the order of its rows, of which there are just so many."""
+    at = 0
     with damage_told(path):
         for batch in batches_of(path, ("hash",)):
             keys, is_usual = keys_of([each or "" for each in batch.column(0).to_pylist()])
             if not is_usual.all():
                 raise _no_hash(path)
-            found.append(keys)
-    return np.concatenate(found)
+            if at + len(keys) > len(into):
+                raise _other_rows(path)
+            into[at : at + len(keys)] = keys
+            at += len(keys)
+    if at != len(into):
+        raise _other_rows(path)
 
 
 def _other_rows(path: Path) -> WarehouseDamagedError:
