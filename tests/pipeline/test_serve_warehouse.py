@@ -61,14 +61,19 @@ class World:
         )
         return World(self.folder, here, peer if both else self.peer)
 
-    def register(self, *more: object, name: str = "exchange") -> str:
-        """Register what `lace serve` of these two is asked; returns the root of what it sends."""
+    def evaluate(self, *more: object, name: str) -> None:
+        """Evaluate what `lace serve` of these two is asked."""
         here, peer = self.here, self.peer
         exposing = f"{here.view}@{peer.verifier}"
         policy = ("--select", here.select, "--peer-select", peer.select, "--expose", exposing)
         asked = (*policy, "--viewer", peer.verifier, "--index", 1, "--out", name, *more)
         done = call("pipeline", "evaluate", self.warehouse, *asked)
         assert done.code == 0, done.err
+
+    def register(self, *more: object, name: str = "exchange") -> str:
+        """Register what `lace serve` of these two is asked; returns the root of what it sends."""
+        self.evaluate(*more, name=name)
+        here = self.here
         source = ("--source", here.verifier)
         done = call("pipeline", "advertise", self.warehouse, "--exchange", name, *source)
         assert done.code == 0, done.err
@@ -224,6 +229,51 @@ def test_a_plan_beyond_the_budget_is_refused_by_name(world: World) -> None:
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("the generation of the warehouse")
         assert world.peer.sync(world.here, server.address).code == 0
+    assert len(hashes(world.peer)) == 65
+
+
+def test_a_plan_that_was_evaluated_twice_and_advertised_once(world: World) -> None:
+    """It is registered, under whichever of its names it is advertised."""
+    for name in ("before", "behind"):
+        world.evaluate(name=name)
+    source = ("--source", world.here.verifier)
+    done = call("pipeline", "advertise", world.warehouse, "--exchange", "behind", *source)
+    assert done.code == 0, done.err
+    with world.serving(*REGISTERED_ONLY) as server:
+        assert world.peer.sync(world.here, server.address).code == 0, server.errors
+    assert len(hashes(world.peer)) == 65
+
+
+def test_more_records_than_are_served(world: World) -> None:
+    policy = (*world.here.policy(world.peer), "--warehouse", world.warehouse)
+    done = process("serve", ANY, *policy, "--set", "warehouse_served_records=59")
+    assert done.code == 1, done.err
+    assert "has 60 records, more than are served" in done.err
+    assert "warehouse_served_records=59" in done.err
+    assert not done.raw
+    more = plex("later")
+    (world.folder / "more").write_bytes(more.bytes)
+    with world.serving("--set", "warehouse_served_records=60", *EMBEDDED) as server:
+        assert call("pipeline", "ingest", world.warehouse, world.folder / "more").code == 0
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("has 61 records, more than are served")
+        assert world.peer.sync(world.here, server.address).code == 0, "the state before stays"
+    assert len(hashes(world.peer)) == 65
+
+
+def test_a_state_whose_files_were_removed_is_too_old(world: World) -> None:
+    """The server says what to do instead of calling it damaged; then it goes on."""
+    rewritten(world, "records", lambda rows: rows)  # no other table has files beside it
+    with world.serving(*EMBEDDED) as server:
+        for _ in range(7):
+            rewritten(world, "records", lambda rows: rows)
+        assert world.peer.sync(world.here, server.address).code == 4
+        server.wait_for("which is served, is too old")
+        assert "damaged" not in server.errors
+        assert "SIGHUP" in server.errors
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("the generation of the warehouse")
+        assert world.peer.sync(world.here, server.address).code == 0, server.errors
     assert len(hashes(world.peer)) == 65
 
 

@@ -257,6 +257,12 @@ class Settings:
         0,
         _MOST_FACTS,
     )
+    warehouse_served_records: int = _setting(
+        50_000_000,
+        "records of a warehouse up to which it is served: each takes 41 bytes of memory",
+        0,
+        _MOST_FACTS,
+    )
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():

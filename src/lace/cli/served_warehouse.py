@@ -32,6 +32,7 @@ class WarehouseBehind:
         EngineError: pyarrow is not installed.
         NoStoreError: there is no warehouse.
         WarehouseDamagedError: it is damaged.
+        LimitExceeded: it has more records than are served.
     """
 
     def __init__(self, lace: Lace, folder: Path) -> None:
@@ -41,7 +42,8 @@ class WarehouseBehind:
     def _open(self, before: ServedWarehouse | None) -> ServedWarehouse:
         from lace.pipeline.served import open_served  # what it needs takes long to load
 
-        return open_served(self._folder, before)
+        most = self._lace.settings.warehouse_served_records
+        return open_served(self._folder, before, most=most)
 
     @property
     def generation(self) -> int:
@@ -53,6 +55,7 @@ class WarehouseBehind:
 
         Raises:
             StoreError: there is none, or it is damaged.
+            LimitExceeded: it has more records than are served by now.
         """
         self._served = self._open(self._served)
 

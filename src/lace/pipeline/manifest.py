@@ -27,6 +27,7 @@ __all__ = [
     "FieldSlot",
     "Manifest",
     "WarehouseDamagedError",
+    "WarehouseOutdatedError",
     "WarehouseVersionError",
     "format_manifest",
     "parse_manifest",
@@ -45,6 +46,10 @@ class WarehouseDamagedError(StoreError):
     """A file of the warehouse is missing, cut or changed."""
 
     exit_code = 6
+
+
+class WarehouseOutdatedError(StoreError):
+    """A state of the warehouse is read that is so old that its files were removed."""
 
 
 class WarehouseVersionError(StoreError):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import contextmanager
 from importlib import util
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lace.errors import EngineError
+from lace.base.limits import DEFAULT_SETTINGS
+from lace.errors import EngineError, LimitExceeded, Place, StoreError
 from lace.facts.extract import facts_of_columns
 from lace.interlacing.partitions import AdvertisementSet
 from lace.pipeline.claiming import claims_of
@@ -19,7 +22,7 @@ from lace.pipeline.derived import answer_table, evaluations, read_evaluated
 from lace.pipeline.failures import damage_told
 from lace.pipeline.interning import HEAD_COLUMNS, facts_of_heads
 from lace.pipeline.lookup import RecordIndex
-from lace.pipeline.manifest import WarehouseDamagedError
+from lace.pipeline.manifest import WarehouseDamagedError, WarehouseOutdatedError
 from lace.pipeline.records import batches_of
 from lace.pipeline.registered import register
 from lace.pipeline.states import WHOLE, inputs_of, read_partitions, read_state, state_names
@@ -29,12 +32,12 @@ from lace.rules.profiles import MAY_SEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from lace.facts.columns import FactColumns
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Advertisement
     from lace.interlacing.capabilities import Schema
+    from lace.pipeline.manifest import Manifest
     from lace.pipeline.states import State
     from lace.policy.compile import Executable
 
@@ -44,21 +47,40 @@ _MOST_HELD: Final = 4
 """Advertisement states that are held in memory; beyond, the one used longest ago is read again."""
 
 
-def open_served(folder: Path, before: ServedWarehouse | None = None) -> ServedWarehouse:
+def open_served(
+    folder: Path,
+    before: ServedWarehouse | None = None,
+    *,
+    most: int = DEFAULT_SETTINGS.warehouse_served_records,
+) -> ServedWarehouse:
     """Open the newest state of a warehouse.
 
     Args:
         folder: where it is.
         before: an earlier state of it, if one is open.
+        most: how many records it may have, as all have a place in memory.
 
     Raises:
         EngineError: pyarrow is not installed.
         NoStoreError: there is no warehouse.
         WarehouseDamagedError: it is damaged.
+        LimitExceeded: it has more records.
     """
     if util.find_spec("pyarrow") is None:
         raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'")
-    return ServedWarehouse(Warehouse.open(folder), before)
+    warehouse = Warehouse.open(folder)
+    count = warehouse.manifest.rows(RECORDS)
+    if count > most:
+        raise LimitExceeded(
+            f"the warehouse has {count:,} records, more than are served",
+            limit="warehouse_served_records",
+            allowed=most,
+            observed=count,
+            place=Place(str(folder)),
+            hint=f"each takes 41 bytes of memory; if there is room, raise the limit, "
+            f"warehouse_served_records={most}, with --set warehouse_served_records=N",
+        )
+    return ServedWarehouse(warehouse, before)
 
 
 class ServedWarehouse:
@@ -109,17 +131,48 @@ class ServedWarehouse:
             schema: the fields that advertisements carry.
 
         Raises:
+            WarehouseOutdatedError: it was there, and files of it were removed since.
             WarehouseDamagedError: it is there, and damaged.
         """
-        name = self._plans.get(register(self.warehouse.manifest, executable, runtime).sends)
-        if name is None:
-            return None
-        table = answer_table(name, MAY_SEND)
+        names = self._plans.get(register(self.warehouse.manifest, executable, runtime).sends, ())
+        tables = {answer_table(name, MAY_SEND) for name in names}
         for state in self._states:
             asked = state.asked
-            if (asked.of, asked.source, asked.schema) == (table, source, schema):
-                return self._advertisements(state)
+            if asked.of in tables and (asked.source, asked.schema) == (source, schema):
+                with self._old_or_damaged():
+                    return self._advertisements(state)
         return None
+
+    @contextmanager
+    def _old_or_damaged(self) -> Iterator[None]:
+        """Tell files that are missing because newer states have replaced them from damage.
+
+        Raises:
+            WarehouseOutdatedError: this state has not all of its files any more.
+            WarehouseDamagedError: a file is damaged.
+        """
+        try:
+            yield
+        except WarehouseDamagedError as error:
+            place = error.place.source if error.place is not None else None
+            if place is None or Path(place).exists():
+                raise
+            newest = self._newest()
+            if any(str(self.warehouse.folder / file.path) == place for file in newest.all_files()):
+                raise
+            raise WarehouseOutdatedError(
+                f"generation {self.generation} of the warehouse, which is served, is too old: "
+                f"files of it were removed, and generation {newest.generation} is the newest",
+                place=Place(str(self.warehouse.folder)),
+                hint="send SIGHUP to the server, which takes the newest state then",
+            ) from error
+
+    def _newest(self) -> Manifest:
+        """Return what the warehouse consists of now; where nobody can tell, of what it did."""
+        try:
+            return Warehouse.open(self.warehouse.folder).manifest
+        except StoreError:
+            return self.warehouse.manifest
 
     def _advertisements(self, state: State) -> AdvertisementSet:
         name = state.asked.name
@@ -156,23 +209,37 @@ class ServedWarehouse:
         """Yield the advertisements of records, as of a source.
 
         Raises:
+            WarehouseOutdatedError: their files were removed since.
             WarehouseDamagedError: a file is damaged.
         """
         reads = {"Field": None if schema.all else schema.names}
-        for path, batch in self.index.rows_of(records, ("hash", *HEAD_COLUMNS)):
-            with damage_told(path):
-                hashes = batch.column("hash").to_pylist()
-                found = claims_of(hashes, facts_of_columns(_columns(batch), reads), source)
-            yield from found
+        with self._old_or_damaged():
+            for path, batch in self.index.rows_of(records, ("hash", *HEAD_COLUMNS)):
+                with damage_told(path):
+                    hashes = batch.column("hash").to_pylist()
+                    found = claims_of(hashes, facts_of_columns(_columns(batch), reads), source)
+                yield from found
 
     def facts(self) -> Iterator[Fact]:
         """Yield the facts of all records, made of what stands before their data.
 
         Raises:
+            WarehouseOutdatedError: their files were removed since.
             WarehouseDamagedError: a file is damaged.
         """
-        for batch in self.index.all_rows(HEAD_COLUMNS):
-            yield from facts_of_columns(_columns(batch))
+        with self._old_or_damaged():
+            for batch in self.index.all_rows(HEAD_COLUMNS):
+                yield from facts_of_columns(_columns(batch))
+
+    def bytes_of(self, records: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of those records that are here, checked against their hashes.
+
+        Raises:
+            WarehouseOutdatedError: their files were removed since.
+            WarehouseDamagedError: a file is damaged, or has other bytes under a hash.
+        """
+        with self._old_or_damaged():
+            yield from self.index.bytes_of(records)
 
     @property
     def record_bytes(self) -> int:
@@ -188,16 +255,16 @@ def _columns(batch: object) -> FactColumns:
         raise _damaged(f"the heads of {RECORDS} cannot be read: {error}") from error
 
 
-def _registered(warehouse: Warehouse) -> dict[str, str]:
-    """Return the names of evaluations by what decides their answers."""
-    found: dict[str, str] = {}
+def _registered(warehouse: Warehouse) -> dict[str, list[str]]:
+    """Return the names of evaluations by what decides their answers; any may be advertised."""
+    found: dict[str, list[str]] = {}
     newest = max((file.generation for file in warehouse.manifest.files(RECORDS)), default=0)
     if newest > warehouse.manifest.facts_generation:
         return found  # there are records that no evaluation has seen
     for name in evaluations(warehouse.manifest):
         known = read_evaluated(warehouse, name)
         if known is not None and known.registration is not None and known.registration.sends:
-            found.setdefault(known.registration.sends, name)
+            found.setdefault(known.registration.sends, []).append(name)
     return found
 
 

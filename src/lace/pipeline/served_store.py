@@ -101,7 +101,7 @@ class _Snapshot:
 
     def bytes_of(self, identifiers: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the bytes of those records that are here, checked against their hashes."""
-        return self.served.index.bytes_of(identifiers)
+        return self.served.bytes_of(identifiers)
 
 
 @dataclass(frozen=True, slots=True)
