@@ -71,6 +71,8 @@ def test_keys_peers_settings_and_files(folder: Path, verifier: str) -> None:
     assert values(complete("--set", "max_lin")) == ["max_links=", "max_links_of_address="]
     assert complete("query", "--rules", "") == ["file,"]
     assert complete("--lace", "") == ["dir,"]
+    for words in (["put"], ["import"], ["rules", "check"], ["rules", "fmt"], ["rules", "id"]):
+        assert complete(*words, "") == ["file,"], words
 
 
 @pytest.mark.parametrize("damage", ["none", "toml", "store"])
@@ -104,6 +106,12 @@ def test_bash_itself(folder: Path, tmp_path: Path) -> None:
         'eval "$(lace completion bash)"\n'
         "COMP_WORDS=(lace --lace .lace get //u//n//); COMP_CWORD=4\n"
         '_lace_completion lace; printf "%s\\n" "${COMPREPLY[@]}"; complete -p lace\n'
+        'compopt() { printf "%s " compopt "$@"; }\n'
+        "for word in 'get //u' 'get //u//n//' '--set max_links_' 'sync tc' 'rem'; do\n"
+        "COMPREPLY=(); IFS=' ' COMP_WORDS=(lace --lace .lace $word); "
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+        'echo "$word: $(_lace_completion lace)"\n'
+        "done\n"
     )
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -118,6 +126,19 @@ def test_bash_itself(folder: Path, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.stdout.splitlines()[0] == "//u//n//links/1"
     assert "_lace_completion" in done.stdout.splitlines()[1]
+    assert done.stdout.splitlines()[2:] == [
+        "get //u: compopt -o nospace ",
+        "get //u//n//: ",
+        "--set max_links_: compopt -o nospace ",
+        "sync tc: compopt -o nospace ",
+        "rem: ",
+    ]
+
+
+def test_no_shell_is_named() -> None:
+    done = call("completion")
+    assert done.code == 2
+    assert "'bash|zsh|fish'. Choose from: bash, zsh, fish; see" in done.err
 
 
 def test_another_shell() -> None:

@@ -33,7 +33,7 @@ _SCHEMES: Final = ("stdio", "unix:", "tcp:", "ws:", "wss:")
 def attach_completions(params: Iterable[click.Parameter]) -> None:
     """Let parameters complete what stands for their value in the help."""
     for param in params:
-        kind = (param.metavar or "").strip("[]….")
+        kind = (param.metavar or "").strip("[]….").removesuffix("|-").rstrip("…")
         complete = _BY_OPTION.get(param.name or "") or _BY_METAVAR.get(kind)
         if complete is not None:
             # A decorator would have to say it again for each option.

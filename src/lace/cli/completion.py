@@ -15,6 +15,13 @@ __all__ = ["COMPLETION_VARIABLE", "command"]
 
 COMPLETION_VARIABLE: Final = "_LACE_COMPLETE"
 _SHELLS: Final = ("bash", "zsh", "fish")
+_BASH_END: Final = "\n    return 0\n"
+_BASH_NO_SPACE: Final = """
+    # A part of a coordinate, a setting and a scheme go on behind what was completed.
+    if [[ ${COMPREPLY[0]} =~ (//|=|:)$ ]]; then
+        compopt -o nospace
+    fi
+"""
 
 
 @lace_command(
@@ -48,6 +55,8 @@ def command(session: Session, shell: str) -> int:
     # What is asked for is the text alone: whether this machine's shell is new enough, it says.
     script = made(cli, {}, "lace", COMPLETION_VARIABLE)
     text = script.source_template % script.source_vars()
+    if shell == "bash":
+        text = text.replace(_BASH_END, f"{_BASH_NO_SPACE}{_BASH_END}")
     if session.output.json:
         session.output.json_document({"shell": shell, "script": text})
     else:
