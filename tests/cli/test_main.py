@@ -87,6 +87,14 @@ def test_without_a_lace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.raw == b""
 
 
+def test_without_the_lace_that_is_named(tmp_path: Path) -> None:
+    named = tmp_path / "not there"
+    wanted = f"make one: `lace --lace '{named}' init`"
+    assert wanted in call("--lace", named, "list").err
+    assert wanted in call("put", "-", env={"LACE_DIR": str(named)}).err
+    assert wanted.replace("`", "") in call("--lace", named, "doctor").out
+
+
 def setting(name: str, *arguments: object, env: dict[str, str] | None = None) -> tuple[int, str]:
     shown = call("config", "show", "--json", *arguments, env=env).json()
     (found,) = [entry for entry in shown["settings"] if entry["name"] == name]

@@ -65,6 +65,8 @@ MAX_PROVEN_DIGESTS: Final = 2**24
 """Digests that are held at once to compute roots again in one place."""
 MAX_GIVEN_RECORDS: Final = 250
 """Records that one operation on a peer names: a peer takes a selector of 256 rules."""
+MAX_LOGGED_CHARACTERS: Final = 500
+"""Characters of a message that the log of a lace keeps."""
 MAX_LINK_EVENTS: Final = 10_000
 """Events of a link that wait to be looked at; of more, the oldest are forgotten and counted."""
 MAX_EVENT_RECORDS: Final = 1_000

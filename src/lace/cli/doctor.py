@@ -20,6 +20,7 @@ from lace.api import SETTINGS_FILE
 from lace.base.text import UNICODE_VERSION
 from lace.cli.command import command as lace_command
 from lace.cli.output import Column, size_text
+from lace.cli.session import making
 from lace.errors import LaceError, SettingError, UsageError
 from lace.store.sqlite.store import DATABASE_NAME, is_lace
 
@@ -117,7 +118,7 @@ def _lace(session: Session) -> Iterator[Check]:
         return
     if not is_lace(folder):
         if not folder.is_file():
-            yield Check(PROBLEM, "lace", f"{folder} holds no lace", "make one: lace init")
+            yield Check(PROBLEM, "lace", f"{folder} holds no lace", f"make one: {making(folder)}")
         return
     if not wrong:  # with wrong settings it cannot be opened
         yield _opened(session, folder)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.base.limits import MAX_LOGGED_CHARACTERS
+from lace.base.text import safe_text
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ __all__ = [
     "Failure",
     "Terminated",
     "describe_failure",
+    "logged_text",
     "without_secrets",
 ]
 
@@ -43,6 +46,16 @@ def without_secrets(text: str) -> str:
     'got (a secret)'
     """
     return _SECRET.sub("(a secret)", text)
+
+
+def logged_text(text: str) -> str:
+    """Return text as the log of a lace keeps it: short, without secrets, on one line.
+
+    >>> logged_text("got &.abc.H3")
+    'got (a secret)'
+    """
+    made = safe_text(without_secrets(text))
+    return made if len(made) <= MAX_LOGGED_CHARACTERS else made[: MAX_LOGGED_CHARACTERS - 1] + "…"
 
 
 class Failure:
@@ -71,6 +84,16 @@ class Failure:
         if self.rule:
             text = f"{text} [{self.rule}]"
         return f"lace: {text}; {self.hint}" if self.hint else f"lace: {text}"
+
+    def logged(self, error: BaseException) -> dict[str, object]:
+        """Return what the log of a lace keeps: the error's name, what is wrong, the rule."""
+        made: dict[str, object] = {"error": type(error).__name__}
+        if isinstance(error, (LaceError, OSError)):  # others were not written for a log
+            text = f"{self.place}: {self.message}" if self.place else self.message
+            made["message"] = logged_text(text)
+        if self.rule:
+            made["rule"] = self.rule
+        return made
 
     def as_json(self) -> Mapping[str, object]:
         """Return the object that `--json` adds."""
@@ -123,6 +146,8 @@ def _usage(error: click.UsageError) -> Failure:
         message = f"there is no option {error.option_name!r}{meant}"
         return Failure(2, message, hint=f"see `{command} --help`")
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.MissingParameter):
+        message = " ".join(message.split())  # what may be given stands on lines of its own
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return Failure(2, message, hint=f"see `{command} --help`")
 

@@ -7,6 +7,7 @@ Settings come from the defaults, the `lace.toml` of the lace, `LACE_…` variabl
 from __future__ import annotations
 
 import os.path
+import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.rules.limits import RuleLimits
 
-__all__ = ["FOLDER_NAME", "Change", "Session"]
+__all__ = ["FOLDER_NAME", "Change", "Session", "making"]
 
 FOLDER_NAME: Final = ".lace"
 FOLDER_VARIABLE: Final = "LACE_DIR"
@@ -38,12 +39,21 @@ _PREFIX: Final = "LACE_"
 class Change:
     """A lace that a command changes, and what the log will say of it.
 
-    `result` holds counts and identifiers: never data, never a secret.
+    `result` holds counts, identifiers, addresses and messages: never data, never a secret.
     """
 
     lace: Lace
     result: dict[str, object] = field(default_factory=dict)
     exit_code: int = 0
+
+
+def making(folder: Path) -> str:
+    """Return the command line that makes a lace in a folder.
+
+    >>> making(Path("my notes"))
+    "lace --lace 'my notes' init"
+    """
+    return f"lace --lace {shlex.quote(str(folder))} init"
 
 
 def _refuse_file(folder: Path) -> None:
@@ -154,9 +164,14 @@ class Session:
         given: dict[str, object] = {}
         for source in self._own_sources():
             given.update(source.values)
-        return open_lace(
-            place, create=create, read_only=not write, settings=given, purpose=f"lace {command}"
-        )
+        try:
+            return open_lace(
+                place, create=create, read_only=not write, settings=given, purpose=f"lace {command}"
+            )
+        except NoStoreError as error:
+            if not create:
+                error.hint = f"make one: `{making(place)}`"
+            raise
 
     def reading(self, command: str) -> Lace:
         """Open the lace for a command that only reads it."""
@@ -205,12 +220,11 @@ class Session:
     ) -> None:
         if isinstance(error, (StoreBusyError, DeclinedError)):
             return  # the log would have to wait for the same writer; or nothing was tried
-        change.exit_code = describe_failure(error).exit_code
+        failure = describe_failure(error)
+        change.exit_code = failure.exit_code
         if change.exit_code == 2:
             return  # nothing was tried yet
-        change.result["error"] = type(error).__name__
-        if isinstance(error, LaceError) and error.rule:
-            change.result["rule"] = error.rule
+        change.result.update(failure.logged(error))
         self.log(change, command, started)
 
     def log(self, change: Change, command: str, started: str) -> None:

@@ -131,7 +131,9 @@ class SqliteStore:
         if self.path.is_file() and self.path.stat().st_size > 0:
             return
         if not create:
-            raise NoStoreError(f"there is no lace at {self.folder}", hint="make one: `lace init`")
+            raise NoStoreError(
+                f"there is no lace at {self.folder}", hint="it is made where create is allowed"
+            )
         if self.folder.exists():
             foreign = _foreign_names(self.folder)
             if foreign:
