@@ -126,6 +126,8 @@ def test_a_server_leaves_entries(tmp_path: Path) -> None:
         assert left.sync(right, server.address).code == 0
         assert left.sync(right, server.address).code == 0  # nothing moves: no entry
         server.wait_for("outcome=fixed-point", 2)
+        server.process.send_signal(signal.SIGHUP)  # the same rules count: no entry
+        server.wait_for("were read again")
         own.select.write_text("SelectHave(P) :- Nonsense(Q).\n")
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("are not taken")
@@ -134,7 +136,7 @@ def test_a_server_leaves_entries(tmp_path: Path) -> None:
             "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Group',_,'u').\n"
         )
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("were read again")
+        server.wait_for("were read again", 2)
         wait_until(lambda: len(entries()) == 4)
     begun, link, refused, renewed = entries()
     assert [each["command"] for each in (begun, link, refused, renewed)] == [
@@ -150,6 +152,8 @@ def test_a_server_leaves_entries(tmp_path: Path) -> None:
     assert begun["result"]["selector"] != renewed["result"]["selector"]
     assert len(begun["result"]["exposures"]) == 1
     assert refused["exit_code"] == 1
+    assert isinstance(refused["result"], dict)
+    assert str(own.select) in refused["result"]["message"], "why they were refused"
     assert len(entries("--command", "serve rules", "--limit", "1")) == 1
     assert len(entries("--command", "serve")) == 4
     assert entries("--command", "sync") == []

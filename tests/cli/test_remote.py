@@ -127,6 +127,9 @@ def test_a_peer_with_a_name(parties: tuple[Party, Party], server: Serving) -> No
     assert commands == ["remote get", "remote store", "remote watch"]
     assert [each["result"]["received"] for each in log] == [1, 0, 4]
     assert {each["result"]["peer"] for each in log} == {right.verifier}
+    assert {each["result"]["address"] for each in log} == {"office"}
+    assert all(each["result"]["selector"].startswith("R.") for each in log)
+    assert [len(each["result"]["exposures"]) for each in log] == [0, 1, 0]
     assert remote(left, "list", "offise").code == 2
     assert "did you mean 'office'?" in remote(left, "list", "offise").err
 

@@ -289,9 +289,24 @@ def test_once(parties: tuple[Party, Party]) -> None:
         assert line["link"] == 1
         assert len(line["received-hashes"]) == 5
     assert process("--lace", right.folder, "log", "--json").json_lines()[-1]["command"] == "serve"
-    assert (
-        process("--lace", left.folder, "log", "--json").json_lines()[-1]["result"]["received"] == 5
-    )
+    result = process("--lace", left.folder, "log", "--json").json_lines()[-1]["result"]
+    assert (result["address"], result["received"], result["fixed_point"]) == (address, 5, True)
+    assert result["bytes_sent"] > 0
+    assert result["bytes_received"] > 0
+    assert result["selector"].startswith("R.")
+    assert len(result["exposures"]) == 1
+    assert "reason" not in result
+
+
+def test_the_log_says_why_a_link_failed(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    address = f"unix:{tmp_path}/nobody"
+    assert left.sync(right, address).code == 4
+    entry = process("--lace", left.folder, "log", "--json").json_lines()[-1]
+    assert (entry["command"], entry["exit_code"]) == ("sync", 4)
+    assert entry["result"]["address"] == address
+    assert entry["result"]["error"] == "TransportError"
+    assert "nobody" in entry["result"]["message"]
 
 
 def test_a_named_exposure_over_a_plain_stream_is_warned_of(parties: tuple[Party, Party]) -> None:
@@ -341,6 +356,8 @@ def test_an_open_link_carries_on_and_ends_cleanly(
             started.kill()
         assert started.returncode == code, err
         assert b"at-fixed-point yes" in out
+        if number is signal.SIGINT:
+            assert b"interrupted; 6 records came on the last link and are stored\n" in err
 
 
 def test_a_server_that_keeps_no_link_open_is_asked_again_and_again(

@@ -60,7 +60,7 @@ def _result_text(operation: Operation) -> str:
         "finished": "when it ended (TAI)",
         "command": "what was run",
         "exit_code": "how it ended",
-        "result": "counts and identifiers",
+        "result": "counts and identifiers, addresses, and the message of a failure",
     },
     examples=[
         ("lace log", "everything the log holds"),
@@ -81,9 +81,10 @@ def command(session: Session, limit: int | None, commands: tuple[str, ...]) -> i
     """Show what was done to a lace.
 
     Its operations with their results. Commands that change a lace, and `verify`, leave an
-    entry. A server leaves one as `serve` for each link on which something moved, and one as
-    `serve rules` whenever other rules count: their identifiers, or why they were refused. The
-    setting log_max_operations says how many entries are kept.
+    entry. An exchange's has the peer as it was called, the rules, and what came and went in
+    records and bytes. A server leaves one as `serve` for each link on which something moved,
+    and one as `serve rules` whenever other rules count: their identifiers, or why they were
+    refused. The setting log_max_operations says how many entries are kept.
     """
     output = session.output
     with session.reading("log") as lace:

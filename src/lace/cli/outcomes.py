@@ -6,6 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.cli.failures import logged_text
 from lace.cli.output import Column, plural, size_text
 
 if TYPE_CHECKING:
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.driver.session import Session as LinkSession
     from lace.interlacing.result import Counters, Outcome
+    from lace.policy.local import Policy
 
 __all__ = [
     "OUTCOME_KEYS",
     "LinkLine",
     "count_rows",
     "exit_code_of",
+    "logged_link",
     "logged_result",
+    "logged_rules",
     "note_rejected",
     "seconds_text",
     "show_outcome",
@@ -143,8 +147,19 @@ def note_rejected(output: Output, outcome: Outcome) -> None:
         output.note(f"and {len(outcome.rejected) - _MOST_REJECTED:,} more")
 
 
+def logged_rules(policy: Policy) -> dict[str, Any]:
+    """Return what the log of a lace keeps of the rules of an exchange."""
+    exposures = sorted(each.module.id for each in policy.exposures)
+    return {"selector": policy.select.id, "exposures": exposures}
+
+
+def logged_link(address: str | None, policy: Policy) -> dict[str, Any]:
+    """Return what the log keeps of an exchange that begins: with whom, as called, and the rules."""
+    return {"address": logged_text(address or ""), **logged_rules(policy)}
+
+
 def logged_result(outcome: Outcome) -> dict[str, Any]:
-    """Return what the log of a lace keeps: counts and identifiers."""
+    """Return what the log of a lace keeps: counts and identifiers, and why it went no further."""
     made: dict[str, Any] = {
         "plan": outcome.plan_id,
         "link": outcome.link_id,
@@ -152,6 +167,9 @@ def logged_result(outcome: Outcome) -> dict[str, Any]:
         "fixed_point": outcome.at_fixed_point,
         "received": len(outcome.received),
         "rejected": len(outcome.rejected),
+        "bytes_received": outcome.counters.bytes_received,
+        "bytes_sent": outcome.counters.bytes_sent,
+        "reason": None if outcome.at_fixed_point else logged_text(outcome.reason),
     }
     return {name: value for name, value in made.items() if value is not None}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.outcomes import logged_result
+from lace.cli.outcomes import logged_link, logged_result
 from lace.cli.output import plural
 from lace.cli.peers import SyncArguments
 from lace.cli.record_output import (
@@ -108,7 +108,9 @@ def command(
         remote = Remote(session, change.lace, given, "remote get")
         if sign_receipts:
             check_receipt_key(remote)
-        run = remote.run(remote.policy(select, given.expose or ()))
+        policy = remote.policy(select, given.expose or ())
+        change.result.update(logged_link(given.address, policy))
+        run = remote.run(policy)
         if run.outcome is not None:
             change.result.update(logged_result(run.outcome))
         outcome = run.finish(given.address)

@@ -10,7 +10,7 @@ import click
 from lace.api import now
 from lace.cli.command import command as lace_command
 from lace.cli.files import check_target, written
-from lace.cli.outcomes import logged_result
+from lace.cli.outcomes import logged_link, logged_result
 from lace.cli.output import Column, plural
 from lace.cli.peers import SyncArguments
 from lace.cli.record_tables import identifier_column
@@ -173,7 +173,9 @@ def command(
         with change.lace.snapshot() as snapshot:
             wanted = [str(stored.id) for stored in find_records(snapshot, records)]
         remote = Remote(session, change.lace, given, "remote store")
-        run = remote.run(_policy(remote, wanted, receipts=receipt_file is not None))
+        policy = _policy(remote, wanted, receipts=receipt_file is not None)
+        change.result.update(logged_link(given.address, policy))
+        run = remote.run(policy)
         if run.outcome is not None:
             change.result.update(logged_result(run.outcome))
         outcome = run.finish(given.address)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.outcomes import logged_result
+from lace.cli.outcomes import logged_link, logged_result
 from lace.cli.output import size_text
 from lace.cli.peers import SyncArguments
 from lace.cli.policy_files import Wanted, check_files
@@ -98,6 +98,7 @@ def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
 def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, select: Rules) -> None:
     """Run the exchange until a signal, a lost reader or the limit ends it."""
     policy = remote.policy(select, remote.given.expose or ())
+    change.result.update(logged_link(remote.given.address, policy))
     run = watch.run = remote.prepare(policy, is_open=True, hear=watch.hear)
     try:
         run.run()

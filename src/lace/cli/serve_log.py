@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from lace.api import now
-from lace.cli.outcomes import exit_code_of, logged_result
+from lace.cli.failures import describe_failure
+from lace.cli.outcomes import exit_code_of, logged_result, logged_rules
 from lace.errors import LaceError
 from lace.store.sqlite.store import Operation
 
@@ -34,6 +35,7 @@ class ServeLog:
     def __init__(self, session: Session, lace: Lace) -> None:
         self._session, self._lace = session, lace
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
+        self._last_rules: dict[str, Any] | None = None
 
     def __enter__(self) -> None:
         self._thread.__enter__()
@@ -51,23 +53,21 @@ class ServeLog:
         outcome = served.outcome
         if outcome is None:
             return
-        sent = outcome.counters.bytes_sent
-        if not (outcome.received or outcome.rejected or sent):
+        if not (outcome.received or outcome.rejected or outcome.counters.bytes_sent):
             return  # whoever only connects, or finds nothing new, leaves no mark
-        result = {**logged_result(outcome), "bytes_sent": sent}
-        self._add("serve", result, exit_code_of(outcome), served.seconds)
+        self._add("serve", logged_result(outcome), exit_code_of(outcome), served.seconds)
 
     def add_rules(self, policy: Policy) -> None:
-        """Add an entry for rules that count from now on."""
-        exposures = sorted(each.module.id for each in policy.exposures)
-        self._add("serve rules", {"selector": policy.select.id, "exposures": exposures})
+        """Add an entry for rules that count from now on, unless they are those of the last one."""
+        result = logged_rules(policy)
+        if result != self._last_rules:
+            self._add("serve rules", result)
+        self._last_rules = result
 
     def add_refused_rules(self, error: LaceError) -> None:
         """Add an entry for rules that were read again and are not legal."""
-        result: dict[str, Any] = {"error": type(error).__name__}
-        if error.rule:
-            result["rule"] = error.rule
-        self._add("serve rules", result, error.exit_code)
+        self._last_rules = None  # that they are legal again is told
+        self._add("serve rules", describe_failure(error).logged(error), error.exit_code)
 
     def _add(
         self, command: str, result: dict[str, Any], exit_code: int = 0, seconds: float = 0.0

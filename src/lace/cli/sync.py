@@ -19,7 +19,8 @@ from lace.cli.link_options import (
     warn_of_links,
 )
 from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
-from lace.cli.outcomes import OUTCOME_KEYS, logged_result
+from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
+from lace.cli.output import plural
 from lace.cli.peers import SyncArguments
 from lace.cli.policy_files import read_own_policy
 from lace.driver.dry_run import DryRun
@@ -33,6 +34,7 @@ from lace.transport.captured import Capture
 if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.session import Session
+    from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
 
@@ -69,6 +71,14 @@ def _sync(
     side = Side(lace.store, lace.settings, policy, key, lace.workers)
     taken = None if capture is None else Capture(Path(capture))
     return LinkRun(session, side, address, options, connecting, taken)
+
+
+def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
+    """Return what a person is told whom a signal has brought back."""
+    count = len(outcome.received)
+    came = f"{plural(count, 'record')} came{' on the last link' if is_open else ''}"
+    stored = f"{came} and {'is' if count == 1 else 'are'} stored"
+    return stored + ("" if outcome.at_fixed_point else "; run it again to go on")
 
 
 @lace_command(
@@ -148,6 +158,7 @@ def command(
     )
     with session.changing("sync") as change:
         key = signing_key(change.lace, given.key, is_plain=bool(given.plain))
+        change.result.update(logged_link(address, policy))
         work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
         try:
             work.run()
@@ -155,6 +166,7 @@ def command(
             if work.outcome is not None:
                 change.result.update(logged_result(work.outcome))
                 change.result.update({"dry_run": True} if dry_run else {})
+                session.durable = _what_stays(work.outcome, is_open=bool(given.open))
                 work.show(change.lace)
         outcome = work.finish(given.address)
         change.exit_code = work.exit_code
