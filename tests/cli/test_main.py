@@ -95,6 +95,60 @@ def test_without_the_lace_that_is_named(tmp_path: Path) -> None:
     assert wanted.replace("`", "") in call("--lace", named, "doctor").out
 
 
+def test_settings_are_shown_beside_a_wrong_one(folder: Path) -> None:
+    (folder / "lace.toml").write_text("foo = 3\nmax_links = 7\nwait_seconds = 'x'\n")
+    done = call("config", "show")
+    assert done.code == 2
+    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in done.lines}
+    assert rows["max_links"][0] == "7"
+    assert rows["wait_seconds"][2] == "default"
+    first, last = done.err.splitlines()
+    assert "lace.toml: there is no setting 'foo'" in first
+    assert "wait_seconds takes a whole number" in last
+    (folder / "lace.toml").write_text("foo = \n")
+    done = call("config", "show", "--json")
+    assert done.code == 2
+    assert len(done.json()["settings"]) == len(rows)
+    assert "lace.toml cannot be read" in done.err
+
+
+def test_peers_are_settings(folder: Path) -> None:
+    (folder / "lace.toml").write_text(
+        "[peer.office]\naddress = 'tcp:x'\nselect = 'gone.lace'\nexpose = ['../v.lace']\n"
+        "plain = true\n[peer.other]\naddres = 'tcp:y'\n[peer.third]\naddress = 'tcp:z'\n"
+    )
+    (folder.parent / "v.lace").touch()
+    done = call("config", "show")
+    rows = {line.split("\t")[0]: line.split("\t")[1] for line in done.lines if "peer." in line}
+    assert rows == {
+        "peer.office.address": "tcp:x",
+        "peer.office.select": str(folder / "gone.lace"),
+        "peer.office.expose": f'["{folder}/../v.lace"]',
+        "peer.office.plain": "true",
+        "peer.third.address": "tcp:z",
+    }
+    assert done.code == 2
+    assert "[peer.other]: a peer has no 'addres'; did you mean 'address'?" in done.err
+    lost = f"there is no file {folder / 'gone.lace'}; names in it count from the folder of the lace"
+    assert lost in done.err
+    assert "v.lace" not in done.err
+    peers = call("config", "show", "--json").json()["peers"]
+    assert [each["name"] for each in peers] == ["office", "third"]
+    assert peers[0]["plain"] is True
+    refused = call("sync", "office")
+    assert refused.code == 2
+    assert lost in refused.err
+    own = call("sync", "office", "--select", folder.parent / "v.lace")
+    assert (own.code, "gone.lace" in own.err) == (1, False), "the command line goes over the table"
+
+
+def test_the_error_of_json_is_as_its_page_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+    (shown,) = [line for line in page.read_text("utf-8").split("\n") if line.startswith('{"error"')]
+    told = error_object(call("config", "show", "nonsense", "--json").err)
+    assert list(json.loads(shown)["error"]) == list(told)
+
+
 def setting(name: str, *arguments: object, env: dict[str, str] | None = None) -> tuple[int, str]:
     shown = call("config", "show", "--json", *arguments, env=env).json()
     (found,) = [entry for entry in shown["settings"] if entry["name"] == name]

@@ -331,8 +331,18 @@ class Source:
     values: Mapping[str, object]
 
 
-def resolve_settings(sources: list[Source]) -> tuple[Settings, dict[str, str]]:
-    """Return the settings that the sources give together, and where each comes from."""
+def resolve_settings(
+    sources: list[Source], faults: list[SettingError] | None = None
+) -> tuple[Settings, dict[str, str]]:
+    """Return the settings that the sources give together, and where each comes from.
+
+    Args:
+        sources: the later goes over the earlier.
+        faults: takes what is wrong, which then counts for nothing.
+
+    Raises:
+        SettingError: something is wrong, and there are no `faults` to take it.
+    """
     values: dict[str, int] = {}
     origins = dict.fromkeys(_ranges(), "default")
     for source in sources:
@@ -341,7 +351,10 @@ def resolve_settings(sources: list[Source]) -> tuple[Settings, dict[str, str]]:
                 values[name] = parse_setting(name, value)
             except SettingError as error:
                 error.message = f"{source.origin}: {error.message}"
-                raise
+                if faults is None:
+                    raise
+                faults.append(error)
+                continue
             origins[name] = source.origin
     return replace(DEFAULT_SETTINGS, **values), origins
 

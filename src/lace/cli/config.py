@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import json
+from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from lace.api import SETTINGS_FILE
 from lace.base.limits import describe_settings
 from lace.cli.command import LaceCommand, group, require_subcommand
+from lace.cli.failures import describe_failure, without_secrets
 from lace.cli.output import Column
-from lace.errors import SettingError
+from lace.cli.peers import lost_files, peer_tables, read_peer
+from lace.errors import LaceError, SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lace.cli.output import Output
     from lace.cli.session import Session
 
 __all__ = ["command"]
+
+Row = tuple[str, int, str, str, str]
+"""Name, value, unit, origin, meaning."""
 
 
 @group("config", examples=[("lace config show", "every setting of this lace")])
@@ -41,10 +53,13 @@ def _check_names(names: tuple[str, ...]) -> None:
 @command.command(
     "show",
     cls=LaceCommand,
-    piped="One line a setting, tab-separated: name, value, unit, origin, meaning.",
+    piped="One line a setting, tab-separated: name, value, unit, origin, meaning. Then the same "
+    "for each entry of a peer's table, named peer.NAME.ENTRY.",
     json_keys={
         "lace": "the folder whose lace.toml was read, or null",
         "settings": "a list of {name, value, unit, origin, meaning}",
+        "peers": "a list of {name, address, …}, with what else the table [peer.NAME] has; files "
+        "as they are looked for",
     },
     examples=[
         ("lace config show", "every setting, its value and where it comes from"),
@@ -59,36 +74,106 @@ def show(session: Session, names: tuple[str, ...]) -> int:
     """Show every setting, or those that are named: its value and where it comes from.
 
     A value comes from the defaults, lace.toml, the environment or --set; the origin says which.
+    The peers that lace.toml names come last, if no setting is named. What is wrong is told, and
+    the rest is shown; the exit code is 2 then.
     """
     output = session.output
     _check_names(names)
     folder = session.find_folder()
-    settings, origins = session.settings(folder)
-    rows = [
+    faults: list[SettingError] = []
+    settings, origins = session.settings(folder, faults)
+    rows: list[Row] = [
         (name, getattr(settings, name), unit, origins[name], meaning)
         for name, meaning, unit in describe_settings()
         if not names or name in names
     ]
+    peers = {} if folder is None or names else _peers(session, folder, faults)
     if output.json:
         keys = ("name", "value", "unit", "origin", "meaning")
         output.json_document(
             {
                 "lace": str(folder.resolve()) if folder else None,
                 "settings": [dict(zip(keys, row, strict=True)) for row in rows],
+                "peers": [{"name": name, **entries} for name, entries in peers.items()],
             }
         )
-    elif output.terminal:
-        columns = (
-            Column("setting", style="bold", no_wrap=True),
-            Column("value", "right", no_wrap=True),
-            Column("unit"),
-            Column("from"),
-            Column("meaning"),
-        )
-        output.table(columns, [(row[0], f"{row[1]:,}", *row[2:]) for row in rows])
     else:
-        for row in rows:
-            output.row(row)
+        _write(output, rows, Path(folder or "") / SETTINGS_FILE, peers)
     if folder is None:
         output.note("there is no lace here: these are the settings without a lace.toml")
+    for fault in faults[:-1]:
+        output.complain(describe_failure(fault).line())
+    if faults:
+        raise faults[-1]
     return 0
+
+
+def _write(
+    output: Output, rows: Sequence[Row], origin: Path, peers: Mapping[str, Mapping[str, object]]
+) -> None:
+    """Write rows for a person, or for a script."""
+    entries = [
+        (name, entry, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, table in peers.items()
+        for entry, value in table.items()
+    ]
+    if not output.terminal:
+        for row in rows:
+            output.row(row)
+        for name, entry, text in entries:
+            output.row((f"peer.{name}.{entry}", text, "", origin, f"{entry} of the peer {name}"))
+        return
+    columns = (
+        Column("setting", style="bold", no_wrap=True),
+        Column("value", "right", no_wrap=True),
+        Column("unit"),
+        Column("from"),
+        Column("meaning"),
+    )
+    output.table(columns, [(row[0], f"{row[1]:,}", *row[2:]) for row in rows])
+    if entries:
+        output.line("")
+        peer_columns = (
+            Column("peer", style="bold", no_wrap=True),
+            Column("entry"),
+            Column("value"),
+        )
+        output.table(peer_columns, entries)
+
+
+def _peers(
+    session: Session, folder: Path, faults: list[SettingError]
+) -> dict[str, dict[str, object]]:
+    """Return what the tables of peers say, of those that are legal; warn of files that are lost."""
+    try:
+        tables = peer_tables(folder)
+    except SettingError:  # the file cannot be read, as is told of the settings
+        return {}
+    found: dict[str, dict[str, object]] = {}
+    for name in tables:
+        try:
+            peer = read_peer(folder, name)
+        except LaceError as error:
+            faults.append(_fault(error))
+            continue
+        for lost in lost_files(folder, name, peer):
+            session.output.warn(str(lost))
+        found[name] = {
+            each.name.replace("_", "-"): _shown(value)
+            for each in fields(peer)
+            if (value := getattr(peer, each.name)) is not None
+        }
+    return found
+
+
+def _fault(error: LaceError) -> SettingError:
+    """Return what is wrong with a peer as a fault of the settings."""
+    if isinstance(error, SettingError):
+        return error
+    return SettingError(error.message, rule=error.rule, place=error.place, hint=error.hint)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_shown(each) for each in value]
+    return without_secrets(value) if isinstance(value, str) else value

@@ -13,19 +13,29 @@ are named from the folder of `lace.toml`.
 from __future__ import annotations
 
 import difflib
+import os.path
 import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.api import SETTINGS_FILE
+from lace.base.text import safe_text
 from lace.cli.policy_options import parse_exposure
 from lace.errors import Place, SettingError, UsageError
 from lace.policy.plan_lines import LOWERINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["SyncArguments", "is_peer_name", "peer_tables", "read_peer"]
+__all__ = [
+    "SyncArguments",
+    "is_peer_name",
+    "lost_files",
+    "peer_tables",
+    "read_peer",
+    "refuse_lost_files",
+]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESSES: Final = frozenset({"stdio", "unix", "tcp", "ws", "wss"})
@@ -131,6 +141,35 @@ def _read_table(path: Path, name: str, table: object) -> SyncArguments:
             "there is no such lowering", place=place, hint=f"it is one of {', '.join(LOWERINGS)}"
         )
     return _from_folder(path.parent, SyncArguments(**made))
+
+
+def lost_files(folder: Path, name: str, table: SyncArguments) -> Iterator[UsageError]:
+    """Yield what is to be said of each file that a peer's table names and that is not there."""
+    named = [getattr(table, each) for each in sorted(_FILES)]
+    named += [parse_exposure(each, "expose").file for each in table.expose or ()]
+    for file in named:
+        if file is not None and not os.path.exists(file):  # noqa: PTH110 - Path's may fail
+            yield UsageError(
+                f"there is no file {safe_text(file)}",
+                place=Place(f"{folder / SETTINGS_FILE}: [peer.{name}]"),
+                hint=f"names in it count from the folder of the lace, {folder}",
+            )
+
+
+def refuse_lost_files(folder: Path, given: SyncArguments, known: SyncArguments) -> None:
+    """Refuse a peer whose table names a file that is not there, and that is asked for.
+
+    Args:
+        folder: the folder of the lace.
+        given: what the command line says, with the name of the peer.
+        known: what is known of it together.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    over = {each: None for each in (*_FILES, "expose") if getattr(given, each) not in (None, ())}
+    for lost in lost_files(folder, given.address or "", replace(known, **over)):
+        raise lost
 
 
 def _from_folder(folder: Path, table: SyncArguments) -> SyncArguments:

@@ -18,7 +18,7 @@ from lace.base.limits import Settings, Source, describe_settings, resolve_settin
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
 from lace.cli.prompt import DeclinedError
-from lace.errors import LaceError, UsageError
+from lace.errors import LaceError, SettingError, UsageError
 from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
 from lace.store.sqlite.store import Operation
 
@@ -114,12 +114,25 @@ class Session:
             )
         return found
 
-    def settings(self, folder: Path | None) -> tuple[Settings, dict[str, str]]:
-        """Return the settings for a lace, and where each comes from."""
+    def settings(
+        self, folder: Path | None, faults: list[SettingError] | None = None
+    ) -> tuple[Settings, dict[str, str]]:
+        """Return the settings for a lace, and where each comes from.
+
+        Args:
+            folder: the folder of the lace.
+            faults: takes what is wrong, which then counts for nothing.
+        """
+        sources = []
         if folder:
             _refuse_file(folder)
-        sources = [read_settings_file(folder / SETTINGS_FILE)] if folder else []
-        return resolve_settings([*sources, *self._own_sources()])
+            try:
+                sources = [read_settings_file(folder / SETTINGS_FILE)]
+            except SettingError as error:
+                if faults is None:
+                    raise
+                faults.append(error)
+        return resolve_settings([*sources, *self._own_sources()], faults)
 
     def rule_limits(self) -> RuleLimits:
         """Return the limits for rules that the settings give, with or without a lace."""

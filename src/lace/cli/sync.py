@@ -21,7 +21,7 @@ from lace.cli.link_options import (
 from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
 from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
 from lace.cli.output import plural
-from lace.cli.peers import SyncArguments
+from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
 from lace.cli.policy_files import read_own_policy
 from lace.driver.dry_run import DryRun
 from lace.errors import UsageError
@@ -46,6 +46,8 @@ def _arguments(session: Session, given: SyncArguments) -> SyncArguments:
     found = known_of_peer(session, given)
     if found.select is None:
         raise UsageError("--select FILE is missing", hint="an exchange takes your selector")
+    if given.address is not None and is_peer_name(given.address):
+        refuse_lost_files(session.folder(), given, found)
     return found
 
 
