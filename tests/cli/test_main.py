@@ -138,6 +138,7 @@ def test_peers_are_settings(folder: Path) -> None:
     refused = call("sync", "office")
     assert refused.code == 2
     assert lost in refused.err
+    assert lost in call("remote", "watch", "office").err
     own = call("sync", "office", "--select", folder.parent / "v.lace")
     assert (own.code, "gone.lace" in own.err) == (1, False), "the command line goes over the table"
 

@@ -9,7 +9,7 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.outcomes import logged_link, logged_result
 from lace.cli.output import size_text
-from lace.cli.peers import SyncArguments
+from lace.cli.peers import SyncArguments, refuse_lost_files
 from lace.cli.policy_files import Wanted, check_files
 from lace.cli.remote_links import Remote, RemoteCommand, came_and_stays, remote_options
 from lace.cli.times import time_text
@@ -91,6 +91,9 @@ def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
     if chosen is None:
         return select_prefix(prefix)
     session = remote.session
+    if select is None:
+        asked = SyncArguments(address=remote.given.address)
+        refuse_lost_files(session.folder(), asked, SyncArguments(select=chosen))
     (checked,) = check_files(session, [Wanted(chosen, SELECTOR, session.rule_limits())])
     return checked
 
