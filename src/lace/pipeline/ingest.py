@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.engines.spark.arrow import map_in_arrow
 from lace.engines.spark.session import shuffle_partitions
+from lace.errors import EngineError
 from lace.pipeline.failures import damage_told, translated
 from lace.pipeline.ranges import file_ranges
 from lace.pipeline.sources import Source, describe_source
@@ -26,7 +27,14 @@ from lace.pipeline.tables import (
     struct_of,
     write_rows,
 )
-from lace.pipeline.validating import FAULT, RECORD, STAGED_COLUMNS, Piece, Validation
+from lace.pipeline.validating import (
+    FAULT,
+    RECORD,
+    WRITTEN_COLUMNS,
+    Piece,
+    Validation,
+    WritingValidation,
+)
 from lace.pipeline.warehouse import told
 
 if TYPE_CHECKING:
@@ -160,11 +168,12 @@ def _ingest_group(
     with translated("ingest"):
         if pieces:
             size = sum(source.size for _path, source in group)
-            staged = job.scratch("validated")
-            _write_validated(session, pieces, size, max_data_bytes, staged)
-            total, kept = _keep_new(session, job, staged / f"kind={RECORD}", size)
+            staged = _write_validated(
+                session, pieces, size, max_data_bytes, job.scratch("validated")
+            )
+            total, kept = _keep_new(session, job, staged[RECORD], size)
             added[RECORDS] = kept
-            added[QUARANTINE] = _write_faults(job, staged / f"kind={FAULT}", group, first)
+            added[QUARANTINE] = _write_faults(job, staged[FAULT], group, first)
             stored = sum(file.rows for file in kept)
             counts.stored += stored
             counts.known += total - stored
@@ -176,18 +185,30 @@ def _ingest_group(
 
 def _write_validated(
     session: SparkSession, pieces: list[Piece], size: int, max_data_bytes: int, target: Path
-) -> None:
+) -> dict[str, list[Path]]:
+    """Validate pieces, and write their rows below a folder; returns the files of each kind.
+
+    Raises:
+        EngineError: the files are not all here: a worker has written them to a disk of its own.
+    """
     parallel = int(session.sparkContext.defaultParallelism)
     number = min(len(pieces), max(parallel, -(-size // _TASK_BYTES)))
     tasks = tuple(tuple(each) for each in _shares(pieces, number))
-    rows = map_in_arrow(
+    written = map_in_arrow(
         session.range(0, len(tasks), 1, len(tasks)),
-        Validation(tasks, max_data_bytes),
-        struct_of(STAGED_COLUMNS),
-    )
-    # Rows of both kinds are written as they come: sorting by kind would move all data.
-    session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "4")
-    write_rows(rows, target, "kind")
+        WritingValidation(Validation(tasks, max_data_bytes), str(target)),
+        struct_of(WRITTEN_COLUMNS),
+    ).collect()
+    found: dict[str, list[Path]] = {RECORD: [], FAULT: []}
+    for row in sorted(written, key=lambda row: str(row["file"])):
+        path = target / row["file"]
+        if not path.is_file() or _rows_of([path]) != row["rows"]:
+            raise EngineError(
+                f"a worker wrote {row['rows']} rows, and they are not in {target}",
+                hint="keep the warehouse on a disk that all workers share with this machine",
+            )
+        found[row["kind"]].append(path)
+    return found
 
 
 def _shares(pieces: list[Piece], number: int) -> Iterator[list[Piece]]:
@@ -206,12 +227,11 @@ def _shares(pieces: list[Piece], number: int) -> Iterator[list[Piece]]:
 
 
 def _keep_new(
-    session: SparkSession, job: Job, staged: Path, size: int
+    session: SparkSession, job: Job, paths: list[Path], size: int
 ) -> tuple[int, tuple[DataFile, ...]]:
     """Return how many valid records came, and the files of those that are new, each once."""
     from pyspark.sql import functions
 
-    paths = sorted(staged.glob("*.parquet"))
     if not paths:
         return 0, ()
     shuffle_partitions(session, size // 8)
@@ -229,8 +249,9 @@ def _keep_new(
     # The plain case, in which all are new, needs no copy.
     if first.count() == total:
         with told(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            staged.rename(target)
+            target.mkdir(parents=True)
+            for path in paths:  # and not what an attempt that does not count has left beside them
+                path.rename(target / path.name)
     else:
         chosen = came.join(first, ["hash", "source", "source_offset"], "left_semi")
         write_rows(chosen.select(*[name for name, _kind in columns_of(RECORDS)]), target)
@@ -244,13 +265,12 @@ def _rows_of(paths: Sequence[Path]) -> int:
 
 
 def _write_faults(
-    job: Job, staged: Path, group: list[tuple[Path, Source]], first: int
+    job: Job, paths: list[Path], group: list[tuple[Path, Source]], first: int
 ) -> tuple[DataFile, ...]:
     """Make the table of faults; they are few or their file is not worth more than one process."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    paths = sorted(staged.glob("*.parquet"))
     if not paths:
         return ()
     target = job.folder(QUARANTINE)

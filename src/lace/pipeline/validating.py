@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.pipeline.ranges import Range, read_range
 from lace.pipeline.tables import RECORDS, columns_of
@@ -29,11 +30,24 @@ if TYPE_CHECKING:
     from lace.errors import RecordError
     from lace.store.validation import Verdicts
 
-__all__ = ["FAULT", "RECORD", "STAGED_COLUMNS", "Piece", "Validation", "record_row"]
+__all__ = [
+    "FAULT",
+    "RECORD",
+    "STAGED_COLUMNS",
+    "WRITTEN_COLUMNS",
+    "Piece",
+    "Validation",
+    "WritingValidation",
+    "record_row",
+]
 
 RECORD: Final = "record"
 FAULT: Final = "fault"
 STAGED_COLUMNS: Final = (("kind", "string"), *columns_of(RECORDS))
+WRITTEN_COLUMNS: Final = (("kind", "string"), ("file", "string"), ("rows", "bigint"))
+_NAME_BYTES: Final = 16
+_REPEATED: Final = ("type", "group_path", "app", "signed_by")
+"""Columns in which many rows have the same value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +73,76 @@ class Validation:
             for number in batch.column(0).to_pylist():
                 for piece in self.tasks[number]:
                     yield from _validated(piece, self.max_data_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingValidation:
+    """The function of a task that writes the rows itself, and tells of the files that it made.
+
+    Rows need not pass through the Java process then, which takes as long as validating them.
+    Each attempt of a task has files of its own; only those count of which Spark hears.
+    """
+
+    validation: Validation
+    target: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield an Arrow batch that names the files of this attempt."""
+        import pyarrow as pa
+
+        with ExitStack() as stack:
+            files: dict[str, _File] = {}
+            for batch in self.validation(batches):
+                for kind, rows in _by_kind(batch):
+                    if kind not in files:
+                        files[kind] = stack.enter_context(_File(Path(self.target), kind, rows))
+                    files[kind].write(rows)
+        made = [(kind, file.name, file.rows) for kind, file in files.items()]
+        columns = list(zip(*made, strict=True)) or [(), (), ()]
+        kinds = (pa.string(), pa.string(), pa.int64())
+        arrays = [pa.array(each, kind) for each, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, [name for name, _kind in WRITTEN_COLUMNS])
+
+
+class _File:
+    """A file of rows of one kind, which is being written."""
+
+    def __init__(self, folder: Path, kind: str, rows: Any) -> None:  # noqa: ANN401 - Arrow
+        from pyarrow import parquet
+
+        self.name = f"{kind}-{os.urandom(_NAME_BYTES).hex()}.parquet"
+        self.rows = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = parquet.ParquetWriter(
+            folder / self.name,
+            rows.schema,
+            compression="zstd",
+            use_dictionary=list(_REPEATED),
+            write_statistics=False,  # hashes are in no order: nobody can pass over a page
+            write_page_checksum=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._writer.close()
+
+    def write(self, rows: Any) -> None:  # noqa: ANN401 - Arrow has no types
+        """Add rows."""
+        self._writer.write_batch(rows)
+        self.rows += rows.num_rows
+
+
+def _by_kind(batch: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - Arrow has no types
+    """Yield the rows of each kind that a batch has, without the column that says it."""
+    from pyarrow import compute
+
+    kinds = batch.column("kind")
+    rows = batch.drop_columns(["kind"])
+    for kind in kinds.unique().to_pylist():
+        is_kind = compute.equal(kinds, kind)
+        yield kind, rows if compute.all(is_kind).as_py() else rows.filter(is_kind)
 
 
 def _validated(piece: Piece, max_data_bytes: int) -> Iterator[Any]:
