@@ -14,7 +14,6 @@ from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
-from lace.driver.telling import TellingMachine
 from lace.errors import StoreError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
@@ -80,13 +79,11 @@ class SideOptions:
             reads; more is told, and rules may read what no constant names.
         store_differing: store a record also if its advertisement said something else (X1).
         keeps_links: keep what both advertised, which makes the next exchange shorter.
-        sent: hears of the records of each batch that were sent.
     """
 
     offer_all: bool = False
     store_differing: bool = False
     keeps_links: bool = True
-    sent: Callable[[Sequence[str]], None] | None = None
 
 
 _USUAL: Final = SideOptions()
@@ -341,7 +338,7 @@ def party_of(
         channel=found.channel,
     )
     return Party(
-        Machine(config) if options.sent is None else TellingMachine(config, options.sent),
+        Machine(config),
         store,
         side.settings,
         transport=found.transport,

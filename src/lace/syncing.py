@@ -98,9 +98,7 @@ async def run_link(
             is_plain=options.is_plain,
             expected=options.expected,
             proven=stream.proven,
-            options=SideOptions(
-                keeps_links=claims is None, sent=None if claims is None else claims.note_sent
-            ),
+            options=SideOptions(keeps_links=claims is None),
         )
         session = Session(party, stream, clock, dry_run=options.dry_run, claims=claims)
         with watching(side.store.folder, _teller(session)):

@@ -11,7 +11,7 @@ from lace.driver.claims import Claims
 from lace.driver.messages import BatchEnd, Records
 from lace.driver.party import BYTES_AT_ONCE
 from lace.driver.session import WRITE_BYTES
-from lace.exchanging import Side, SideOptions, party_of
+from lace.exchanging import Side, party_of
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.machine import Machine
@@ -146,7 +146,8 @@ def test_what_is_told_as_sent_is_what_the_budget_allowed(
     records = tuple(str(opened.add(plex(f"n/{number}", data=b"x" * 900))) for number in range(8))
     claims = Claims()
     side = Side(opened.store, opened.settings, lace.Policy(select=SELECT), None)
-    made = party_of(side, 0, Clock(), options=SideOptions(sent=claims.note_sent))
+    made = party_of(side, 0, Clock())
+    made.watcher = claims.note
     effect = wanted.SendBatch(records, (), most_bytes=2_500, most_seconds=10)
     monkeypatch.setattr(Machine, "receive", lambda _self, _event, _now: [])
     opened.remove(records[0])

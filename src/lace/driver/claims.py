@@ -8,8 +8,6 @@ from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lace.interlacing.advertisement import Field
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -47,9 +45,7 @@ class Claims:
                 self.claimed.update((record, ()) for record in effect.relabelled)
                 self.may_send.update(each.record for each in answer.come)
                 self.may_send.difference_update(answer.gone)
+            case wanted.SendBatch(), happened.BatchSent():
+                self.sent.update(answer.sent)
             case wanted.SendBatch(), _:
                 self.asked.update(effect.records, effect.unavailable)
-
-    def note_sent(self, records: Iterable[str]) -> None:
-        """Take note of what was sent in a batch."""
-        self.sent.update(records)

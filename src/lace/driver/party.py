@@ -107,7 +107,8 @@ class Party:
         self.error: LaceError | None = None
         """What could not be done here."""
         self.watcher: Callable[[Effect, Event | None], None] | None = None
-        """Hears of what is done, with the answer if there is one at once."""
+        """Hears of what is done, with the answer if there is one at once; of a batch again when it
+        is sent, with what was."""
         self.agreed: Callable[[Terms], None] | None = None
         """Hears of what both sides have agreed on, once for each epoch."""
 
@@ -370,4 +371,7 @@ class Party:
 
     def _sending(self, effect: wanted.SendBatch) -> Iterator[Message]:
         """Give out a batch, then tell the machine."""
-        self.take((yield from send_batch(self._store, effect, self._clock, self.bytes_at_once)))
+        sent = yield from send_batch(self._store, effect, self._clock, self.bytes_at_once)
+        if self.watcher is not None:
+            self.watcher(effect, sent)
+        self.take(sent)
