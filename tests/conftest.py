@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+import lace
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,6 +47,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    """Two empty laces with a key each."""
+    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
+        for each in (left, right):
+            key = lace.SigningKey.generate()
+            each.keys.add(key)
+            each.keys.set_default(key.verifier)
+        yield left, right
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,6 @@ from tests.driver.test_pairing import SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from lace.exchanging import Round
     from lace.interlacing.effects import Effect
@@ -30,13 +29,8 @@ SOON = 30.0
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        yield left, right
+def sides(sides: tuple[lace.Lace, lace.Lace]) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    yield sides
     assert not watching._watchers
 
 

@@ -19,22 +19,17 @@ from tests.store.samples import flip
 from tests.store.test_damage import change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SECONDS = 60.0
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        left.add_all([plex(f"left/{number}") for number in range(3)])
-        right.add_all([plex(f"right/{number}") for number in range(3)])
-        yield left, right
+def sides(sides: tuple[lace.Lace, lace.Lace]) -> tuple[lace.Lace, lace.Lace]:
+    left, right = sides
+    left.add_all([plex(f"left/{number}") for number in range(3)])
+    right.add_all([plex(f"right/{number}") for number in range(3)])
+    return left, right
 
 
 def verifier(side: lace.Lace) -> str:

@@ -19,7 +19,6 @@ from lace.store.links import KeptLink, LinkFiles
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lace.facts.lines import Fact
@@ -28,16 +27,6 @@ BY_NAME = """\
 SelectHave(P) :- Have(P), Field(P,'Group',_,'u').
 SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'wiki').
 """
-
-
-@pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        yield left, right
 
 
 @pytest.fixture

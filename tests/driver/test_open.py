@@ -16,7 +16,6 @@ from tests.driver.test_pairing import hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from lace.driver.open_pairing import OpenPairing
 
@@ -26,16 +25,6 @@ import sys, lace
 with lace.open(sys.argv[1]) as store:
     store.add(lace.Plex(group="u", app="ding", name="by another", data=b"x"))
 """
-
-
-@pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        yield left, right
 
 
 @pytest.fixture

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 import lace
 from lace.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SELECT = """\
 SelectHave(P) :- Have(P), Field(P,'Group',_,'u').
@@ -24,16 +18,6 @@ TAI = lace.Tai("1640995200:000000000")
 
 def plex(name: str, group: str = "u", data: bytes = b"x") -> lace.Plex:
     return lace.Plex(group=group, app="ding", name=name, data=data, tai=TAI)
-
-
-@pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        yield left, right
 
 
 def policy(peer: lace.Lace, select: str = SELECT, expose: str = EXPOSE) -> lace.Policy:

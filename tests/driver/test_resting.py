@@ -13,14 +13,14 @@ from lace.driver import evaluator
 from lace.enforcement import Enforcement
 from lace.exchanging import Side, open_exchange
 from lace.interlacing.events import Validated
-from tests.driver.test_kept import BY_NAME, first_loop, run, said, sides
+from tests.driver.test_kept import BY_NAME, first_loop, run, said
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.store.validation import Verdicts
 
-__all__ = ["said", "sides"]
+__all__ = ["said"]
 
 AT_TIMES = """\
 SelectHave(P) :- Have(P), TickTAI(T), LexCompare(T,'>','1').

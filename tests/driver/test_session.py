@@ -32,16 +32,6 @@ SECONDS = 60.0
 BINDINGS = ["tcp:127.0.0.1:0", "unix", "ws:127.0.0.1:0"]
 
 
-@pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        yield left, right
-
-
 def session(
     here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream, *, is_open: bool = False
 ) -> Session:

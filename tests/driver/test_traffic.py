@@ -15,7 +15,6 @@ from tests.driver.test_pairing import SELECT, plex, policy
 from tests.driver.test_session import BINDINGS, exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from lace.interlacing.result import Outcome
@@ -33,15 +32,11 @@ PHASES = {"setup", "hello", "advertise", "request", "transfer"}
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    with lace.open(tmp_path / "left") as left, lace.open(tmp_path / "right") as right:
-        for each in (left, right):
-            key = lace.SigningKey.generate()
-            each.keys.add(key)
-            each.keys.set_default(key.verifier)
-        left.add_all([plex(f"a/{number}") for number in range(30)])
-        right.add_all([plex(f"b/{number}") for number in range(20)])
-        yield left, right
+def sides(sides: tuple[lace.Lace, lace.Lace]) -> tuple[lace.Lace, lace.Lace]:
+    left, right = sides
+    left.add_all([plex(f"a/{number}") for number in range(30)])
+    right.add_all([plex(f"b/{number}") for number in range(20)])
+    return left, right
 
 
 def check(one: Outcome, other: Outcome) -> None:
