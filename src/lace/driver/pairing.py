@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lace.driver.collecting import collecting_rarely
 from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.interlacing import events as happened
+from lace.interlacing.merkle import KnownRoots
 from lace.interlacing.traffic import line_bytes
 from lace.record.validate import frame_records
 
@@ -29,6 +30,7 @@ class Pairing:
         self._sides = (left, right)
         self._mail: tuple[deque[Message], deque[Message]] = (deque(), deque())
         """What each side has sent and the other has not taken."""
+        self._roots = KnownRoots()
 
     def start(self) -> None:
         """Start both machines."""
@@ -38,7 +40,7 @@ class Pairing:
     def run(self) -> bool:
         """Go on until neither side has anything to say or to take; tells whether one had."""
         has_moved = False
-        with collecting_rarely():
+        with collecting_rarely(), self._roots.used():
             while self._step() or any(side.work(wait=True) for side in self._sides):
                 has_moved = True
         return has_moved

@@ -7,6 +7,8 @@ each is a tree of its own.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,12 +17,14 @@ import numpy.typing as npt
 from lace.base.digest import DIGEST_BYTES, digest, digest_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "EMPTY_ROOT",
     "Digests",
+    "KnownRoots",
     "as_digests",
+    "known_root_of",
     "leaves_of",
     "node_of",
     "nodes_above",
@@ -37,6 +41,10 @@ _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
 _AT_ONCE: Final = 1 << 15
 """Hashes that are made before they are put together: more would take memory, and no less time."""
+_MANY: Final = 4_096
+"""Digests whose root is worth remembering."""
+_MOST_KNOWN: Final = 8
+"""Roots that are remembered: sides are seldom further apart than that."""
 EMPTY_ROOT: Final = digest(b"lace-advertisement-empty/v1")
 """The root of no records, and what leaves are padded with."""
 
@@ -91,6 +99,48 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
         pad = node_of(pad, pad)  # what a whole subtree of padding comes to
         level = nodes_above(level, pad)
     return level
+
+
+class KnownRoots:
+    """Roots of many digests that were computed before, by the digest of these.
+
+    Two sides in one process compute the root of the same set, one after the other; to
+    compare what it is of takes a hundredth of that. Links do not share them: how long one
+    takes would tell what is known of another.
+    """
+
+    __slots__ = ("_roots",)
+
+    def __init__(self) -> None:
+        self._roots: dict[bytes, bytes] = {}
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Have them used for what is computed meanwhile."""
+        token = _KNOWN.set(self)
+        try:
+            yield
+        finally:
+            _KNOWN.reset(token)
+
+    def root(self, digests: Digests, leaves: Callable[[], Digests]) -> bytes:
+        """Return the root of digests; leaves are asked for if they are needed."""
+        content = digest(np.ascontiguousarray(digests).data)
+        made = self._roots.get(content)
+        if made is None:
+            made = self._roots[content] = root_of_leaves(digests, leaves())
+            if len(self._roots) > _MOST_KNOWN:
+                del self._roots[next(iter(self._roots))]
+        return made
+
+
+_KNOWN: Final[ContextVar[KnownRoots | None]] = ContextVar("known roots", default=None)
+
+
+def known_root_of(digests: Digests, leaves: Callable[[], Digests]) -> bytes:
+    """Return the root of digests, from those that are known if there are many."""
+    known = _KNOWN.get() if len(digests) >= _MANY else None
+    return root_of_leaves(digests, leaves()) if known is None else known.root(digests, leaves)
 
 
 def node_of(left: bytes, right: bytes) -> bytes:

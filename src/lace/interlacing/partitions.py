@@ -24,9 +24,9 @@ from lace.interlacing.merkle import (
     EMPTY_ROOT,
     Digests,
     as_digests,
+    known_root_of,
     leaves_of,
     order_of,
-    root_of_leaves,
     roots_without_one,
 )
 from lace.interlacing.rows import Rows, keys_of, records_of
@@ -278,18 +278,23 @@ class AdvertisementSet:
         return self._root_of(prefix, self._rows.span(prefix))
 
     def _root_of(self, prefix: str, found: slice) -> bytes:
-        made = root_of_leaves(*self._leaves_in(prefix, found))
+        made = known_root_of(
+            self._digests_in(prefix, found), lambda: self._leaves_in(prefix, found)
+        )
         if len(self._roots) < _MOST_ROOTS or not prefix:
             self._roots[prefix] = made
         return made
 
-    def _leaves_in(self, prefix: str, found: slice) -> tuple[Digests, Digests]:
-        """Return the digests of a partition, and their leaves."""
-        digests, leaves = self._rows.digests[found], self._rows.leaves[found]
-        others = as_digests(self._others[record] for record in self._others_in(prefix))
-        if not len(others):
-            return digests, leaves
-        return np.concatenate([digests, others]), np.concatenate([leaves, leaves_of(others)])
+    def _digests_in(self, prefix: str, found: slice) -> Digests:
+        digests, others = self._rows.digests[found], self._other_digests(prefix)
+        return np.concatenate([digests, others]) if len(others) else digests
+
+    def _leaves_in(self, prefix: str, found: slice) -> Digests:
+        leaves, others = self._rows.leaves[found], self._other_digests(prefix)
+        return np.concatenate([leaves, leaves_of(others)]) if len(others) else leaves
+
+    def _other_digests(self, prefix: str) -> Digests:
+        return as_digests(self._others[record] for record in self._others_in(prefix))
 
     def children(self, prefix: str) -> list[tuple[int, bytes]]:
         """Return the count and root of each child, in the order of the alphabet."""
@@ -312,7 +317,7 @@ class AdvertisementSet:
         None when there is no such record.
         """
         found = self._rows.span(prefix)
-        digests, leaves = self._leaves_in(prefix, found)
+        digests, leaves = self._digests_in(prefix, found), self._leaves_in(prefix, found)
         if len(digests) < 2 or self._others_in(prefix):
             return None
         order = order_of(digests)

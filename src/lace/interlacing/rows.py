@@ -25,6 +25,7 @@ __all__ = ["Keys", "Rows", "keys_of", "order_of_keys", "records_of"]
 Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _KEY_BYTES: Final = DIGEST_BYTES + 1
 _KEY_TYPE: Final = f"S{_KEY_BYTES}"
+_DIGEST_TYPE: Final = f"V{DIGEST_BYTES}"
 _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
 _FEW: Final = 64
@@ -184,21 +185,31 @@ class Rows:
     def _merged(self, new: Rows, gone: Keys) -> Rows:
         """Return the rows with many changes: all are put in their places at once."""
         stays = np.ones(len(self), np.bool_)
-        for keys in (new.keys, gone):
-            places, is_there = self.find(keys)
-            stays[places[is_there]] = False
+        places, is_there = self.find(new.keys)
+        stays[places[is_there]] = False
+        if len(gone):
+            lost, is_lost = self.find(gone)
+            stays[lost[is_lost]] = False
         every = bool(stays.all())
-        kept = self.keys if every else self.keys[stays]
-        is_new = np.zeros(len(kept) + len(new), np.bool_)
-        is_new[np.searchsorted(kept, new.keys) + np.arange(len(new))] = True
+        if not every:  # fewer lie before each
+            places = np.concatenate([[0], np.cumsum(stays)])[places]
+        is_new = np.zeros(len(stays) - int((~stays).sum()) + len(new), np.bool_)
+        is_new[places + np.arange(len(new))] = True
+        is_old = ~is_new
 
         def joined(old: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            made = np.empty((len(is_new), *old.shape[1:]), old.dtype)
-            made[is_new], made[~is_new] = more, old if every else old[stays]
+            made = np.empty(len(is_new), old.dtype)
+            made[is_new], made[is_old] = more, old if every else old[stays]
             return made
 
-        leaves = None if self._leaves is None else joined(self._leaves, new.leaves)
-        return Rows(joined(self.keys, new.keys), joined(self.digests, new.digests), leaves)
+        def joined_digests(old: Digests, more: Digests) -> Digests:
+            # As one value each they are moved four times as fast as byte by byte.
+            made = joined(*(each.reshape(-1).view(_DIGEST_TYPE) for each in (old, more)))
+            return made.view(np.uint8).reshape(-1, DIGEST_BYTES)
+
+        leaves = None if self._leaves is None else joined_digests(self._leaves, new.leaves)
+        digests = joined_digests(self.digests, new.digests)
+        return Rows(joined(self.keys, new.keys), digests, leaves)
 
     def _patched(self, new: Rows, gone: Keys) -> Rows:
         """Return the rows with few changes: whatever lies between them is copied as it is."""
