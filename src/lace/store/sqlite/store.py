@@ -47,8 +47,12 @@ DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset(
     {"keys", "lace.toml", "links", "write.lock", "write.turnstile", SEGMENTS_NAME}
 )
-_READ_CACHE_BYTES: Final = 16 * MIB
-"""What a reader keeps of the database: the system keeps the rest of what was read."""
+_READ_CACHE_BYTES: Final = 4 * MIB
+"""What a reader keeps of the database: enough for the inner pages of large indexes.
+
+The system keeps the rest of what was read, and records that are read by their hashes lie all
+over a large store: a larger cache is seldom hit, and colder memory for the pages that pass.
+"""
 
 INSERT: Final = (
     "INSERT INTO record "
