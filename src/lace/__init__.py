@@ -20,6 +20,7 @@ from lace.errors import (
     RecordError,
     RuleError,
     StoreError,
+    UsageError,
 )
 from lace.record.ids import RecordId, Verifier
 from lace.record.model import Blob, Plex, Seal
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from lace.serving import Served
     from lace.store.interface import StoredRecord
     from lace.warehouses import Warehouse, open_warehouse
+
+    __version__: str
 
 __all__ = [
     "Arrival",
@@ -88,9 +91,11 @@ __all__ = [
     "StoredRecord",
     "Table",
     "Tai",
+    "UsageError",
     "Verifier",
     "Versions",
     "Warehouse",
+    "__version__",
     "connect",
     "evaluate",
     "expose_records",
@@ -128,11 +133,16 @@ if not TYPE_CHECKING:  # a checker knows the names already, and refuses all othe
 
     def __getattr__(name: str) -> object:
         """Load what most programs do without when it is first asked for."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
+        if name == "__version__":
+            from importlib.metadata import version
 
-        found = getattr(import_module(_MODULE_OF[name]), name)
+            found: object = version("lace")
+        elif name in _MODULE_OF:
+            from importlib import import_module
+
+            found = getattr(import_module(_MODULE_OF[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = found
         return found
 

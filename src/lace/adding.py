@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from lace.arguments import check_many, kind_of
 from lace.errors import RecordError
 from lace.record.ids import RecordId
 from lace.record.validate import ValidRecord, frame_record, validate_many
@@ -29,7 +30,9 @@ def admit_records(
     Raises:
         RecordError: one is no valid record; none is stored then.
         StoreError: they could not be stored.
+        UsageError: it is one thing instead of several.
     """
+    check_many(records, "records are several records", "give a list of them, or use `add` for one")
     frames = [_frame(record, settings.max_data_bytes) for record in records]
     valid: list[ValidRecord] = []
     for outcome in validate_many(frames, os.urandom):
@@ -44,7 +47,7 @@ def _frame(record: Record | bytes, max_data_bytes: int) -> RawRecord:
     raw: object = getattr(record, "bytes", record)
     if not isinstance(raw, bytes):
         raise RecordError(
-            f"a record is a Blob, a Plex, a Seal or its bytes, not {type(record).__name__}",
+            f"a record is a Blob, a Plex, a Seal or its bytes, not {kind_of(record)}",
             rule="010-data",
             hint="make one, as with lace.Blob(data)",
         )
@@ -60,7 +63,7 @@ def as_identifier(identifier: object) -> RecordId:
     if isinstance(identifier, str):
         return RecordId(identifier)
     raise RecordError(
-        f"a record hash is text, not {type(identifier).__name__}",
+        f"a record hash is text, not {kind_of(identifier)}",
         rule="020-01",
         hint="give the record's id",
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lace.arguments import check_argument
 from lace.base.limits import Source, resolve_settings
 from lace.opened import Lace
 from lace.outside import SETTINGS_FILE, now, processors, read_chunks, read_settings_file
@@ -13,8 +16,7 @@ from lace.record.validate import parse_record
 from lace.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lace.engines.queries import Rules
     from lace.engines.result import Result
@@ -53,7 +55,11 @@ def open_lace(
 
     Raises:
         StoreError: there is no lace, it is damaged, or the disk does not let it be opened.
+        UsageError: a setting is wrong, or an argument is of another type.
     """
+    check_argument(path, (str, os.PathLike), "path is the path of a folder")
+    check_argument(settings or {}, Mapping, "settings are a mapping from names to values")
+    check_argument(purpose, str, "purpose is text")
     folder = Path(path)
     sources = [read_settings_file(folder / SETTINGS_FILE), Source("the caller", settings or {})]
     resolved, _origins = resolve_settings(sources)
@@ -79,6 +85,7 @@ def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedd
         RuleError: the rules are not legal, or define a predicate that there are facts of.
         LimitExceeded: a limit was reached; there is no part of an answer.
         EngineError: something among the facts is no fact, or the engine is not installed.
+        UsageError: the rules are no rules at all, or there is no such engine.
     """
     from lace.engines.queries import evaluate_rules
 

@@ -5,11 +5,13 @@ Whatever they need is loaded when the first of them begins: most programs do wit
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
+from lace.arguments import check_argument, check_callable, check_many
+
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Sequence
 
     from lace.api import Lace
@@ -74,10 +76,16 @@ def interlace(
         ProtocolError: the sides do not agree, or a limit was reached; valid records that
             were received before stay stored.
         StoreError: a lace could not be read or written; the message says which.
+        UsageError: an argument is of another type.
     """
     from lace.api import now
     from lace.exchanging import OpenInterlace, Side, SideOptions, run_exchange
+    from lace.policy.local import check_policy
 
+    _check_lace(left, "left")
+    _check_lace(right, "right")
+    check_policy(left_policy, "left_policy")
+    check_policy(right_policy, "right_policy")
     options = SideOptions(offer_all=offer_all, store_differing=store_differing)
     if open:
         opened = (
@@ -127,7 +135,8 @@ def connect(
         tls_key: its key.
 
     Raises:
-        UsageError: the address is none, or does not have such an option.
+        UsageError: the address is none, or does not have such an option; or an argument is
+            of another type.
         ProtocolError: at the begin of the block, there is no connection to be had.
     """
     from lace.api import now
@@ -137,6 +146,9 @@ def connect(
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
 
+    _check_side(address, store, policy, key)
+    check_many(command, "command is a program and its arguments", "as in ['ssh','host','lace']")
+    _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key)
     tls = None
     if ca is not None or tls_cert is not None or tls_key is not None:
         paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
@@ -181,7 +193,8 @@ def serve(
         report: hears of each link that has ended, in the thread of the server.
 
     Raises:
-        UsageError: the address is none, or does not have such an option.
+        UsageError: the address is none, or does not have such an option; or an argument is
+            of another type.
         StoreError: at the begin of the block, the address cannot be had.
     """
     from lace.api import now
@@ -192,6 +205,9 @@ def serve(
     from lace.transport.listening import ListenOptions
     from lace.transport.tls import load_server_tls
 
+    _check_side(address, store, policy, key)
+    _check_files(tls_cert=tls_cert, tls_key=tls_key)
+    check_callable(report, "report hears of links that have ended")
     where = parse_address(address, for_serving=True)
     if where.scheme == "stdio":
         raise UsageError("a program does not serve on stdio", hint="run `lace serve stdio`")
@@ -212,8 +228,33 @@ def serve(
     )
 
 
+def _check_lace(store: object, said: str) -> None:
+    from lace.opened import Lace
+
+    check_argument(store, Lace, f"{said} is an open lace", "open it with lace.open(path)")
+
+
+def _check_side(address: object, store: object, policy: object, key: object) -> None:
+    """Refuse what one side of a link cannot be made of."""
+    from lace.policy.local import check_policy
+    from lace.record.seal import SigningKey
+
+    check_argument(address, str, "address is text", "as in 'tcp:127.0.0.1:4790'")
+    _check_lace(store, "store")
+    check_policy(policy)
+    if key is not None:
+        check_argument(key, SigningKey, "key is a SigningKey", "as in store.keys.load(verifier)")
+
+
+def _check_files(**given: object) -> None:
+    for name, path in given.items():
+        if path is not None:
+            check_argument(path, (str, os.PathLike), f"{name} is the path of a file")
+
+
 def _verifiers(peer: str | Iterable[str]) -> frozenset[str]:
     from lace.record.ids import Verifier
 
     names = [peer] if isinstance(peer, str) else peer
+    check_many(names, "peer is a verifier, or several", "as in str(key.verifier)")
     return frozenset(str(Verifier(each)) for each in names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lace.arguments import check_argument, check_many
 from lace.engines.embedded.census import Census
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
@@ -23,6 +24,7 @@ from lace.previewing import Preview
 from lace.querying import ask_store
 from lace.rules.limits import limits_of, peer_limits_of
 from lace.rules.profiles import CAN_QUERY_RECORD
+from lace.rules.program import RULE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +62,12 @@ def disclose_policy(
         RuleError: rules are not legal.
         PolicyError: the viewer is no verifier, or there is no such lowering.
         LimitExceeded: a limit was reached; there is no part of an answer.
+        UsageError: an argument is of another type.
     """
+    if not isinstance(policy, Policy):
+        check_many(policy, "policy is a Policy or a list of exposures")
+    if peer_select is not None:
+        check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
     limits, theirs = limits_of(settings), peer_limits_of(settings)
     if lowering is None:
         lowering = policy.lowering if isinstance(policy, Policy) else LOWERINGS[0]

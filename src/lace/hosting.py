@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.blocking import LoopThread
 from lace.errors import LaceError, UsageError
+from lace.policy.local import check_policy
 from lace.serving import Server
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class Serving:
         self._bound: asyncio.Future[Address] | None = None
         self._loop: LoopThread | None = None
 
+    def __repr__(self) -> str:
+        if self._running is None or self._bound is None or not self._bound.done():
+            return f"<Serving {self._wanted}: not begun>"
+        state = "ended" if self._running.done() else f"{self.links} links"
+        return f"<Serving {self._bound.result()}: {state}>"
+
     def _take(self, served: Served) -> None:
         self._served.append(served)
         if self._report is not None:
@@ -74,9 +81,16 @@ class Serving:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port that it got."""
+        """Where it listens, with the port that it got.
+
+        Raises:
+            UsageError: it does not listen yet.
+        """
         if self._bound is None or not self._bound.done():
-            raise AssertionError("a server has an address inside of its block")
+            raise UsageError(
+                "a server has an address inside of its block",
+                hint="as in `with lace.serve(…) as serving`",
+            )
         return str(self._bound.result())
 
     @property
@@ -93,8 +107,9 @@ class Serving:
         """Go on with another policy: for new links at once, on open ones in a new epoch.
 
         Raises:
-            UsageError: the server has ended.
+            UsageError: the server has ended, or it is no policy.
         """
+        check_policy(policy)
         is_over = self._running is not None and self._running.done()
         if not is_over and self._loop is not None:
             is_over = not self._loop.tell(lambda: self._server.renew(policy))

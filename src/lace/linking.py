@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.blocking import LoopThread
 from lace.driver.happenings import EventsMissed, RecordsStored
-from lace.errors import LaceError, ProtocolError, StoreError
+from lace.errors import LaceError, ProtocolError, StoreError, UsageError
 from lace.interlacing.result import Outcome
 from lace.syncing import CONNECTING, run_link
 from lace.transport.listening import connect
@@ -160,6 +160,17 @@ class Link:
         self.outcome: Outcome | None = None
         """What came of it, with its failure if there was one; None before its end."""
 
+    def __repr__(self) -> str:
+        return f"<Link {self.address}: {self._state}>"
+
+    @property
+    def _state(self) -> str:
+        if self._error is not None:
+            return "failed"
+        if self.outcome is not None:
+            return self.outcome.reason
+        return "not begun" if self._running is None else "running"
+
     async def result(self) -> Outcome:
         """Wait for the end and return what came of it; ask as often as you like.
 
@@ -168,9 +179,13 @@ class Link:
                 reached; its `result` says what had come of it by then. Valid records that
                 were received before stay stored.
             StoreError: the lace could not be read or written.
+            UsageError: it has not begun.
         """
         if self._running is None:
-            raise AssertionError("a link has a result inside of its `async with` block")
+            raise UsageError(
+                "a link has a result inside of its block",
+                hint="as in `async with lace.connect(…) as link`",
+            )
         await asyncio.wait([self._running])
         self._note_end(self._running)
         self._is_told = True
@@ -304,6 +319,9 @@ class BlockingLink:
         except BaseException:
             self._loop.close()
             raise
+
+    def __repr__(self) -> str:
+        return f"<BlockingLink {self._link.address}: {self._link._state}>"
 
     @property
     def outcome(self) -> Outcome | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from lace.arguments import check_argument, check_count
 from lace.engines.arrow import arrow_table
 from lace.engines.outline import table_html
 from lace.errors import UsageError
@@ -18,6 +19,8 @@ from lace.store.interface import Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import pyarrow
 
     from lace.store.interface import StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -67,8 +70,7 @@ class Table(Generic[Row]):
         noun: str,
         limit: int | None = None,
     ) -> None:
-        if limit is not None and limit < 0:
-            raise UsageError(f"a limit is a number from 0 on, not {limit}")
+        check_count(limit, "a limit")
         self._store, self._read, self._columns = store, read, columns
         self._noun, self._limit = noun, limit
 
@@ -87,7 +89,7 @@ class Table(Generic[Row]):
     def __repr__(self) -> str:
         return f"<Table: {len(self):,} {self._noun}>"
 
-    def to_arrow(self) -> Any:  # noqa: ANN401 - pyarrow is optional
+    def to_arrow(self) -> pyarrow.Table:
         """Return all rows as a pyarrow table.
 
         Raises:
@@ -140,14 +142,14 @@ def list_records(
     """Return the records whose coordinate starts with a text.
 
     Raises:
-        UsageError: there is no such order.
+        UsageError: there is no such order, or an argument is of another type.
     """
+    start = _start(prefix)
     try:
         order = Order(sort)
     except ValueError as error:
         names = ", ".join(Order)
         raise UsageError(f"records are not sorted by {sort!r}", hint=f"one of {names}") from error
-    start = _start(prefix)
 
     def read(snapshot: SqliteSnapshot) -> Iterator[StoredRecord]:
         return snapshot.listing(start, order=order, reverse=reverse, limit=limit)
@@ -171,4 +173,5 @@ def list_coordinates(
 
 
 def _start(prefix: str) -> str:
+    check_argument(prefix, str, "prefix is the beginning of a coordinate's text")
     return prefix if not prefix or prefix.startswith("/") else f"//{prefix}"

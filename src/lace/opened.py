@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import IO, TYPE_CHECKING, Self
 
 from lace.adding import admit_records, as_identifier
+from lace.arguments import check_argument, check_callable, check_count
 from lace.outside import opened_file, processors, read_chunks
 from lace.record.paths import parse_address
 from lace.record.validate import parse_record
@@ -45,10 +46,16 @@ class Lace:
     """An open lace; use it in a `with` block. One is for one thread."""
 
     def __init__(self, store: SqliteStore, settings: Settings) -> None:
+        check_argument(store, SqliteStore, "store is an open store", "open a lace with lace.open")
         self.store = store
         self.settings = settings
         self.keys = KeyRing(store.folder / "keys", os.urandom)
         self._questions: StoreQuestions | None = None
+
+    def __repr__(self) -> str:
+        store = self.store
+        state = ", closed" if store.is_closed else ", read only" if store.read_only else ""
+        return f"<Lace {str(store.folder)!r}{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -307,6 +314,7 @@ class Lace:
             UsageError: there is no such file.
             StoreError: the records could not be stored.
         """
+        check_callable(report, "report hears of progress")
         with opened_file(source) as (file, name, size):
             return import_stream(
                 self.store,
@@ -323,6 +331,7 @@ class Lace:
 
     def verify(self, report: Callable[[Verification], None] | None = None) -> Verification:
         """Check everything that the lace holds, signatures included."""
+        check_callable(report, "report hears of progress")
         with self.store.snapshot() as snapshot:
             return verify_store(
                 snapshot,
@@ -340,8 +349,10 @@ class Lace:
 
     def log(self, operation: Operation) -> None:
         """Add an operation to the lace's log."""
+        check_argument(operation, Operation, "operation is an Operation")
         self.store.append_operation(operation)
 
     def operations(self, limit: int | None = None) -> list[Operation]:
         """Return the newest operations, the oldest of them first."""
+        check_count(limit, "a limit")
         return self.store.operations(limit)

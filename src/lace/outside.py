@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from lace.arguments import kind_of
 from lace.base.limits import Source
 from lace.base.tai import Tai
 from lace.errors import SettingError, StoreError, UsageError
@@ -61,6 +63,10 @@ def read_settings_file(path: Path) -> Source:
     return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
 
 
+def _gives_bytes(source: object) -> bool:
+    return hasattr(source, "read") and not isinstance(source, io.TextIOBase)
+
+
 @contextmanager
 def opened_file(
     source: str | os.PathLike[str] | IO[bytes],
@@ -68,10 +74,15 @@ def opened_file(
     """Open a file, or take one that is open: it, its name and its size, where they are known.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, or it is none that gives bytes.
         StoreError: it cannot be read to its end.
     """
     if not isinstance(source, (str, os.PathLike)):
+        if not _gives_bytes(source):
+            raise UsageError(
+                f"source is a path, or a file that was opened for bytes, not {kind_of(source)}",
+                hint="open it with mode 'rb'; bytes in memory go into an io.BytesIO",
+            )
         yield source, getattr(source, "name", None) and str(source.name), None
         return
     path = Path(source)

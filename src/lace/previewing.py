@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.arguments import check_argument
 from lace.enforcement import Enforcement
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.relation import Relation
@@ -18,8 +19,8 @@ from lace.engines.embedded.session import Session
 from lace.engines.result import Result
 from lace.errors import UsageError
 from lace.policy.compile import flat_program
-from lace.policy.local import prepare_exchange
-from lace.policy.operand import advertised_fields, operand_of
+from lace.policy.local import check_policy, prepare_exchange
+from lace.policy.operand import advertised_fields, check_index, operand_of
 from lace.policy.public_facts import with_peer
 from lace.querying import ask_store
 from lace.rules.limits import peer_limits_of
@@ -30,6 +31,7 @@ from lace.rules.profiles import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
+from lace.rules.program import RULE_KINDS
 from lace.rules.syntax import PredicateKey, quote
 
 if TYPE_CHECKING:
@@ -132,6 +134,10 @@ class Preview:
         self.their_work = enforcement.their_work
         self._shown = enforcement.shown
         self._result: Result | None = None
+
+    def __repr__(self) -> str:
+        sent, requested = self.permissions.counts
+        return f"<Preview: may send {sent:,}, may request {requested:,}>"
 
     @property
     def result(self) -> Result:
@@ -319,7 +325,11 @@ def preview_policy(
         RuleError: the peer's selector is not legal.
         PolicyError: the viewer is no verifier, or there is no plan for these two.
         LimitExceeded: a limit was reached; there is no part of an answer.
+        UsageError: an argument is of another type.
     """
+    check_policy(policy)
+    check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
+    check_index(index)
     peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
     return preview_store(
         prepare_exchange(policy, peer, viewer),

@@ -11,7 +11,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
+from lace.arguments import check_argument
 from lace.base.limits import MAX_LINE_BYTES
+from lace.engines.budget import Statistics
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
@@ -23,13 +25,14 @@ from lace.facts.views import facts_of
 from lace.following import StoreFollower, record_base
 from lace.rules.limits import limits_of
 from lace.store.sqlite.fact_state import all_as_tail
+from lace.store.sqlite.snapshot import SqliteSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from lace.algebra.evaluator import Answer
     from lace.base.limits import Settings
-    from lace.engines.budget import Clock, Statistics
+    from lace.engines.budget import Clock
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.spark.options import Options
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.interface import Snapshot
-    from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = [
@@ -220,8 +222,12 @@ class StoreQuestions:
         """
         check_engine(engine)
         checked = check_rules(rules, limits=limits_of(self._settings))
-        if isinstance(predicates, str):
-            predicates = [predicates]
+        if statistics is not None:
+            check_argument(statistics, Statistics, "statistics are a Statistics")
+        if snapshot is not None:
+            check_argument(
+                snapshot, SqliteSnapshot, "snapshot is a state of the lace", "take store.snapshot()"
+            )
         wanted = None if predicates is None else find_predicates(checked, predicates)
         ask = self._on_spark if engine == "spark" else self._embedded
         answer: Answer = ask(checked, wanted, statistics, snapshot)

@@ -5,18 +5,22 @@ Looking needs pyarrow at most; a stage starts Spark, or takes a session that the
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.arguments import check_argument, check_many
 from lace.base.limits import Source, resolve_settings
 from lace.engines.arrow import load_pyarrow
 from lace.errors import UsageError
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
+
+    import pyarrow
 
     from lace.base.limits import Settings
     from lace.engines.queries import Rules
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Warehouse", "open_warehouse"]
 
 _RESULT: Final = "result"
+_MASTER: Final = "master is the address of a Spark master"
 
 
 def open_warehouse(
@@ -46,8 +51,10 @@ def open_warehouse(
 
     Raises:
         StoreError: there is none, or it is damaged.
-        UsageError: the folder holds something else.
+        UsageError: the folder holds something else, or an argument is of another type.
     """
+    check_argument(path, (str, os.PathLike), "path is the path of a folder")
+    check_argument(settings or {}, Mapping, "settings are a mapping from names to values")
     from lace.pipeline.warehouse import Warehouse as Folder
 
     place = Path(path)
@@ -83,7 +90,7 @@ class Warehouse:
 
         return describe_warehouse(self._folder)
 
-    def to_arrow(self, table: str, columns: Iterable[str] | None = None) -> Any:  # noqa: ANN401
+    def to_arrow(self, table: str, columns: Iterable[str] | None = None) -> pyarrow.Table:
         """Return a table as a pyarrow table; it is read into memory.
 
         Args:
@@ -99,7 +106,9 @@ class Warehouse:
             raise UsageError(
                 f"there is no table {table!r}", hint=f"it has {', '.join(self.tables) or 'none'}"
             )
-        pyarrow = load_pyarrow()
+        if columns is not None:
+            check_many(columns, "columns are the names of columns", "as in ['hash']")
+        arrow = load_pyarrow()
         from pyarrow import parquet
 
         files = self._folder.files(table)
@@ -110,7 +119,8 @@ class Warehouse:
                 raise UsageError(
                     f"{table} has no column {name!r}", hint=f"it has {', '.join(known)}"
                 )
-        return pyarrow.concat_tables([parquet.read_table(each, columns=names) for each in files])
+        parts = [parquet.read_table(each, columns=names) for each in files]
+        return arrow.concat_tables(parts)
 
     def ingest(
         self,
@@ -125,6 +135,9 @@ class Warehouse:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
+        for source in sources:
+            check_argument(source, (str, os.PathLike), "a source is a path or a pattern of paths")
+        check_argument(master, str, _MASTER)
         from lace.engines.spark.session import check_installed
 
         check_installed()
@@ -151,6 +164,7 @@ class Warehouse:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
+        check_argument(master, str, _MASTER)
         from lace.engines.spark.session import check_installed
 
         check_installed()
@@ -183,6 +197,7 @@ class Warehouse:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
+        check_argument(master, str, _MASTER)
         from lace.engines.spark.session import check_installed
 
         check_installed()

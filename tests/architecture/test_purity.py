@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "lace"
 
-PURE = ("errors", "base", "record", "facts", "rules", "algebra", "policy", "interlacing", "iltp")
+PURE = (
+    "errors",
+    "arguments",
+    "base",
+    "record",
+    "facts",
+    "rules",
+    "algebra",
+    "policy",
+    "interlacing",
+    "iltp",
+)
 # fmt: off
 EFFECTS = frozenset({
     "asyncio", "glob", "http", "logging", "multiprocessing", "os", "pathlib", "random", "secrets",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lace.arguments import is_text_of, kind_of
 from lace.errors import RecordError
 
 __all__ = ["TAI_PATTERN", "TAI_UNIX_SECONDS", "Tai", "TaiError"]
@@ -42,12 +43,8 @@ class Tai(str):
         """Return the instant of a text; an instant is returned as it is."""
         if isinstance(text, Tai):
             return text
-        if not _TAI.fullmatch(text):
-            raise TaiError(
-                f"{text!r} is not a TAI instant",
-                rule="010-tai",
-                hint="write ten digits, a colon and nine digits",
-            )
+        if not is_text_of(_TAI, text):
+            raise _refusal(text)
         return super().__new__(cls, text)
 
     def __repr__(self) -> str:
@@ -56,6 +53,7 @@ class Tai(str):
     @classmethod
     def from_nanoseconds(cls, nanoseconds: int) -> Tai:
         """Return the instant that many nanoseconds after the TAI epoch."""
+        _check_whole(nanoseconds)
         if not 0 <= nanoseconds < _LIMIT:
             raise TaiError(f"{nanoseconds} nanoseconds do not fit into a TAI text", rule="010-tai")
         seconds, rest = divmod(nanoseconds, _SECOND)
@@ -64,6 +62,7 @@ class Tai(str):
     @classmethod
     def from_unix_nanoseconds(cls, nanoseconds: int) -> Tai:
         """Return the instant of a Unix clock reading in nanoseconds."""
+        _check_whole(nanoseconds)
         return cls.from_nanoseconds(nanoseconds + TAI_UNIX_SECONDS * _SECOND)
 
     @property
@@ -78,4 +77,21 @@ class Tai(str):
 
     def shift(self, nanoseconds: int) -> Tai:
         """Return the instant that many nanoseconds later (earlier, when negative)."""
+        _check_whole(nanoseconds)
         return Tai.from_nanoseconds(self.nanoseconds + nanoseconds)
+
+
+def _check_whole(nanoseconds: object) -> None:
+    if not isinstance(nanoseconds, int):
+        raise TaiError(
+            f"nanoseconds are a whole number, not {kind_of(nanoseconds)}",
+            rule="010-tai",
+            hint="as of time.time_ns()",
+        )
+
+
+def _refusal(given: object) -> TaiError:
+    message = f"a TAI instant is text, not {kind_of(given)}"
+    if isinstance(given, str):
+        message = f"{given!r} is not a TAI instant"
+    return TaiError(message, rule="010-tai", hint="write ten digits, a colon and nine digits")

@@ -19,7 +19,7 @@ from lace.cli.progress import Waiting
 from lace.cli.questions import Question, new_statistics, read_rules
 from lace.engines.result import AnswerLostError
 from lace.errors import UsageError
-from lace.facts.lines import FactLineError, parse_fact
+from lace.facts.lines import parse_typed_fact
 from lace.policy.scope import scope_name
 from lace.rules.profiles import ALLOW_QUERY_RECORD, CAN_QUERY_RECORD, MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
@@ -34,17 +34,6 @@ if TYPE_CHECKING:
     from lace.previewing import Preview
 
 __all__ = ["command"]
-
-
-def _parse(text: str, max_value_bytes: int) -> Fact:
-    """Return the fact of an argument; a full stop at its end is forgiven."""
-    raw = text.strip().encode("utf-8", "surrogateescape").removesuffix(b".")
-    try:
-        return parse_fact(raw, max_value_bytes=max_value_bytes)
-    except FactLineError as error:
-        if error.rule == "G35":
-            error.hint = "write it like a line of `lace query`: \"Name('value','value')\""
-        raise
 
 
 class _Asked:
@@ -183,7 +172,7 @@ def command(
             "--rules and --facts are not for an exchange",
             hint="give --rules FILE, or --select and --peer-select, not both",
         )
-    asked = _parse(fact, session.rule_limits().max_value_bytes)
+    asked = parse_typed_fact(fact, session.rule_limits().max_value_bytes)
     if rules is not None:
         explanation = _ask_rules(session, asked, rules, facts)
         text, document, is_yes = str(explanation), explanation.to_json(), explanation.holds

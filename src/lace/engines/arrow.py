@@ -9,6 +9,8 @@ from lace.errors import EngineError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow
+
 __all__ = ["arrow_table", "load_pyarrow"]
 
 
@@ -19,13 +21,13 @@ def load_pyarrow() -> Any:  # noqa: ANN401 - pyarrow is optional
         EngineError: it is not installed.
     """
     try:
-        import pyarrow
+        import pyarrow as package
     except ImportError as error:
         raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'") from error
-    return pyarrow
+    return package
 
 
-def arrow_table(columns: Mapping[str, tuple[str, Sequence[object]]]) -> Any:  # noqa: ANN401
+def arrow_table(columns: Mapping[str, tuple[str, Sequence[object]]]) -> pyarrow.Table:
     """Return a pyarrow table.
 
     Args:
@@ -34,6 +36,7 @@ def arrow_table(columns: Mapping[str, tuple[str, Sequence[object]]]) -> Any:  # 
     Raises:
         EngineError: pyarrow is not installed.
     """
-    pyarrow = load_pyarrow()
-    arrays = [pyarrow.array(values, getattr(pyarrow, kind)()) for kind, values in columns.values()]
-    return pyarrow.table(arrays, names=list(columns))
+    arrow = load_pyarrow()
+    arrays = [arrow.array(values, getattr(arrow, kind)()) for kind, values in columns.values()]
+    made: pyarrow.Table = arrow.table(arrays, names=list(columns))
+    return made

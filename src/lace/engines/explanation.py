@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
+from lace.base.text import shorten
 from lace.engines.outline import SHOWN_FACTS, Line, html_of, text_of
 from lace.rules.syntax import PredicateKey, quote
 
@@ -183,7 +184,7 @@ class Absence:
     suggestion: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """Why a fact holds, or why it does not; true when it holds.
 
@@ -225,6 +226,11 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.tree()
+
+    def __repr__(self) -> str:
+        height = f", height {self.height}" if self.holds else ""
+        verdict = "holds" if self.holds else "does not hold"
+        return f"<Explanation: {shorten(show_fact(self.fact), 120)} {verdict}{height}>"
 
     def _repr_html_(self) -> str:
         return html_of(self._lines(SHOWN_FACTS))

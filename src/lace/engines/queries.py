@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.arguments import check_many, kind_of
 from lace.base.text import shorten
 from lace.engines.result import Result, parse_predicate
 from lace.errors import Finding, Place, RuleError, UsageError
@@ -91,7 +92,7 @@ def check_rules(
             checked = check_source(rules, profile=QUERY, limits=limits, name=name)
         case _:
             raise UsageError(
-                f"rules are a Lacegram or its text, not {type(rules).__name__}",
+                f"rules are a Lacegram or its text, not {kind_of(rules)}",
                 hint="as in lace.evaluate(\"A(X) :- Edge(X,_).\", [('Edge','a','b')])",
             )
     return with_given(checked, given, rules if isinstance(rules, (str, bytes)) else None)
@@ -138,11 +139,14 @@ def _refuse_both(checked: CheckedProgram, given: Collection[PredicateKey]) -> No
 
 
 def find_predicates(checked: CheckedProgram, texts: Iterable[object]) -> list[PredicateKey]:
-    """Return the derived predicates of names with their arities.
+    """Return the derived predicates of names with their arities; one name may stand alone.
 
     Raises:
         UsageError: rules define no such predicate; the hint says which was perhaps meant.
     """
+    if isinstance(texts, str):
+        texts = [texts]
+    check_many(texts, "predicates are names with arities", "as in ['Selected/1']")
     known = {str(key): key for key in checked.derived}
     return [_find(known, text) for text in texts]
 
@@ -151,7 +155,7 @@ def _find(known: Mapping[str, PredicateKey], text: object) -> PredicateKey:
     if isinstance(text, PredicateKey):
         text = str(text)
     if not isinstance(text, str):
-        raise UsageError(f"a predicate is named by text, not by {type(text).__name__}")
+        raise UsageError(f"a predicate is named by text, not by {kind_of(text)}")
     found = known.get(text)
     if found is None:
         raise UsageError(f"no rule defines {shorten(text)!r}", hint=_meant(text, known))
@@ -215,8 +219,6 @@ def evaluate_given(
     """Evaluate checked rules over facts, with an engine that is there."""
     wanted = None
     if predicates is not None:
-        if isinstance(predicates, str):
-            predicates = [predicates]
         wanted = find_predicates(checked, predicates)
     answer: Answer
     if engine == "spark":

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from lace.arguments import check_argument
 from lace.engines.arrow import arrow_table
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.errors import EngineError, UsageError
+from lace.facts.lines import parse_typed_fact
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from lace.algebra.evaluator import Answer
     from lace.engines.budget import Statistics
     from lace.engines.embedded.engine import Evaluation
@@ -159,15 +163,30 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
     def why(self, predicate: str, *values: str) -> Explanation:
         """Explain a fact: why it holds, or why it does not.
 
-        `predicate` is a name, or a name with its arity.
+        The fact is its predicate, as a name or a name with its arity, and its values; or one
+        text, as it is written in rules, in fact lines and in explanations.
+
+        >>> result.why("Path", "a", "b") == result.why("Path('a','b')")  # doctest: +SKIP
+        True
+
+        Raises:
+            FactLineError: the one text is no fact.
+            UsageError: the predicate or a value is no text.
+            EngineError: another engine than the embedded one has answered.
         """
+        check_argument(predicate, str, "predicate is a name, or a fact as text")
+        for value in values:
+            check_argument(value, str, "a value of a fact is text")
         from lace.engines.embedded.why import explain_fact
 
         name = predicate.partition("/")[0]
+        if not values and "(" in predicate:
+            name, *given = parse_typed_fact(predicate, self._checked.limits.max_value_bytes)
+            values = tuple(given)
         with self._guarded():
             return explain_fact(self._evaluation, PredicateKey(name, len(values)), values)
 
-    def to_arrow(self, predicate: str) -> Any:  # noqa: ANN401 - pyarrow is optional
+    def to_arrow(self, predicate: str) -> pyarrow.Table:
         """Return the facts of a predicate as a pyarrow table, with columns called 0, 1 and so on.
 
         Raises:

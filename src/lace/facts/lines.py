@@ -13,7 +13,7 @@ from lace.base.limits import MAX_LINE_BYTES
 from lace.base.text import CONTROL, is_nfc, shorten
 from lace.errors import LaceError, LimitExceeded, Place
 
-__all__ = ["Fact", "FactLineError", "check_value", "format_fact", "parse_fact"]
+__all__ = ["Fact", "FactLineError", "check_value", "format_fact", "parse_fact", "parse_typed_fact"]
 
 Fact = tuple[str, ...]
 """A predicate's name and then its values."""
@@ -107,6 +107,27 @@ def parse_fact(
             error.place = place
             raise
     return (found[1], *values)
+
+
+def parse_typed_fact(text: str, max_value_bytes: int = MAX_LINE_BYTES) -> Fact:
+    """Return the fact that somebody wrote; space around it and a full stop are forgiven.
+
+    >>> parse_typed_fact("Edge('a','b'). ")
+    ('Edge', 'a', 'b')
+
+    Raises:
+        FactLineError: it is no fact line.
+        LimitExceeded: a value is too long.
+    """
+    try:
+        raw = text.strip().encode("utf-8", "surrogateescape").removesuffix(b".")
+        return parse_fact(raw, max_value_bytes=max_value_bytes)
+    except UnicodeEncodeError:
+        raise FactLineError(f"{shorten(text)!r} is not UTF-8", rule="020-13") from None
+    except FactLineError as error:
+        if error.rule == "G35":
+            error.hint = "write it like a line of `lace query`: \"Name('value','value')\""
+        raise
 
 
 def _parse_plain(line: bytes) -> Fact | None:

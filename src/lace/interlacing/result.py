@@ -36,7 +36,7 @@ class Counters:
     """Records that the peer asked for and has not got yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Outcome:
     """Interlace-Result, and what else is worth knowing.
 
@@ -58,6 +58,12 @@ class Outcome:
     counters: Counters = Counters()
     seconds: tuple[tuple[str, float], ...] = ()
     """How long each phase took."""
+
+    def __repr__(self) -> str:
+        counts = [f"{len(self.received):,} received"]
+        counts += [f"{len(self.rejected):,} rejected"] if self.rejected else []
+        counts += [f"{len(self.not_available):,} not available"] if self.not_available else []
+        return f"<Outcome: {self.reason or 'no end'}, {', '.join(counts)}>"
 
     @property
     def is_clean(self) -> bool:

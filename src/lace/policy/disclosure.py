@@ -83,7 +83,7 @@ class Sent:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Disclosure:
     """What one viewer may query of one store, and what that tells.
 
@@ -107,6 +107,11 @@ class Disclosure:
     plexes: int
     sent: Sent | None = None
     missing_facts: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = f"{len(self.records):,} of {self.stored:,} records"
+        sent = "" if self.sent is None else f", {len(self.sent.records):,} would be sent"
+        return f"<Disclosure to {self.viewer}: {shown}{sent}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, in a fixed order; `parse_disclosure` reads them back."""

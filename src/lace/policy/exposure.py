@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lace.arguments import kind_of
 from lace.base.text import shorten
 from lace.errors import PolicyError, RecordError
 from lace.record.ids import Verifier
@@ -29,6 +30,12 @@ def check_viewer(text: str) -> str:
     Raises:
         PolicyError: it is an opaque label, which anyone can come to have, or no verifier.
     """
+    if not isinstance(text, str):
+        raise PolicyError(
+            f"a viewer is a verifier's text, not {kind_of(text)}",
+            rule="G05",
+            hint="as in str(key.verifier)",
+        )
     if text.startswith("Opq_"):
         raise PolicyError(
             f"nothing can be exposed to {shorten(text)!r}, a label of one exchange",

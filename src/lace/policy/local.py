@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lace.arguments import check_argument, check_many
 from lace.errors import Finding, Place, PolicyError
 from lace.policy.compile import Executable, compile_policy
 from lace.policy.exposure import Exposure, check_viewer, exposure_of
@@ -16,6 +17,7 @@ from lace.policy.operand import Operand, operand_of
 from lace.policy.plan_lines import check_lowering
 from lace.policy.transcript import make_plan
 from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.program import RULE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +29,7 @@ __all__ = [
     "Exposing",
     "Policy",
     "Rules",
+    "check_policy",
     "exposure_warnings",
     "exposures_of",
     "prepare_exchange",
@@ -40,7 +43,7 @@ _ANYONE: Final = "020-52"
 """What is said of exposures to whoever asks; a module for named viewers is none."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Policy:
     r"""What one side selects and exposes.
 
@@ -76,11 +79,19 @@ class Policy:
         Raises:
             RuleError: rules are not legal; `findings` holds all that was found.
             PolicyError: a viewer is no verifier, or there is no such lowering.
+            UsageError: an argument is of another type.
         """
+        check_argument(select, RULE_KINDS, "select is a Lacegram or its text")
+        check_argument(limits, RuleLimits, "limits are RuleLimits")
         check_lowering(lowering)
         object.__setattr__(self, "select", operand_of(select, 0, limits=limits).module)
         object.__setattr__(self, "exposures", exposures_of(exposures, limits))
         object.__setattr__(self, "lowering", lowering)
+
+    def __repr__(self) -> str:
+        count = len(self.exposures)
+        exposed = f"{count or 'no'} exposure{'' if count == 1 else 's'}"
+        return f"<Policy: select {self.select.id}, {exposed}, {self.lowering}>"
 
     def operand(self, index: int) -> Operand:
         """Return this side's operand of a plan."""
@@ -90,6 +101,15 @@ class Policy:
     def warnings(self) -> tuple[Finding, ...]:
         """What is legal and still looks wrong, the registration of exposures included."""
         return (*self.select.warnings, *exposure_warnings(self.exposures))
+
+
+def check_policy(policy: object, said: str = "policy") -> None:
+    """Refuse what is no policy, by the name of its argument.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    check_argument(policy, Policy, f"{said} is a Policy", "make one with lace.Policy(select=rules)")
 
 
 def exposure_warnings(exposures: Iterable[Exposure]) -> Iterator[Finding]:
@@ -118,7 +138,9 @@ def exposures_of(
     Raises:
         RuleError: rules are no legal exposure module.
         PolicyError: a viewer is no verifier.
+        UsageError: it is one thing instead of several.
     """
+    check_many(exposures, "exposures are several exposures", "put it into a list, as in [rules]")
     return tuple(_exposure(each, limits) for each in exposures)
 
 
@@ -132,8 +154,15 @@ def _exposure(each: Exposing, limits: RuleLimits) -> Exposure:
                 rule="G05b",
                 hint="as in (rules, 'V.….H3')",
             )
+        _check_module(each[0])
         return exposure_of(each[0], each[1], limits=limits)
+    _check_module(each)
     return exposure_of(each, anyone=True, limits=limits)
+
+
+def _check_module(rules: object) -> None:
+    said = "an exposure is a Lacegram or its text, alone or in a pair with a viewer"
+    check_argument(rules, RULE_KINDS, said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from lace.arguments import check_argument, check_many
 from lace.base.limits import MAX_GIVEN_RECORDS
 from lace.base.text import is_nfc
 from lace.errors import UsageError
 from lace.record.ids import RecordId
-from lace.record.paths import PATH, AddressError, parse_address
+from lace.record.paths import PATH, Address, AddressError, parse_address
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from lace.record.paths import Address
 
 __all__ = [
     "LISTED_FIELDS",
@@ -53,7 +52,7 @@ def select_record(address: str | Address) -> str:
     Raises:
         AddressError: it is no hash and no coordinate.
     """
-    found = parse_address(address) if isinstance(address, str) else address
+    found = address if isinstance(address, Address) else parse_address(address)
     equal: list[tuple[str, object]] = []
     if found.coordinate is not None:
         at = found.coordinate
@@ -82,7 +81,9 @@ def coordinate_prefix(text: str) -> str:
 
     Raises:
         AddressError: no coordinate begins so.
+        UsageError: it is no text.
     """
+    check_argument(text, str, "prefix is the beginning of a coordinate's text")
     prefix = text if not text or text.startswith("/") else f"//{text}"
     if prefix in ("", "/"):
         return prefix
@@ -207,6 +208,7 @@ def expose_records(records: Iterable[str]) -> str:
 
 
 def _given(records: Iterable[str]) -> str:
+    check_many(records, "records are the hashes of several records", "put it into a list")
     found = sorted({RecordId(record) for record in records})
     if len(found) > MAX_GIVEN_RECORDS:
         raise UsageError(

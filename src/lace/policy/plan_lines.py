@@ -109,7 +109,7 @@ def check_lowering(lowering: str) -> None:
     """
     if lowering not in LOWERINGS:
         raise PolicyError(
-            f"there is no lowering '{show(lowering)}'",
+            f"there is no lowering '{show(str(lowering))}'",
             rule="040-88",
             hint=f"the lowerings are {', '.join(LOWERINGS)}",
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lace.arguments import check_many
+from lace.base.text import shorten
+from lace.errors import UsageError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ __all__ = ["PEER", "missing_facts", "with_peer"]
 
 PEER: Final = "Peer"
 """The predicate of the verifier that a peer has proven."""
+_HINT: Final = "as in [('Advertised','P.….H3','S')]"
 
 
 def with_peer(public: Iterable[Fact], viewer: str | None) -> tuple[Fact, ...]:
@@ -25,11 +29,24 @@ def with_peer(public: Iterable[Fact], viewer: str | None) -> tuple[Fact, ...]:
     (('Here', 'V.1'), ('Peer', 'V.2'))
     >>> with_peer([("Peer", "V.3")], "V.2")
     (('Peer', 'V.3'),)
+
+    Raises:
+        UsageError: something among them is no fact.
     """
-    facts = dict.fromkeys(public)
+    check_many(public, "public are facts", _HINT)
+    facts: dict[Fact, None] = {}
+    for fact in public:
+        if not _is_fact(fact):
+            shown = shorten(repr(fact))
+            raise UsageError(f"a public fact is a tuple of texts, not {shown}", hint=_HINT)
+        facts[fact] = None
     if viewer is not None and not any(fact[0] == PEER for fact in facts):
         facts[PEER, viewer] = None
     return tuple(facts)
+
+
+def _is_fact(fact: object) -> bool:
+    return isinstance(fact, tuple) and bool(fact) and all(isinstance(each, str) for each in fact)
 
 
 def missing_facts(programs: Iterable[CheckedProgram], public: Iterable[Fact]) -> tuple[str, ...]:

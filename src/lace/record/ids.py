@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lace.arguments import is_text_of, kind_of
 from lace.base import b64a
 from lace.errors import RecordError
 
@@ -45,6 +46,14 @@ class IdError(RecordError):
     """A text that is no identifier of the kind asked for."""
 
 
+def _refusal(what: str, form: str, given: object, rule: str) -> IdError:
+    """Return the error for something that is no identifier: another text, or no text at all."""
+    message = f"{what} is text, not {kind_of(given)}"
+    if isinstance(given, str):
+        message = f"{given!r} is not {what}"
+    return IdError(message, rule=rule, hint=f"{what} is {form}")
+
+
 class RecordId(str):
     """The typed hash text of a record: `B.…`, `P.…` or `S.…`, 43 characters, `.H3`.
 
@@ -58,11 +67,12 @@ class RecordId(str):
         """Check a text; what is one already is returned as it is."""
         if isinstance(text, RecordId):
             return text
-        if not _RECORD_ID.fullmatch(text):
-            raise IdError(
-                f"{text!r} is not a record hash",
-                rule="020-01",
-                hint="a record hash is B, P or S, a dot, 43 Base64-Ascend characters and .H3",
+        if not is_text_of(_RECORD_ID, text):
+            raise _refusal(
+                "a record hash",
+                "B, P or S, a dot, 43 Base64-Ascend characters and .H3",
+                text,
+                "020-01",
             )
         return super().__new__(cls, text)
 
@@ -89,17 +99,19 @@ class Verifier(str):
         """Check a text; what is one already is returned as it is."""
         if isinstance(text, Verifier):
             return text
-        if not _VERIFIER.fullmatch(text):
-            raise IdError(
-                f"{text!r} is not a verifier",
-                rule="009-verifier",
-                hint="a verifier is V, a dot, 43 Base64-Ascend characters and .H3",
+        if not is_text_of(_VERIFIER, text):
+            raise _refusal(
+                "a verifier", "V, a dot, 43 Base64-Ascend characters and .H3", text, "009-verifier"
             )
         return super().__new__(cls, text)
 
     @classmethod
     def from_public_key(cls, public_key: bytes) -> Verifier:
         """Return the verifier of a 32-byte x-only public key."""
+        if not isinstance(public_key, (bytes, bytearray, memoryview)):
+            raise IdError(
+                f"a public key is 32 bytes, not {kind_of(public_key)}", rule="009-verifier"
+            )
         return cls(f"V.{b64a.encode(public_key)}.H3")
 
     @property
@@ -117,12 +129,8 @@ class Signature(str):
         """Check a text; what is one already is returned as it is."""
         if isinstance(text, Signature):
             return text
-        if not _SIGNATURE.fullmatch(text):
-            raise IdError(
-                f"{text!r} is not a signature",
-                rule="009-signature-text",
-                hint="a signature is 86 Base64-Ascend characters",
-            )
+        if not is_text_of(_SIGNATURE, text):
+            raise _refusal("a signature", "86 Base64-Ascend characters", text, "009-signature-text")
         return super().__new__(cls, text)
 
     @classmethod

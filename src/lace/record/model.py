@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
+from lace.arguments import kind_of
 from lace.base.tai import Tai
 from lace.base.text import shorten
 from lace.errors import RecordError
@@ -145,7 +146,17 @@ class Plex(_Identified):
         return self.blob.data
 
     def seal(self, key: SigningKey) -> Seal:
-        """Return this record signed with that key."""
+        """Return this record signed with that key.
+
+        Raises:
+            RecordError: it is no signing key.
+        """
+        if not isinstance(key, seals.SigningKey):
+            raise RecordError(
+                f"key is a SigningKey, not {kind_of(key)}",
+                rule="009-secret",
+                hint="make one with lace.SigningKey.generate()",
+            )
         return Seal(plex=self, signed_by=key.verifier, signature=key.sign(self.id.digest))
 
 

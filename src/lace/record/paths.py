@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from lace.arguments import kind_of
 from lace.base.tai import Tai, TaiError
 from lace.base.text import CONTROL, is_nfc
 from lace.errors import RecordError, UsageError
@@ -48,6 +49,10 @@ class AddressError(UsageError):
 
 def check_path(kind: str, text: str) -> None:
     """Raise PathError, saying which part is wrong, unless text is a legal path."""
+    if not isinstance(text, str):
+        raise PathError(
+            f"{kind} is text, not {kind_of(text)}", rule="010-path", hint="give it as a str"
+        )
     if PATH.fullmatch(text) and is_nfc(text):
         return
     raise PathError(f"{kind} {text!r} {_what_is_wrong(text)}", rule="010-path")
@@ -109,6 +114,12 @@ def parse_address(text: str) -> Address:
     >>> parse_address("//u//ding//links/1").coordinate.name
     'links/1'
     """
+    if not isinstance(text, str):
+        raise AddressError(
+            f"a record is named by text, not by {kind_of(text)}",
+            rule="010-address",
+            hint="give its id, or //group//app//name",
+        )
     try:
         if text.startswith("////"):
             return Address(hash=RecordId(text[4:]))

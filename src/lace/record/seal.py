@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from lace.arguments import kind_of
 from lace.base import b64a
 from lace.base.digest import derive, derive_blocks
 from lace.errors import RecordError
@@ -64,8 +65,20 @@ class SigningKey:
         return cls(cls.random_source(32), cls.random_source)
 
     def __init__(self, material: bytes, random_bytes: RandomBytes) -> None:
+        if not isinstance(material, (bytes, bytearray, memoryview)):
+            raise RecordError(
+                f"material is 32 secret bytes, not {kind_of(material)}",
+                rule="009-secret",
+                hint="make a key with SigningKey.generate(), or of its text with parse_secret",
+            )
         if len(material) != 32:
             raise RecordError("a signing secret is 32 bytes", rule="009-secret")
+        if not callable(random_bytes):
+            raise RecordError(
+                f"random_bytes is a function, not {kind_of(random_bytes)}",
+                rule="009-aux",
+                hint="give os.urandom",
+            )
         self._material = bytes(material)
         self._random_bytes = random_bytes
         self._scalar, public_key = schnorr.keypair(_derive_secret(self._material))
@@ -74,6 +87,10 @@ class SigningKey:
     @classmethod
     def parse_secret(cls, text: str, random_bytes: RandomBytes) -> SigningKey:
         """Return the key of a secret text; errors never repeat the text."""
+        if not isinstance(text, str):
+            raise RecordError(
+                f"a signing secret is read from text, not from {kind_of(text)}", rule="009-secret"
+            )
         body = text[2:45]
         if len(text) == _SECRET_CHARACTERS and text[:2] == "&." and text[45:] == ".H3":
             try:
@@ -103,6 +120,10 @@ class SigningKey:
         if len(aux) != 32 or not any(aux):
             raise RecordError(
                 "the auxiliary randomness is all zero or not 32 bytes", rule="009-aux"
+            )
+        if not isinstance(message, (bytes, bytearray, memoryview)):
+            raise RecordError(
+                f"message is a digest of 32 bytes, not {kind_of(message)}", rule="009-signature"
             )
         if len(message) != 32:
             raise RecordError("a signature is over a 32-byte digest", rule="009-signature")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+from lace.arguments import check_argument, kind_of
 from lace.base import b64a
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import RecordError
@@ -128,12 +129,24 @@ def frame_records(records: Sequence[bytes]) -> tuple[RawRecord, ...]:
     return tuple(made)
 
 
+def _as_bytes(raw: object) -> bytes:
+    if isinstance(raw, (bytes, bytearray, memoryview)):
+        return bytes(raw)
+    raise RecordError(
+        f"raw is the bytes of one record, not {kind_of(raw)}",
+        rule="010-data",
+        hint="read the file as bytes, or take the `bytes` of a record",
+    )
+
+
 def parse_record(raw: bytes, *, max_data_bytes: int = DEFAULT_SETTINGS.max_data_bytes) -> Record:
     """Return the value of bytes that hold exactly one record, fully validated.
 
     Raises:
         RecordError: the first rule that the bytes break, and where.
     """
+    check_argument(max_data_bytes, int, "max_data_bytes is a number of bytes")
+    raw = _as_bytes(raw)
     parts, _plex_digest = check_structure(frame_record(raw, max_data_bytes))
     blob_data = raw[parts.data_at :]
     if parts.group is None or parts.app is None or parts.name is None:

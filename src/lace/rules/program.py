@@ -7,8 +7,9 @@ checks run before anything is refused, so an author sees every finding at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from lace.arguments import check_argument
 from lace.errors import Place
 from lace.rules.canonical import (
     collect_annotations,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey, Rule
 
 __all__ = [
+    "RULE_KINDS",
     "CheckedProgram",
     "Lacegram",
     "Written",
@@ -59,6 +61,9 @@ __all__ = [
     "check_source",
     "find_all",
 ]
+
+_SHOWN_PREDICATES: Final = 5
+"""Predicates that are named where rules are shown in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,7 @@ class Written:
     annotations: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class CheckedProgram:
     """A lacegram that passed every check of a profile; the type is the proof.
 
@@ -140,6 +145,18 @@ class CheckedProgram:
 
     def __hash__(self) -> int:
         return hash(self.canonical)
+
+    def __repr__(self) -> str:
+        return f"<CheckedProgram {_summary(self)}>"
+
+
+def _summary(program: CheckedProgram) -> str:
+    """Return in a few words which rules these are, and what they define."""
+    count = len(program.rules)
+    names = list(map(str, program.derived[:_SHOWN_PREDICATES]))
+    names += ["…"] if len(program.derived) > _SHOWN_PREDICATES else []
+    said = f"{count} rule{'' if count == 1 else 's'}"
+    return f"{program.id}: {said}{' for ' if names else ''}{', '.join(names)}"
 
 
 def check_source(
@@ -279,7 +296,7 @@ def _program(
     return program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Lacegram:
     """A checked set of rules, with its canonical text and identifiers.
 
@@ -289,6 +306,11 @@ class Lacegram:
     """
 
     program: CheckedProgram
+
+    def __post_init__(self) -> None:
+        check_argument(
+            self.program, CheckedProgram, "program is checked rules", "use Lacegram.parse for text"
+        )
 
     @classmethod
     def parse(
@@ -303,9 +325,11 @@ class Lacegram:
 
         Raises:
             RuleError: the text is not a legal lacegram; `findings` holds all that was found.
+            UsageError: there is no such profile, or an argument is of another type.
         """
         if isinstance(profile, str):
             profile = profile_named(profile)
+        check_argument(profile, Profile, "profile is a Profile or its name")
         return cls(check_source(text, profile=profile, limits=limits, name=name))
 
     @property
@@ -345,3 +369,10 @@ class Lacegram:
 
     def __str__(self) -> str:
         return self.canonical
+
+    def __repr__(self) -> str:
+        return f"<Lacegram {_summary(self.program)}>"
+
+
+RULE_KINDS: Final = (Lacegram, CheckedProgram, str, bytes)
+"""What a program may give as rules: checked ones, or their text."""

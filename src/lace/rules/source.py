@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from lace.arguments import check_argument
 from lace.base.text import is_nfc, normalize_nfc
 from lace.rules.annotations import ANNOTATION, merge_annotations, parse_annotation
 from lace.rules.findings import Reporter, SourceText
@@ -60,7 +61,13 @@ class Parsed:
 def parse_source(
     text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Parsed:
-    """Parse authoring text; look at `reporter` for what was wrong with it."""
+    """Parse authoring text; look at `reporter` for what was wrong with it.
+
+    Raises:
+        UsageError: it is no text.
+    """
+    check_argument(text, (str, bytes), "rules are a Lacegram or its text")
+    check_argument(limits, RuleLimits, "limits are RuleLimits")
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     if size > limits.max_rules_bytes:
         return _too_large(size, name, limits)

@@ -12,6 +12,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from lace.arguments import check_argument
 from lace.errors import LaceError, RecordError, StoreError, UsageError
 from lace.record.ids import IdError, Verifier
 from lace.record.seal import RandomBytes, SigningKey
@@ -44,8 +45,12 @@ class KeyRing:
         self._folder = folder
         self._random_bytes = random_bytes
 
+    def __repr__(self) -> str:
+        return f"<KeyRing {str(self._folder)!r}>"
+
     def add(self, key: SigningKey) -> bool:
         """Keep a key; the first one becomes the default. False when it is there already."""
+        check_argument(key, SigningKey, "key is a SigningKey", "as SigningKey.generate() makes it")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

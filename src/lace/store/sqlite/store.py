@@ -370,6 +370,11 @@ class SqliteStore:
                 )
         return made[::-1]
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
     def close(self) -> None:
         """Close every connection; what is asked of the store afterwards is refused."""
         self._closed = True
