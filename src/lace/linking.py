@@ -248,7 +248,7 @@ class Link:
 
     def _begin(self, session: Session) -> None:
         self._session = session
-        session.hear = self.queue.put
+        session.announcer.hear = self.queue.put
         if self._is_stopping:
             session.stop()
 

@@ -197,7 +197,7 @@ class Server:
 
         def begin(session: Session) -> None:
             link.session = session
-            session.agreed = partial(self._agreed, link.number)
+            session.announcer.agreed = partial(self._agreed, link.number)
             if self.policy is not policy:
                 session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
             if self._is_stopping:

@@ -135,11 +135,11 @@ class LinkRun:
 
     def _begin(self, link: LinkSession) -> None:
         self.line.link = link
-        link.hear = self.hear
+        link.announcer.hear = self.hear
         self._link += 1
         output = self._session.output
         tell_event(output, "link-opened", {"link": self._link})
-        link.agreed = lambda terms: tell_event(
+        link.announcer.agreed = lambda terms: tell_event(
             output, "link-agreed", agreed_figures(self._link, terms)
         )
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from lace.driver.messages import Block
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing.failures import InterlaceFailure
+from lace.interlacing.transitions import State
 from lace.interlacing.vocabulary import Phase, check_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lace.driver.messages import Message
+    from lace.driver.party import Party
     from lace.facts.lines import Fact
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -76,6 +79,24 @@ class DryRun:
                 self._may_send.update(each.record for each in answer.come)
                 self._may_send.difference_update(answer.gone)
                 self.pending = answer.pending
+
+    def take(self, party: Party, event: Event) -> None:
+        """Have a party take an event, in its thread; its request list is kept back.
+
+        With the peer's request list all is known, and it ends.
+        """
+        if self.is_held and isinstance(event, happened.BlockReceived):
+            try:
+                self.take_theirs(event.facts)
+            except InterlaceFailure as failure:
+                party.fail(failure)
+            else:
+                party.take(happened.Stopped())
+            return
+        party.take(event)
+        # Here, in the party's own thread, nobody has gathered the list for sending yet.
+        if party.machine.state is State.REQUESTING and not self.is_held:
+            self.hold(party.take_back())
 
     def hold(self, last: Message) -> None:
         """Take this side's request list, which is not sent."""

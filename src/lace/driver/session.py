@@ -9,25 +9,18 @@ not read: the peer's bytes then wait in the transport.
 from __future__ import annotations
 
 import asyncio
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from lace.driver.announcing import Announcer
 from lace.driver.bridge import Inbound, Outbound
 from lace.driver.collecting import collecting_rarely
-from lace.driver.happenings import (
-    LinkAgreed,
-    LinkEnded,
-    LinkEvent,
-    PhaseBegan,
-    RecordsStored,
-    RoundEnded,
-    arrival_of,
-)
-from lace.driver.messages import End
+from lace.driver.happenings import LinkEnded
+from lace.driver.party_thread import PartyThread
 from lace.driver.standing import Standing
 from lace.driver.waiting import Gathering, comes_first
+from lace.driver.wishes import Wishes
+from lace.driver.writing import Writing
 from lace.errors import LaceError
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -35,7 +28,7 @@ from lace.interlacing.transitions import State
 from lace.transport.stream import CloseReason, Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from lace.base.tai import Tai
     from lace.driver.claims import Claims
@@ -43,11 +36,9 @@ if TYPE_CHECKING:
     from lace.driver.party import Party
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
-    from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
-    from lace.record.validate import ValidRecord
     from lace.transport.stream import ByteStream
 
 __all__ = ["Session"]
@@ -58,12 +49,7 @@ WRITE_BYTES: Final = 256 * 1024
 """About how much is given to the stream at once."""
 LOOK_SECONDS: Final = 1.0
 """How often an open exchange looks for what other processes have stored."""
-ROUND_SECONDS: Final = 5.0
-"""How long a round may go on once this side is to end; then it ends with its phase."""
 _SECOND: Final = 1_000_000_000
-_ROUND: Final = frozenset({"advertise", "request", "transfer"})
-"""The phases of a round; one that has begun is finished before this side ends by its own wish."""
-_Made = TypeVar("_Made")
 
 
 class Session:
@@ -102,31 +88,32 @@ class Session:
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
         self._gathering = Gathering()
-        self._pieces = self._outgoing()
-        self._has_said_all = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
-        self._to_write = asyncio.Event()
+        self._wishes = Wishes()
         self._to_look = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop_after: float | None = None
-        self._last_phase: str | None = None
-        self._renewal: happened.Renewed | None = None
         self._patience = limits.phase_timeout_seconds
-        party.agreed = self._tell_agreed
-        self.agreed: Callable[[Terms], None] | None = None
-        """Hears, in the event loop, of what both sides have agreed on; once for each epoch."""
-        party.reporter = lambda outcome: self._tell(RoundEnded(outcome))
-        party.tell_stored(self._tell_stored)
-        self._told_phase: str | None = None
-        self.hear: Callable[[LinkEvent], None] | None = None
-        """Hears, in the event loop, of all that happens."""
-        self.sent = 0
-        """The bytes that were sent."""
+        self.announcer = Announcer(party)
+        """Tells whoever listens of all that happens."""
+        self._thread = PartyThread(self.announcer.tell_phase)
+        self._writing = Writing(
+            party,
+            stream,
+            self._outbound,
+            self._thread,
+            at_once=WRITE_BYTES,
+            patience=self._patience,
+            fail=self._fail,
+            wake=self._to_look.set,
+        )
 
     @property
     def received(self) -> int:
         """The bytes that have come."""
         return self._inbound.received
+
+    @property
+    def sent(self) -> int:
+        """The bytes that were sent."""
+        return self._writing.sent
 
     @property
     def error(self) -> LaceError | None:
@@ -158,11 +145,11 @@ class Session:
         """Run the exchange to its end."""
         machine = self._party.machine
         writing: asyncio.Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self.announcer.begin(asyncio.get_running_loop())
         try:
             with collecting_rarely():
                 await self._take(happened.Started())
-                writing = asyncio.create_task(self._write_all())
+                writing = asyncio.create_task(self._writing.run())
                 await self._read_all()
                 if machine.outcome is not None and machine.outcome.failure is None:
                     await asyncio.wait([writing], timeout=self._patience)
@@ -175,178 +162,56 @@ class Session:
             # One that was stopped before there was a plan has nothing to wait for.
             is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
             await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
-            await self._do(self._party.close)
-            self._thread.shutdown(wait=False)
+            await self._thread.do(self._party.close)
+            self._thread.close()
         if machine.outcome is None:
             raise AssertionError("a session ends with its machine")
-        self._tell(LinkEnded(machine.outcome))
+        self.announcer.tell(LinkEnded(machine.outcome))
         return machine.outcome
 
     def stop(self) -> None:
         """End soon: with the round that is under way or, if that takes long, with a phase."""
-        if self._stop_after is None:
-            self._stop_after = time.monotonic() + ROUND_SECONDS
+        self._wishes.stop()
         self._to_look.set()
 
     def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
         """Go on with another policy: an open exchange begins a new epoch when it waits."""
-        self._renewal = happened.Renewed(operand, exposures)
+        self._wishes.renew(operand, exposures)
         self._to_look.set()
 
     def look(self) -> None:
         """Look for what was stored by others."""
         self._to_look.set()
 
-    # -- who watches ---------------------------------------------------------------------------
-
     def _note(self, effect: Effect, answer: Event | None) -> None:
         for note in self._notes:
             note(effect, answer)
 
-    def _tell_agreed(self, terms: Terms) -> None:
-        if self.agreed is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self.agreed, terms)
-        self._tell(LinkAgreed(terms.plan_id, terms.peer.verifier, terms.link_id))
-
-    def _tell_stored(self, records: Sequence[ValidRecord]) -> None:
-        if self.hear is not None:
-            self._tell(RecordsStored(tuple(map(arrival_of, records))))
-
-    def _tell_phase(self) -> None:
-        phase = self._party.machine.state.phase
-        if phase != self._told_phase:
-            self._told_phase = phase
-            if phase is not None:
-                self._tell(PhaseBegan(phase))
-
-    def _tell(self, what: LinkEvent) -> None:
-        """Tell whoever listens, from whichever thread, in the event loop and in order."""
-        if self.hear is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self.hear, what)
-
     # -- the party's own thread ----------------------------------------------------------------
 
-    async def _do(self, work: Callable[[], _Made]) -> _Made:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._thread, work)
-        finally:
-            self._tell_phase()
-
     async def _take(self, event: Event) -> None:
-        await self._do(lambda: self._take_here(event))
-        self._to_write.set()
+        await self._thread.do(lambda: self._take_here(event))
+        self._writing.begin_soon()
 
     def _take_here(self, event: Event) -> None:
-        party, dry = self._party, self._dry_run
-        if dry is None:
-            party.take(event)
-            return
-        if dry.is_held and isinstance(event, happened.BlockReceived):
-            try:
-                dry.take_theirs(event.facts)
-            except InterlaceFailure as failure:
-                party.fail(failure)
-            else:
-                party.take(happened.Stopped())
-            return
-        party.take(event)
-        # Here, in the party's own thread, nobody has gathered the list for sending yet.
-        if party.machine.state is State.REQUESTING and not dry.is_held:
-            dry.hold(party.take_back())
+        if self._dry_run is None:
+            self._party.take(event)
+        else:
+            self._dry_run.take(self._party, event)
 
     async def _take_held(self) -> None:
         """Hand on records that have come and wait for others, which may never come."""
         party, machine = self._party, self._party.machine
         while party.can_take and machine.state is State.TRANSFERRING:
-            event = await self._do(self._inbound.hand_on)
+            event = await self._thread.do(self._inbound.hand_on)
             if event is None:
                 return
             await self._take(event)
 
     async def _fail(self, error: LaceError) -> None:
         await self._take_held()
-        await self._do(lambda: self._party.fail(error))
-        self._to_write.set()
-
-    # -- writing -------------------------------------------------------------------------------
-
-    async def _write_all(self) -> None:
-        while True:
-            self._to_write.clear()
-            pieces, is_end = await self._do(self._gather)
-            if pieces:
-                try:
-                    async with asyncio.timeout(self._patience):
-                        await self._stream.write(pieces)
-                except TimeoutError:
-                    await self._give_up()
-                    return
-                except LaceError:
-                    await self._drop_all()
-                    return
-                self.sent += len(pieces)
-            if is_end:
-                return
-            if not pieces:
-                await self._to_write.wait()
-
-    async def _drop_all(self) -> None:
-        """Go on without a peer that takes anything: its end is read as well, and says what it is.
-
-        Only a batch that is being sent would wait for its own end for ever.
-        """
-        while not self._party.machine.is_closed:
-            self._to_write.clear()
-            await self._do(self._party.cut_off)
-            self._to_look.set()
-            if not self._party.machine.is_closed:
-                await self._to_write.wait()
-
-    async def _give_up(self) -> None:
-        """End because the peer takes nothing; it may have nothing left to send, and stay."""
-        failure = InterlaceFailure(
-            Failure.PHASE_TIMEOUT,
-            f"the peer took less than {WRITE_BYTES // 1024} KiB in {self._patience} s",
-            hint="raise phase_timeout_seconds if the peer is only slow",
-        )
-        await self._fail(failure)
-        self._to_look.set()
-
-    def _gather(self) -> tuple[bytes, bool]:
-        """Return the next bytes to send, about as many as are sent at once."""
-        pieces: list[bytes] = []
-        size = 0
-        while size < WRITE_BYTES:
-            piece = next(self._pieces, None)
-            if piece is None:
-                if self._has_said_all:
-                    self._to_look_soon()  # whoever reads may wait for what will not come
-                    return b"".join(pieces), True
-                self._pieces = self._outgoing()
-                break
-            pieces.append(piece)
-            size += len(piece)
-        self._to_look_soon()
-        return b"".join(pieces), False
-
-    def _outgoing(self) -> Iterator[bytes]:
-        """Yield the bytes of what is to be sent now, as they are made."""
-        for message in self._party.messages():
-            if isinstance(message, End):
-                self._has_said_all = True
-                return
-            size = 0
-            for piece in self._outbound.pieces(message):
-                size += len(piece)
-                yield piece
-            self._party.count_sent(message, size)
-
-    def _to_look_soon(self) -> None:
-        """Have the reader look again: what was sent may have made room for what came."""
-        loop = self._loop
-        if loop is not None:
-            loop.call_soon_threadsafe(self._to_look.set)
+        await self._thread.do(lambda: self._party.fail(error))
+        self._writing.begin_soon()
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -381,27 +246,19 @@ class Session:
 
     async def _heed(self) -> bool:
         """Do what whoever runs this side wants; tells whether there was anything."""
-        if self._renewal is not None:
-            renewal, self._renewal = self._renewal, None
-            await self._take(renewal)
-            return True
-        if self._stop_after is None:
+        event = self._wishes.take(self._party.machine.state.phase)
+        if event is None:
             return False
-        phase = self._party.machine.state.phase
-        is_late = time.monotonic() >= self._stop_after
-        if phase in _ROUND and (not is_late or self._last_phase in (None, phase)):
-            self._last_phase = phase
-            return False
-        await self._take(happened.Stopped())
+        await self._take(event)
         return True
 
     async def _step(self) -> bool:
         """Do one thing that can be done now; tells whether there was one."""
-        done = await self._do(self._step_here)
+        done = await self._thread.do(self._step_here)
         if isinstance(done, InterlaceFailure):
             await self._fail(done)
         elif done:
-            self._to_write.set()
+            self._writing.begin_soon()
         return bool(done)
 
     def _step_here(self) -> bool | InterlaceFailure:
@@ -447,7 +304,7 @@ class Session:
         party = self._party
         if reading is not None:
             # In the party's thread: the process may be ended there at any time.
-            descriptor = await self._do(party.watch_validation)
+            descriptor = await self._thread.do(party.watch_validation)
             if descriptor is not None:
                 self._gathering.end()
             seconds = self._seconds_to_wait()
@@ -463,8 +320,8 @@ class Session:
             if not is_done and (descriptor is not None or self._gathering.seconds_left):
                 return
         self._gathering.end()
-        await self._do(lambda: party.work(wait=True))
-        self._to_write.set()
+        await self._thread.do(lambda: party.work(wait=True))
+        self._writing.begin_soon()
 
     async def _look(self) -> None:
         """Tell the machine of an alarm or of news."""
@@ -474,7 +331,7 @@ class Session:
             await self._take_held()
             await self._take(happened.Woken())
         is_waiting = machine.config.is_open and machine.state is State.WAITING
-        if is_waiting and await self._do(party.has_news):
+        if is_waiting and await self._thread.do(party.has_news):
             await self._take(happened.Changed())
 
     def _seconds_to_wait(self) -> float:

@@ -1,0 +1,38 @@
+"""The thread of a party: whatever it does happens there, one step after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["PartyThread"]
+
+_Made = TypeVar("_Made")
+
+
+class PartyThread:
+    """A thread for evaluations and the database; the event loop only waits for it.
+
+    Args:
+        after: called in the event loop after each step, whatever came of it.
+    """
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._after = after
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
+
+    async def do(self, work: Callable[[], _Made]) -> _Made:
+        """Do something there, and return what it returns."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, work)
+        finally:
+            self._after()
+
+    def close(self) -> None:
+        """Take no more work; what is under way is not waited for."""
+        self._thread.shutdown(wait=False)
