@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import lace
 from benchmarks.measure import Steps
 from benchmarks.workloads import W1, W3
-from lace.enforcement import StorePolicy
+from lace.policing import StorePolicy
 from lace.policy.local import prepare_exchange
 from lace.policy.operand import operand_of
 from lace.querying import StoreSession

@@ -1,4 +1,4 @@
-"""A compiled policy over the facts of a store: what may be sent and requested, kept up to date.
+"""A compiled policy over base facts: what may be sent and requested, kept up to date.
 
 The peer's operand is evaluated by itself, in an enclave that holds what its view shows and
 nothing else; the intersection comes after. What changed since the last question is worked
@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Final
 from lace.algebra.lower import lower_program
 from lace.base.text import shorten
 from lace.engines.budget import Budget, Statistics
+from lace.engines.embedded.difference import Difference, only
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import Changes
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.load import GroupedFacts, group_facts, intern_constants
 from lace.engines.embedded.relation import Relation
-from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.engines.embedded.state import State
 from lace.errors import EngineError
 from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES, FactClass
-from lace.following import StoreFollower
 from lace.policy.scope import scope_name
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
@@ -46,12 +45,11 @@ if TYPE_CHECKING:
 
     from lace.engines.budget import Clock
     from lace.engines.embedded.dictionary import Ids
-    from lace.engines.embedded.factbase import Columns, FactBase
+    from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
-    from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Enforcement", "Permissions", "StorePolicy"]
+__all__ = ["Enforcement", "Permissions"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _PUBLIC: Final = frozenset(
@@ -95,50 +93,6 @@ class _Selected:
     lowered: Evaluation
 
 
-class _Difference:
-    """What came and what went, however often: rows that did both in the end did neither."""
-
-    def __init__(self, base: FactBase) -> None:
-        self._base = base
-        self.added: dict[PredicateKey, Relation] = {}
-        self.removed: dict[PredicateKey, Relation] = {}
-
-    def note(self, changes: Changes) -> None:
-        """Take in a change: rows that were not there, and rows that were."""
-        for key, gone in changes.removed.items():
-            self._move(gone, key, self.added, self.removed)
-        for key, come in changes.added.items():
-            self._move(come, key, self.removed, self.added)
-
-    def _move(
-        self,
-        rows: Relation,
-        key: PredicateKey,
-        away: dict[PredicateKey, Relation],
-        to: dict[PredicateKey, Relation],
-    ) -> None:
-        """Take rows away from where they are, and put the others of them elsewhere."""
-        columns, count = rows.columns(), rows.rows
-        if key in away and away[key].rows:
-            size, held = len(self._base.dictionary), away[key]
-            back = RowSet.of(held.columns(), held.rows, size).contains(columns, count)
-            if back.any():
-                some = tuple(column[back] for column in columns)
-                away[key] = held.without(RowSet.of(some, int(back.sum()), size), some)
-            columns, count = tuple(column[~back] for column in columns), int((~back).sum())
-        if count:
-            to[key] = (to.get(key) or Relation(key.arity)).with_rows(columns, count)
-
-    @property
-    def columns(self) -> tuple[Columns, Columns]:
-        """The rows that came and those that went, in numbers of the base."""
-        come, gone = (
-            {key: (found.columns(), found.rows) for key, found in each.items()}
-            for each in (self.added, self.removed)
-        )
-        return come, gone
-
-
 class Enforcement:
     """The programs of a policy over one fact base, and the enclave of the peer's operand.
 
@@ -151,7 +105,7 @@ class Enforcement:
         self.executable = executable
         self._clock = clock
         self._enclave: Enclave | None = None
-        self._unseen = _Difference(base)  # by the enclave
+        self._unseen = Difference(base)  # by the enclave
         our, their = executable.our_scope, executable.their_scope
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
@@ -171,7 +125,7 @@ class Enforcement:
         before, self._base = self._base, base
         self._session = Session(base, self._clock)
         self._selected: _Selected | None = None
-        self._unseen = _Difference(base)
+        self._unseen = Difference(base)
         if before is not base:
             base.change(_public_facts(before))
 
@@ -227,7 +181,7 @@ class Enforcement:
             return
         with self._undone_on_failure():
             changes = self._base.change(come, gone)
-            self._unseen.note(_only(changes, self._their_public))
+            self._unseen.note(only(changes, self._their_public))
             self._update(changes)
 
     def _their_public_relations(self) -> dict[PredicateKey, Relation]:
@@ -257,22 +211,22 @@ class Enforcement:
         if view is None or ours is None:
             self._selected = None  # the next question begins anew
             return
-        self._unseen.note(_only(view, self.executable.view_predicates))
-        shown = _only(view, (CAN_QUERY_RECORD,))
-        changed = _only(ours, self._read_by_lowering)
+        self._unseen.note(only(view, self.executable.view_predicates))
+        shown = only(view, (CAN_QUERY_RECORD,))
+        changed = only(ours, self._read_by_lowering)
         self._select(
             Changes({**changed.added, **shown.added}, {**changed.removed, **shown.removed})
         )
 
     def _see(self, enclave: Enclave) -> None:
         """Show the enclave what it has not seen yet."""
-        unseen, self._unseen = self._unseen, _Difference(self._base)
+        unseen, self._unseen = self._unseen, Difference(self._base)
         try:
             changes = enclave.change_columns(*unseen.columns)
             if changes is None:
                 self._selected = None
             else:
-                self._select(self._translated(_only(changes, self._theirs)))
+                self._select(self._translated(only(changes, self._theirs)))
         except BaseException:
             self._selected = None
             raise
@@ -349,7 +303,7 @@ class Enforcement:
             )
         else:
             self._enclave.replace(shown, self._base)
-        self._unseen = _Difference(self._base)
+        self._unseen = Difference(self._base)
         theirs = self._enclave.evaluate(self._theirs).state.relations
         relations = {key: ours[key] for key in self._ours}
         relations[CAN_QUERY_RECORD] = view.get(CAN_QUERY_RECORD) or Relation(2)
@@ -378,67 +332,9 @@ class Enforcement:
         return made
 
 
-class StorePolicy:
-    """A compiled policy over the facts of a store, which follows its records."""
-
-    def __init__(
-        self,
-        executable: Executable,
-        store: SqliteStore,
-        *,
-        max_value_bytes: int,
-        clock: Clock | None = None,
-    ) -> None:
-        self.executable = executable
-        self._clock = clock
-        self._enforcement: Enforcement | None = None
-        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
-
-    def _begin(self, base: FactBase) -> Enforcement:
-        if self._enforcement is None:
-            self._enforcement = Enforcement(self.executable, base, self._clock)
-        else:
-            self._enforcement.take_base(base)
-        return self._enforcement
-
-    @property
-    def their_work(self) -> int:
-        """The rows that the peer's operand has visited so far."""
-        return self._enforcement.their_work if self._enforcement is not None else 0
-
-    def evaluate(self, public: Iterable[Fact]) -> Permissions:
-        """Return what may be sent and requested now.
-
-        Args:
-            public: what the peer advertises, and the runtime facts.
-
-        Raises:
-            LimitExceeded: an operand or the view would go beyond a limit.
-        """
-
-        def ask(enforcement: Enforcement) -> Permissions:
-            try:
-                enforcement.set_public(public)
-                return enforcement.evaluate()
-            except (SegmentDamagedError, IndexError):
-                self._enforcement = None  # the enclave stands on texts that are damaged
-                raise
-
-        return self._follower.ask(self.executable.view, self.executable.ours, question=ask)
-
-
 def _public_facts(base: FactBase) -> list[Fact]:
     return [
         (key.name, *row)
         for key in sorted(_PUBLIC & base.relations.keys())
         for row in base.dictionary.rows(base.relations[key].columns(), base.relations[key].rows)
     ]
-
-
-def _only(changes: Changes, keys: Iterable[PredicateKey]) -> Changes:
-    """Return the part of changes that concerns some predicates."""
-    wanted = set(keys)
-    return Changes(
-        {key: found for key, found in changes.added.items() if key in wanted},
-        {key: found for key, found in changes.removed.items() if key in wanted},
-    )

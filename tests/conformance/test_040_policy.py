@@ -9,6 +9,7 @@ import pytest
 
 import lace
 from lace import enforcement as enforcement_module
+from lace import policing as policing_module
 from lace.enforcement import Enforcement, Permissions
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.reference import evaluate_naively
@@ -361,7 +362,8 @@ def test_nothing_takes_flat_rules_of_a_peer() -> None:
 def test_nothing_but_the_two_permissions_shows() -> None:
     public = {name for name in dir(Permissions) if not name.startswith("_")}
     assert public == {"may_send", "may_request", "counts", "numbers"}
-    assert set(enforcement_module.__all__) == {"Enforcement", "Permissions", "StorePolicy"}
+    assert set(enforcement_module.__all__) == {"Enforcement", "Permissions"}
+    assert set(policing_module.__all__) == {"StorePolicy"}
 
 
 @requirement("040-97")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from lace.enforcement import Enforcement, StorePolicy
+from lace.enforcement import Enforcement
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.reference import evaluate_naively
@@ -23,6 +23,7 @@ from lace.facts.extract import facts_of_records
 from lace.facts.source import MemoryFacts
 from lace.facts.views import RecordView
 from lace.facts.views import facts_of as facts_in
+from lace.policing import StorePolicy
 from lace.policy.compile import Compiler, flat_program
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from lace.enforcement import Enforcement, StorePolicy
+from lace.enforcement import Enforcement
 from lace.engines.budget import Statistics
 from lace.engines.embedded import bounded, factbase, frames, index, keys, relation
 from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.errors import LimitExceeded
 from lace.facts.extract import facts_of_records
+from lace.policing import StorePolicy
 from lace.policy.compile import flat_program
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.enforcement import Enforcement, StorePolicy
+from lace.enforcement import Enforcement
 from lace.engines.embedded import factbase
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
 from lace.errors import LaceError, LimitExceeded
+from lace.policing import StorePolicy
 from lace.policy.compile import compile_policy
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
