@@ -17,11 +17,11 @@ from lace.rules.canonical import (
     parse_canonical,
     rule_id,
 )
+from lace.rules.checks.absence import check_absence
 from lace.rules.checks.authority import check_authority
 from lace.rules.checks.emptiness import check_never_fires
 from lace.rules.checks.limits import check_limits
 from lace.rules.checks.policy import (
-    check_absence,
     check_labels,
     check_record_free,
     check_unknown_viewers,
