@@ -6,41 +6,31 @@ setup, hello, waiting and the end are the machine's.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from lace.interlacing import events as happened
-from lace.interlacing.advertisement import bare_advertisements
-from lace.interlacing.effects import Describe, Effect, Evaluate, SendBlock
-from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
-from lace.interlacing.questions import InquiryLimits
-from lace.interlacing.reconcile import Reconciliation
+from lace.interlacing.advertising import Advertising
+from lace.interlacing.effects import Effect, Evaluate, SendBlock
+from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.states import States
 from lace.interlacing.ticks import start_ticks
 from lace.interlacing.transfer import Transfer
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import Phase, advertise_phase, check_block
+from lace.interlacing.vocabulary import Phase, check_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
-    from lace.interlacing.advertisement import Advertisement
     from lace.interlacing.config import Cursor
     from lace.interlacing.ledger import Ledger
     from lace.interlacing.negotiation import Terms
-    from lace.interlacing.partitions import AdvertisementSet
     from lace.interlacing.vocabulary import Block
 
 __all__ = ["End", "Loops"]
 
-_BARE_BYTES: Final = 114
-_FIELD_BYTES: Final = 150
-"""Bytes of an advertised field's line, about."""
-_MANY_FIELDS: Final = 8
-"""Fields of a record, about, where all are advertised."""
 _REQUEST_BYTES: Final = 64
 _MOST_REQUESTS: Final = 200_000
 
@@ -51,14 +41,6 @@ class End(Enum):
     GOES_ON = "goes on"
     FIXED_POINT = "fixed point"
     LIMIT = "loop limit"
-
-
-class _Purpose(Enum):
-    """What own records are described for."""
-
-    BLOCK = "the next block"
-    RELABELLED = "one's own set under the peer's label"
-    EXPECTED = "what the peer was sent"
 
 
 class Loops:
@@ -106,10 +88,7 @@ class Loops:
         """How the last loop ended; None while another is under way, and before the first."""
         self._previous: tuple[bytes, bytes] | None = None
         """The roots of what both sides advertised in the loop before."""
-        self._reconciliation: Reconciliation | None = None
-        self._described: dict[str, Advertisement] = {}
-        self._purpose = _Purpose.BLOCK
-        self._held: tuple[Fact, ...] | None = None
+        self._advertising = Advertising(terms, self.states)
         self._is_begun = self._is_tentative = False
         self._has_asked = False
         self.pending = 0
@@ -164,12 +143,12 @@ class Loops:
 
     def answer(self, facts: tuple[Fact, ...]) -> list[Effect]:
         """Begin a round because the peer began one; `facts` are its turn 0."""
-        self._held = facts
+        self._advertising.hold(facts)
         return self.begin_anew()
 
     def _begin(self) -> list[Effect]:
         self.step = State.EVALUATING
-        self._reconciliation = None
+        self._advertising.forget()
         self.ticks = self.ticks.begin_loop()
         return [Evaluate(self.ticks.tick, excluded=self.ledger.excluded)]
 
@@ -182,7 +161,7 @@ class Loops:
     def drop(self) -> None:
         """Give up a loop that nobody answered."""
         self.step = State.WAITING
-        self._reconciliation = None
+        self._advertising.forget()
         self._is_begun = False
 
     def take(self, event: happened.Event, now: Tai) -> list[Effect]:
@@ -230,68 +209,30 @@ class Loops:
     # -- advertise -----------------------------------------------------------------------------
 
     def _open_loop(self, now: Tai) -> list[Effect]:
-        terms, limits, states = self.terms, self.terms.limits, self.states
-        sent = states.undescribed()
-        if sent:
-            return self._ask_for(_Purpose.EXPECTED, sent, terms.peer_source)
+        asked = self._advertising.expect(self)
+        if asked:
+            return asked
         if self._is_begun:
             self._begin_round()
         self.ended = None
         self.loops += 1
-        states.freeze()
-        fields = len(terms.schema.names) or (0 if states.is_bare else _MANY_FIELDS)
-        self._reconciliation = Reconciliation(
-            terms.mode,
-            states.own,
-            (terms.source, terms.peer_source),
-            terms.schema,
-            InquiryLimits(
-                listed=limits.max_advertisement_records_listed,
-                summaries=limits.max_partition_summaries,
-                depth=limits.max_narrowing_depth,
-                block_bytes=limits.max_fact_block_size,
-            ),
-            states=states.at_hand,
-            cursor=states.cursor,
-            remembered=states.remembered,
-            advertisement_bytes=_BARE_BYTES + _FIELD_BYTES * fields,
-        )
-        return self._describe(now)
+        return self._go_on(self._advertising.open(self, now))
 
-    def _at(self) -> Reconciliation:
-        if self._reconciliation is None:
-            raise AssertionError("a loop is under way")
-        return self._reconciliation
+    def _go_on(self, effects: list[Effect]) -> list[Effect]:
+        """Go on with the next phase once both sides know what the other advertises."""
+        return [*effects, *self._compare()] if self._advertising.is_over else effects
 
-    def _describe(self, now: Tai) -> list[Effect]:
-        """Make the advertisements that the next block needs, then send it."""
-        wanted = self._at().wanted()
-        if self.states.is_bare:
-            self._described = dict(zip(wanted, bare_advertisements(wanted), strict=True))
-        elif wanted:
-            return self._ask_for(_Purpose.BLOCK, wanted, self.terms.source)
-        return self._send_turn(now)
+    def hear_turn(self, block: Block) -> None:
+        """Take the tick of a turn's block; with it both sides are at the loop."""
+        self.hear(block)
+        self._is_begun = False
 
     def _take_described(self, event: happened.Described, now: Tai) -> list[Effect]:
-        if self._purpose is _Purpose.EXPECTED:
-            self.states.expect_claims(event.advertisements)
+        if self._advertising.take_expected(event):
             return self._open_loop(now)
-        if self._purpose is _Purpose.RELABELLED:
-            return self._next_turn(self.states.relabel(event.advertisements), now)
-        self._described = {each.record: each for each in event.advertisements}
-        return self._send_turn(now)
+        return self._go_on(self._advertising.take_described(self, event, now))
 
-    def _send_turn(self, now: Tai) -> list[Effect]:
-        self.step = State.ADVERTISING
-        facts = self._at().block(self._described)
-        self._described = {}
-        effects: list[Effect] = [replace(self._block(facts, now), is_reconciling=True)]
-        if self._held is not None:
-            held, self._held = self._held, None
-            effects += self._advertised(held, now)
-        return effects
-
-    def _block(self, facts: Sequence[Fact], now: Tai) -> SendBlock:
+    def turn_block(self, facts: Sequence[Fact], now: Tai) -> SendBlock:
         """Return a step's block; with a tick that was reached, unless the step is empty."""
         self.turns += 1
         due = self.ticks.due(now) if self._is_open and facts else None
@@ -311,7 +252,7 @@ class Loops:
             self.hear(check_block(facts, Phase.TICK))
             return []
         if self.step is State.ADVERTISING:
-            return self._advertised(facts, now)
+            return self._go_on(self._advertising.take(self, facts, now))
         if self.step is State.REQUESTING:
             return self._requested(facts)
         raise InterlaceFailure(Failure.MALFORMED_BLOCK, "facts inside a batch", rule="G36")
@@ -320,54 +261,16 @@ class Loops:
     def _is_in_batch(self) -> bool:
         return self.step is State.TRANSFERRING and self.transfer.is_begun
 
-    def _advertised(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
-        at = self._at()
-        turn = at.turn
-        block = check_block(facts, advertise_phase(at.mode, turn))
-        self.hear(block)
-        self._is_begun = False
-        at.receive([fact for fact in block if fact[0] != "TickReady"])
-        self._check_announced(at.announced)
-        if at.is_over:
-            return self._compare()
-        if turn == 0 and at.needs_relabelled and self.states.relabelled is None:
-            return self._relabel(now)
-        return self._next_turn(None, now) if turn == 0 else self._describe(now)
-
-    def _check_announced(self, count: int) -> None:
-        if count > self.terms.limits.max_advertised_records:
-            raise limit_failure(
-                Failure.ADVERTISEMENT_LIMIT,
-                f"the peer advertises {count:,} records",
-                limit="max_advertised_records",
-                allowed=self.terms.limits.max_advertised_records,
-            )
-
-    def _relabel(self, now: Tai) -> list[Effect]:
-        """Compute one's own set under the peer's label: what the peer has as well shows then."""
-        if self.states.is_bare:
-            return self._next_turn(self.states.relabel_bare(), now)
-        records = self.states.own.records()
-        return self._ask_for(_Purpose.RELABELLED, records, self.terms.peer_source)
-
-    def _ask_for(self, purpose: _Purpose, records: Sequence[str], source: str) -> list[Effect]:
-        self._purpose, self.step = purpose, State.DESCRIBING
-        return [Describe(tuple(records), source)]
-
-    def _next_turn(self, relabelled: AdvertisementSet | None, now: Tai) -> list[Effect]:
-        self._at().begin(relabelled)
-        return self._describe(now)
-
     # -- request -------------------------------------------------------------------------------
 
     def _compare(self) -> list[Effect]:
         """Evaluate what may be requested of what the peer advertises now."""
         states = self.states
-        found, listed = self._at().result, self._at().listed
+        found, listed = self._advertising.at.result, self._advertising.at.listed
         added, removed = found.difference(states.theirs)
         states.learn(found)
         self.ledger.see(found)
-        self._reconciliation = None  # what was listed need not be held while records move
+        self._advertising.forget()
         self.step = State.COMPARING
         room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2
         return [
@@ -387,7 +290,7 @@ class Loops:
         self.ledger.ask(requests)
         self._has_asked = bool(requests)
         self.step = State.REQUESTING
-        block = self._block([("MayRequest", record) for record in requests], now)
+        block = self.turn_block([("MayRequest", record) for record in requests], now)
         self.ticks = self.ticks.ask()
         return [block]
 
