@@ -8,13 +8,12 @@ resources and records, each of which is checked before more is kept.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import DEFAULT_SETTINGS, LEAST_FACT_BYTES, MAX_LINE_BYTES
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.base.text import safe_text
+from lace.iltp.block_lines import LETTERS, BlockLines
 from lace.iltp.buffer import Buffer
-from lace.iltp.fact_lines import FactLineParser
 from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
     KNOT,
@@ -23,8 +22,6 @@ from lace.iltp.items import (
     PUZZLE_PIECE,
     RECORD,
     Blank,
-    Comment,
-    Facts,
     Preface,
     StreamEnd,
 )
@@ -43,22 +40,13 @@ from lace.record.framing import FrameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.facts.lines import Fact
     from lace.iltp.items import Event, Item
 
-__all__ = ["MAX_COMMENT_BYTES", "Reader", "is_comment_text"]
-
-MAX_COMMENT_BYTES: Final = 128
-"""Bytes of a comment line, `#` and LF included."""
-
-_FEW_FACTS: Final = 1024
-"""So many facts a block may have beside, however small."""
+__all__ = ["Reader"]
 
 _LF: Final = 0x0A
 _HASH: Final = 0x23
-_LETTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _NEXT_RECORD: Final = b"\n" + RECORD
-_RUN_END: Final = re.compile(rb"\n(?![A-Za-z])")
 
 
 class Reader:
@@ -85,10 +73,9 @@ class Reader:
         source: str | None = None,
     ) -> None:
         self.resources = ResourceStore() if resources is None else resources
-        self._max_block_bytes, self._limit = max_block_bytes, "max_fact_block_size"
         self._source = source
         self._buffer = Buffer()
-        self._lines = FactLineParser(source)
+        self._lines = BlockLines(self._buffer, max_block_bytes, source)
         self._records = RecordAssembler(self._buffer, max_data_bytes)
         self._texts = ResourceAssembler(self._buffer, self.resources)
         self._step: Callable[[], Item | None] = self._read_preface
@@ -100,9 +87,6 @@ class Reader:
         self._after_comment = False  # no item since a comment
         self._in_block = False  # an item of the present block or batch has come
         self._has_facts = False  # a fact line of it has come
-        self._block_bytes = self._block_facts = 0
-        self._run: list[Fact] = []
-        self._run_at = 0
 
     # -- the driver's side -------------------------------------------------------------
 
@@ -141,7 +125,7 @@ class Reader:
             raise AssertionError("what is expected cannot change inside a block")
         self._batch = batch
         if max_block_bytes is not None:
-            self._max_block_bytes, self._limit = max_block_bytes, limit
+            self._lines.set_limit(max_block_bytes, limit)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take the next bytes of the stream; after an error they are dropped."""
@@ -181,7 +165,7 @@ class Reader:
                 StreamFault.RESOURCE, error.message, error.rule, error.at, error.hint
             )
         self._buffer.clear()
-        self._run.clear()
+        self._lines.clear()
         self._records.clear()
         raise self._error
 
@@ -232,10 +216,10 @@ class Reader:
             return self._read_blank()
         if first == _HASH:
             self._go(self._read_comment)
-        elif first in _LETTERS:
+        elif first in LETTERS:
             self._begin_item()
             self._has_facts = True
-            self._run_at = buffer.offset
+            self._lines.begin()
             self._go(self._read_run)
         else:
             self._begin_marked()
@@ -273,8 +257,7 @@ class Reader:
         blank = Blank(self._buffer.offset)
         self._buffer.skip(1)
         self._in_block = self._has_facts = self._after_comment = False
-        self._block_bytes = self._block_facts = 0
-        self._lines.forget()
+        self._lines.end_block()
         return blank
 
     def _begin_item(self) -> None:
@@ -284,96 +267,21 @@ class Reader:
     # -- fact lines and comments -------------------------------------------------------------
 
     def _read_run(self) -> Item | None:
-        """Take the complete fact lines at hand; the run ends where another item begins."""
-        buffer = self._buffer
-        if len(buffer) and buffer.data[buffer.start] in _LETTERS:
-            length = buffer.line_length(MAX_LINE_BYTES)
-            if length is None:
-                return None
-            if length > MAX_LINE_BYTES:
-                raise self._lines.too_long(buffer.offset)
-            found = _RUN_END.search(buffer.data, buffer.start + length)
-            end = found.start() if found else buffer.data.rfind(b"\n")
-            self._take_lines(end + 1 - buffer.start)
-            self._again = True
-            return None
-        if not len(buffer) and not self._ended:
-            return None
-        self._step = self._read_item
-        run, self._run = tuple(self._run), []
-        return Facts(self._run_at, run)
-
-    def _take_lines(self, size: int) -> None:
-        """Take fact lines of that size together; the first one too many is refused."""
-        buffer = self._buffer
-        left = self._max_block_bytes - self._block_bytes
-        fitting = size
-        if size > left:
-            end = buffer.data.rfind(b"\n", buffer.start, buffer.start + left) + 1
-            fitting = max(end - buffer.start, 0)
-        if fitting:
-            lines = bytes(buffer.data[buffer.start : buffer.start + fitting])
-            facts = self._lines.parse(lines, buffer.offset)
-            self._count_facts(len(facts))
-            self._run += facts
-            self._block_bytes += fitting
-            buffer.skip(fitting)
-        else:
-            raise self._block_too_large()
-
-    def _count_facts(self, count: int) -> None:
-        """Refuse more facts than a block of exchange facts can have: each takes memory.
-
-        There are no more comments than facts, since none follows another.
-        """
-        self._block_facts += count
-        most = self._max_block_bytes // LEAST_FACT_BYTES + _FEW_FACTS
-        if self._block_facts > most:
-            raise self._fail(
-                StreamFault.BLOCK_SIZE,
-                f"a block has more than {most} facts",
-                "050-222",
-                hint=f"the limit is {self._limit}={self._max_block_bytes}, and a fact counts for"
-                f" at least {LEAST_FACT_BYTES} bytes",
-            )
-
-    def _block_too_large(self) -> StreamError:
-        limit = self._max_block_bytes
-        return self._fail(
-            StreamFault.BLOCK_SIZE,
-            f"a block has more than {limit} bytes of facts",
-            "050-222",
-            hint=f"the limit is {self._limit}={limit}",
-        )
+        facts = self._lines.read(is_end=self._ended)
+        if facts is not None:
+            self._step = self._read_item
+        return facts
 
     def _read_comment(self) -> Item | None:
-        buffer = self._buffer
         if self._after_comment:
             raise self._fail(
                 StreamFault.COMMENT, "two comments with nothing between them", "060-84"
             )
-        length = buffer.line_length(MAX_COMMENT_BYTES - 1)
-        if length is None:
-            return None
-        if length >= MAX_COMMENT_BYTES:
-            raise self._fail(
-                StreamFault.COMMENT,
-                f"a comment line has more than {MAX_COMMENT_BYTES} bytes",
-                "060-82",
-            )
-        self._block_bytes += length + 1
-        if self._block_bytes > self._max_block_bytes:
-            raise self._block_too_large()
-        text = buffer.peek(length)[1:]
-        if not is_comment_text(text):
-            raise self._fail(
-                StreamFault.COMMENT, "a comment is UTF-8 without carriage returns", "060-21"
-            )
-        comment = Comment(buffer.offset, text)
-        buffer.skip(length + 1)
-        self._after_preface = False
-        self._after_comment = True
-        self._step = self._read_item
+        comment = self._lines.read_comment()
+        if comment is not None:
+            self._after_preface = False
+            self._after_comment = True
+            self._step = self._read_item
         return comment
 
     # -- resources and records ---------------------------------------------------------------
@@ -435,12 +343,3 @@ class Reader:
                 "an LF or the marker of another record follows a record",
             )
         return None
-
-
-def is_comment_text(text: bytes) -> bool:
-    """Tell whether bytes may stand in a comment: UTF-8 without CR, and LF of course."""
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return b"\r" not in text and b"\n" not in text

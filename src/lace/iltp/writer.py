@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from lace.base.limits import DEFAULT_SETTINGS
+from lace.iltp.block_lines import MAX_COMMENT_BYTES, is_comment_text
 from lace.iltp.fact_lines import format_lines
 from lace.iltp.faults import WriteError
 from lace.iltp.items import (
@@ -23,7 +24,6 @@ from lace.iltp.items import (
     Resource,
     StoredRecord,
 )
-from lace.iltp.reader import MAX_COMMENT_BYTES, is_comment_text
 from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, kind_of
 from lace.record.framing import FrameError, Framer
 
