@@ -6,16 +6,15 @@ output and its JSON keys as data, so that help, reference page and tests agree.
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.base.limits import parse_setting
 from lace.cli.completing import attach_completions
-from lace.cli.session import Session
-from lace.errors import SettingError
+from lace.cli.global_options import GlobalOption, global_options
+from lace.cli.suggestions import did_you_mean
+from lace.cli.wrapping import HelpContext, HelpPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ __all__ = [
     "LaceGroup",
     "LazyGroup",
     "command",
+    "command_paths",
     "group",
     "require_subcommand",
 ]
@@ -35,119 +35,11 @@ CONTEXT: Final[Mapping[str, Any]] = {
     "max_content_width": 100,
 }
 
+_SENTENCE: Final = 300
+"""Characters that the summary of a command may have."""
+
 Example = tuple[str, str]
 """A command line, and what it is for."""
-
-
-class GlobalOption(click.Option):
-    """An option that stands before or after any command."""
-
-
-def _session(ctx: click.Context) -> Session | None:
-    return ctx.find_object(Session)
-
-
-def _take_lace(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    if (session := _session(ctx)) and value is not None:
-        session.lace_option = value
-
-
-def _take_flag(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if not (session := _session(ctx)) or not value:
-        return
-    match param.name:
-        case "json":
-            session.output.json = True
-        case "quiet":
-            session.output.quiet = True
-        case "no_color":
-            session.output.color = False
-        case "debug":
-            session.debug = True
-
-
-def _take_settings(ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> None:
-    session = _session(ctx)
-    for text in value:
-        name, separator, given = text.partition("=")
-        if not separator:
-            raise SettingError(f"--set {text!r} has no =", hint="write --set NAME=VALUE")
-        number = _parse("--set", name.strip(), given)
-        if session:
-            session.set_options[name.strip()] = number
-
-
-def _take_wait(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    if value is not None and (session := _session(ctx)):
-        session.set_options["wait_seconds"] = _parse("--wait", "wait_seconds", value)
-
-
-def _parse(origin: str, name: str, value: str) -> int:
-    try:
-        return parse_setting(name, value)
-    except SettingError as error:
-        error.message = f"{origin}: {error.message}"
-        raise
-
-
-def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        session = _session(ctx) or Session({})
-        session.output.line(f"lace {version('lace')}")
-        ctx.exit()
-
-
-def _global_options() -> list[click.Parameter]:
-    def option(*names: str, **rest: Any) -> GlobalOption:  # noqa: ANN401 - click's own
-        return GlobalOption(names, expose_value=False, **rest)
-
-    return [
-        option(
-            "--lace",
-            metavar="DIR",
-            callback=_take_lace,
-            help="The lace's folder. Else LACE_DIR, else the nearest .lace from here upward.",
-        ),
-        option("--json", is_flag=True, callback=_take_flag, help="Write JSON."),
-        option(
-            "--set",
-            metavar="NAME=VALUE",
-            multiple=True,
-            callback=_take_settings,
-            help="Change a setting for this run; `lace config show` lists them. Repeatable.",
-        ),
-        option(
-            "--wait",
-            metavar="SECONDS",
-            callback=_take_wait,
-            help="How long to wait while another process writes (as --set wait_seconds=N).",
-        ),
-        option(
-            "-q",
-            "--quiet",
-            is_flag=True,
-            callback=_take_flag,
-            help="No progress and no remarks; errors still show.",
-        ),
-        option(
-            "--no-color",
-            is_flag=True,
-            callback=_take_flag,
-            help="No colours (as NO_COLOR=1).",
-        ),
-        option(
-            "--debug", is_flag=True, callback=_take_flag, help="Show where in Lace an error arose."
-        ),
-        option(
-            "--version",
-            is_flag=True,
-            is_eager=True,
-            callback=_show_version,
-            help="Show the version and stop.",
-        ),
-    ]
 
 
 class _Documentation:
@@ -168,11 +60,12 @@ class _Documentation:
         if self.json_keys:
             with formatter.section("Output with --json"):
                 formatter.write_dl(list(self.json_keys.items()))
-        if self.examples:
+        if self.examples and isinstance(formatter, HelpPage):
             with formatter.section("Examples"):
                 for number, (line, meaning) in enumerate(self.examples):
-                    gap = "\n" if number else ""
-                    formatter.write(f"{gap}  # {meaning}\n  {line}\n")
+                    if number:
+                        formatter.write_paragraph()
+                    formatter.write_example(line, meaning)
 
 
 def _write_options(made: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -195,6 +88,8 @@ def _write_options(made: click.Command, ctx: click.Context, formatter: click.Hel
 class LaceCommand(click.Command):
     """A command with the global options and documented output."""
 
+    context_class = HelpContext
+
     def __init__(
         self,
         *args: Any,  # noqa: ANN401 - click's own
@@ -205,7 +100,7 @@ class LaceCommand(click.Command):
     ) -> None:
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
-        self.params += _global_options()
+        self.params += global_options()
         attach_completions(self.params)
         self.documentation = _Documentation(examples, piped, json_keys or {})
 
@@ -221,6 +116,8 @@ class LaceCommand(click.Command):
 class LaceGroup(click.Group):
     """A group of commands; alone it says which ones there are."""
 
+    context_class = HelpContext
+
     def __init__(
         self,
         *args: Any,  # noqa: ANN401 - click's own
@@ -230,7 +127,7 @@ class LaceGroup(click.Group):
         rest.setdefault("invoke_without_command", True)
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
-        self.params += _global_options()
+        self.params += global_options()
         attach_completions(self.params)
         self.documentation = _Documentation(examples, "", {})
 
@@ -238,6 +135,18 @@ class LaceGroup(click.Group):
         """Write the commands, then the options."""
         self.format_commands(ctx, formatter)
         _write_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with what it does, in a sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.summary(ctx, name)) for name in self.list_commands(ctx)]
+            )
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return what a command does, in a sentence."""
+        found = self.get_command(ctx, name)
+        return "" if found is None else found.get_short_help_str(_SENTENCE)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the source, not of the alphabet."""
@@ -252,19 +161,26 @@ class LaceGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments name, or say which was perhaps meant."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            near = self._meant(ctx, args[0])
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = did_you_mean(args[0], self._all_commands(ctx))
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
-    def _meant(self, ctx: click.Context, word: str) -> str | None:
-        """Return the command that was perhaps meant: one below, then one of this group."""
-        names = self.list_commands(ctx)
-        for name in names:  # what is just so called, only elsewhere
-            found = self.get_command(ctx, name)
-            if isinstance(found, click.Group) and word in found.list_commands(ctx):
-                return f"{name} {word}"
-        return next(iter(difflib.get_close_matches(word, names, n=1)), None)
+    def _all_commands(self, ctx: click.Context) -> dict[str, str]:
+        """Return how commands are called from here: of this group, in groups, and of `lace`."""
+        root = ctx.find_root()
+        found: dict[str, str] = {}
+        for group, at in ((root.command, root), (self, ctx)):
+            if not isinstance(group, click.Group):
+                continue
+            names = group.list_commands(at)
+            for name in names:
+                below = group.get_command(at, name)
+                if isinstance(below, click.Group):
+                    path = f"{at.command_path} {name}"
+                    found |= {each: f"{path} {each}" for each in below.list_commands(at)}
+            # What this group has is called by its name alone, and comes before what others have.
+            found |= {n: n if group is self else f"{at.command_path} {n}" for n in names}
+        return found
 
 
 class LazyGroup(LaceGroup):
@@ -274,18 +190,11 @@ class LazyGroup(LaceGroup):
     summaries: Mapping[str, str] = {}
     """What commands do, for a help that does not load them; of others their own help says it."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, each with what it does."""
-        if not self.summaries:
-            super().format_commands(ctx, formatter)
-            return
-        room = formatter.width - 6 - max(map(len, self.summaries))
-        rows = [
-            (name, click.Command(name, help=summary).get_short_help_str(room))
-            for name, summary in self.summaries.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+    def summary(self, ctx: click.Context, name: str) -> str:
+        """Return what a command does, from the register if it is there."""
+        if name not in self.summaries:
+            return super().summary(ctx, name)
+        return click.Command(name, help=self.summaries[name]).get_short_help_str(_SENTENCE)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the register."""
@@ -326,6 +235,18 @@ def group(
         return click.group(name, cls=LaceGroup, examples=examples)(function)
 
     return decorate
+
+
+def command_paths(top: click.Group) -> list[str]:
+    """Return every command below a group as it is typed behind it: `list`, `key`, `key new`."""
+    ctx = click.Context(top)
+    found = []
+    for name in top.list_commands(ctx):
+        below = top.get_command(ctx, name)
+        found.append(name)
+        if isinstance(below, click.Group):
+            found += [f"{name} {each}" for each in command_paths(below)]
+    return found
 
 
 def require_subcommand(ctx: click.Context) -> None:

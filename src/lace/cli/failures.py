@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import re
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ import click
 
 from lace.base.limits import MAX_LOGGED_CHARACTERS
 from lace.base.text import safe_text
+from lace.cli.suggestions import did_you_mean
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ def describe_failure(error: BaseException) -> Failure:
 def _usage(error: click.UsageError) -> Failure:
     command = error.ctx.command_path if error.ctx else "lace"
     if isinstance(error, click.NoSuchOption):
-        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        meant = did_you_mean(error.option_name, error.possibilities or ())
         message = f"there is no option {error.option_name!r}{meant}"
         return Failure(2, message, hint=f"see `{command} --help`")
     message = error.format_message().rstrip(".")

@@ -14,7 +14,7 @@ from lace.cli.record_output import (
     record_options,
     write_record,
 )
-from lace.cli.records import find_records
+from lace.cli.records import LocalCommand, find_records
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
@@ -24,6 +24,7 @@ __all__ = ["command"]
 
 @lace_command(
     "get",
+    cls=LocalCommand,
     piped=RECORD_PIPED,
     json_keys=RECORD_KEYS,
     examples=[

@@ -9,6 +9,7 @@ import click
 
 from lace.cli.link_log import LOG_FORMATS, JsonLog
 from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
+from lace.cli.suggestions import Choice
 from lace.store.keys import parse_verifier
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
         ),
         click.option(
             "--log-format",
-            type=click.Choice(LOG_FORMATS),
+            type=Choice(LOG_FORMATS),
             default=LOG_FORMATS[0],
             show_default=True,
             expose_value=False,

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lace.base.text import shorten
 from lace.cli.command import command as lace_command
+from lace.cli.command import command_paths
 from lace.cli.output import Column
+from lace.cli.suggestions import did_you_mean
 from lace.cli.times import time_text
 
 if TYPE_CHECKING:
@@ -40,6 +43,20 @@ def _is_of(operation: Operation, commands: tuple[str, ...]) -> bool:
     """Tell whether an operation is of a command, or of one below a group of that name."""
     name = operation.command
     return any(name == each or name.startswith(f"{each} ") for each in commands)
+
+
+def _warn_of_typos(session: Session, words: tuple[str, ...], found: list[Operation]) -> None:
+    """Say which words no entry is of, and which command was perhaps meant."""
+    lost = [word for word in words if not any(_is_of(each, (word,)) for each in found)]
+    if not lost:
+        return
+    from lace.cli.main import cli  # only on the way to a warning
+
+    known = {*command_paths(cli), "serve rules"}
+    for word in dict.fromkeys(lost):
+        if word not in known:
+            hint = did_you_mean(word, sorted(known))
+            session.output.warn(f"no command is called {shorten(word)!r}{hint}")
 
 
 def _result_text(operation: Operation) -> str:
@@ -91,6 +108,7 @@ def command(session: Session, limit: int | None, commands: tuple[str, ...]) -> i
         operations = lace.operations(None if commands else limit)
     if commands:
         found = [o for o in operations if _is_of(o, commands)]
+        _warn_of_typos(session, commands, found)
         operations = found if limit is None else found[len(found) - min(limit, len(found)) :]
     if output.table_wanted:
         columns = (

@@ -16,6 +16,7 @@ from lace.cli.pipeline_session import (
     spark_session,
     warehouse_argument,
 )
+from lace.cli.suggestions import Choice
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
@@ -54,7 +55,7 @@ def _side(session: Session, warehouse: Warehouse, text: str) -> Side:
 @warehouse_argument
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--only", type=click.Choice(_KINDS), help="Only these, as record hashes.")
+@click.option("--only", type=Choice(_KINDS), help="Only these, as record hashes.")
 @spark_options
 @click.pass_obj
 def command(

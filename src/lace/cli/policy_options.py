@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from lace.base.text import safe_text, shorten
+from lace.cli.suggestions import Choice
 from lace.errors import LaceError, Place, PolicyError, RecordError, UsageError
 from lace.policy.exposure import check_viewer
 from lace.policy.plan_lines import LOWERINGS
@@ -61,7 +62,7 @@ RUNTIME_OPTION: Final = click.option(
 )
 LOWERING_OPTION: Final = click.option(
     "--lowering",
-    type=click.Choice(LOWERINGS),
+    type=Choice(LOWERINGS),
     help="What is asked beyond selection: nothing (the default); an encrypted transport; a "
     "proven source.",
 )
@@ -100,7 +101,7 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
         ),
         click.option(
             "--index",
-            type=click.Choice(["0", "1"]),
+            type=Choice(["0", "1"]),
             help="Which operand you are: 0 connects (the default), 1 accepts.",
         ),
         EXPOSE_OPTION,

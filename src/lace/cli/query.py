@@ -26,6 +26,7 @@ from lace.cli.output import Output, plural
 from lace.cli.query_statistics import show_statistics
 from lace.cli.questions import Question, new_statistics, read_rules
 from lace.cli.rule_files import STANDARD_INPUT
+from lace.cli.suggestions import Choice
 from lace.engines.queries import ENGINES, check_engine
 from lace.errors import UsageError
 
@@ -147,7 +148,7 @@ def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -
 )
 @click.option(
     "--engine",
-    type=click.Choice(ENGINES),
+    type=Choice(ENGINES),
     default="embedded",
     show_default=True,
     help="What evaluates: the engine of this process, or Spark (needs the spark extra).",
@@ -155,7 +156,7 @@ def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=Choice(FORMATS),
     help="How to write it: table on a terminal, else facts. csv and parquet hold one predicate; "
     "parquet wants -o.",
 )

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from lace.base.text import shorten
-from lace.errors import LaceError
+from lace.cli.command import LaceCommand
+from lace.errors import LaceError, UsageError
 from lace.record.paths import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import click
+
     from lace.store.interface import Snapshot, StoredRecord
 
-__all__ = ["NotFoundError", "find_records"]
+__all__ = ["LocalCommand", "NotFoundError", "find_records"]
+
+_PEER: Final = re.compile(r"(unix|tcp|ws|wss):")
+
+
+class LocalCommand(LaceCommand):
+    """A command about this lace, which has a namesake for the laces of peers."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse the address of a peer, which no record and no coordinate begins with."""
+        if args and _PEER.match(args[0]) and not ctx.resilient_parsing:
+            raise UsageError(
+                f"{shorten(args[0])} is the address of a peer, and this is about your own lace",
+                hint=f"did you mean `lace remote {self.name} {shorten(args[0])} …`?",
+            )
+        return super().parse_args(ctx, args)
 
 
 class NotFoundError(LaceError):

@@ -21,6 +21,7 @@ from lace.cli.rule_files import (
     read_files,
     refusing,
 )
+from lace.cli.suggestions import Choice
 from lace.errors import RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
 from lace.rules.findings import format_findings
@@ -41,7 +42,7 @@ __all__ = ["command"]
 
 _PROFILE: Final = click.option(
     "--profile",
-    type=click.Choice(list(PROFILES)),
+    type=Choice(list(PROFILES)),
     default="query",
     show_default=True,
     help="What the rules are for: it says which predicates they may read and define.",
@@ -332,7 +333,7 @@ def identify(session: Session, file: str) -> int:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "dot", "svg"]),
+    type=Choice(["text", "dot", "svg"]),
     help="How to write it: text (the default), DOT, or SVG drawn by Graphviz.",
 )
 @_PROFILE

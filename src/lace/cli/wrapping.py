@@ -1,0 +1,126 @@
+"""Lines that fit a terminal: prose, command lines that still work, and pages of help."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["HelpContext", "HelpPage", "wrap_command", "wrap_prose"]
+
+_NARROW: Final = 60
+"""Pages narrower than this have what a word means below the word, not beside it."""
+_LEAST: Final = 20
+"""No terminal is taken to be narrower."""
+_GOES_ON: Final = " \\"
+_PIECE: Final = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+""")
+"""A word of a command line, with what is quoted in it."""
+
+
+def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Return the lines of a text.
+
+    Args:
+        text: one paragraph.
+        width: how many columns there are.
+        first: stands before the first line.
+        rest: stands before the others; as the first if not given.
+    """
+    return textwrap.wrap(
+        text,
+        max(width, _LEAST),
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_on_hyphens=False,
+    )
+
+
+def wrap_command(line: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    r"""Return a command line on as many lines as it needs; a shell takes them as one.
+
+    It is broken between words alone: a word that is too long stands out.
+
+    >>> wrap_command("lace get //u//n//x -o 'my file'", 22, rest="  ")
+    ['lace get //u//n//x \\', "  -o 'my file'"]
+    """
+    room = max(width, _LEAST)
+    lines, now = [], first
+    units = _units(line, room - len(rest) - len(_GOES_ON))
+    for number, unit in enumerate(units):
+        is_begun = now not in (first, rest)
+        joined = f"{now} {unit}" if is_begun else f"{now}{unit}"
+        end = "" if number == len(units) - 1 else _GOES_ON
+        if is_begun and len(joined) + len(end) > room:
+            lines.append(f"{now}{_GOES_ON}")
+            joined = f"{rest}{unit}"
+        now = joined
+    return [*lines, now]
+
+
+def _units(line: str, room: int) -> list[str]:
+    """Return the words of a command line, an option with its value where there is room."""
+    units: list[str] = []
+    for word in _PIECE.findall(line):
+        joined = f"{units[-1]} {word}" if units else word
+        is_option = bool(units) and units[-1].startswith("-") and units[-1] != "--"
+        if is_option and " " not in units[-1] and word[0] not in "-|&" and len(joined) <= room:
+            units[-1] = joined
+        else:
+            units.append(word)
+    return units
+
+
+class HelpPage(click.HelpFormatter):
+    """A page of help that fits the terminal, also a narrow one."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ) -> None:
+        if width is None:
+            width = max(min(shutil.get_terminal_size().columns, max_width or 80), _LEAST)
+        super().__init__(indent_increment, width, max_width)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether there is no room for two columns."""
+        return self.width < _NARROW
+
+    def write_heading(self, heading: str) -> None:
+        """Write the heading of a section."""
+        for line in wrap_prose(f"{heading}:", self.width, " " * self.current_indent):
+            self.write(f"{line}\n")
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write words and what they mean, beside or below them."""
+        if not self.is_narrow:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        near, far = (" " * (self.current_indent + each) for each in (0, 4))
+        for word, meaning in rows:
+            spread = wrap_prose(word.replace("|", "| "), self.width, near, far)
+            lines = [line.replace("| ", "|") for line in spread]
+            lines += wrap_prose(meaning, self.width, far)
+            self.write("".join(f"{line}\n" for line in lines))
+
+    def write_example(self, line: str, meaning: str) -> None:
+        """Write a command line, below what it is for."""
+        near, far = (" " * (self.current_indent + each) for each in (0, 4))
+        lines = [
+            *wrap_prose(meaning, self.width, f"{near}# "),
+            *wrap_command(line, self.width, near, far),
+        ]
+        self.write("".join(f"{each}\n" for each in lines))
+
+
+class HelpContext(click.Context):
+    """The context of a command of Lace, whose help fits the terminal."""
+
+    formatter_class = HelpPage
