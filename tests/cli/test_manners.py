@@ -181,8 +181,17 @@ def test_settings_by_name(folder: Path) -> None:
         (("key", "nw"), "new"),
         (("remote", "wach", "x"), "watch"),
         (("pipeline", "ingst", "a", "b"), "ingest"),
-        (("ingest", "a", "b"), "pipeline ingest"),
-        (("watch", "x"), "remote watch"),
+        (("ingest", "a", "b"), "lace pipeline ingest"),
+        (("ingst", "a", "b"), "lace pipeline ingest"),
+        (("watch", "x"), "lace remote watch"),
+        (("store", "x"), "lace remote store"),
+        (("remote", "sync"), "lace sync"),
+        (("pipeline", "fmt", "x"), "lace rules fmt"),
+        (("query", "-e", "A() :- Have(P).", "--engine", "sparc"), "spark"),
+        (("query", "-e", "A() :- Have(P).", "--format", "jsn"), "json"),
+        (("rules", "check", "x", "--profile", "selektor"), "selector"),
+        (("sync", "tcp:x", "--lowering", "standard-v2"), "standard-v1"),
+        (("completion", "fsh"), "fish"),
         (("list", "--limt", "3"), "--limit"),
         (("remote", "list", "x", "--limt", "3"), "--limit"),
         (("--jsn", "list"), "--json"),
@@ -200,3 +209,27 @@ def test_a_slip_is_met_with_what_was_meant(arguments: tuple[str, ...], meant: st
 def test_what_is_like_nothing() -> None:
     assert "did you mean" not in call("list", "--zzzzz").err
     assert "did you mean" not in call("zzzzz").err
+    assert "did you mean" not in call("query", "--engine", "zzzzz").err
+
+
+@pytest.mark.parametrize("name", ["get", "list"])
+def test_the_address_of_a_peer_where_a_record_stands(filled: Path, name: str) -> None:
+    assert filled.is_dir()
+    done = call(name, "tcp:example.org", "//u//n//x")
+    assert (done.code, done.raw) == (2, b"")
+    assert f"did you mean `lace remote {name} tcp:example.org …`?" in done.err
+
+
+def test_a_command_that_the_log_cannot_have(folder: Path) -> None:
+    assert call("verify").code == 0
+    slip = call("log", "--command", "snyc", "--command", "verify")
+    assert slip.code == 0
+    assert len(slip.lines) == 1
+    assert slip.err == "lace: warning: no command is called 'snyc'; did you mean 'sync'?\n"
+    assert "did you mean 'key new'?" in call("log", "--command", "key nwe").err
+    assert call("log", "--command", "zzzzz").err == (
+        "lace: warning: no command is called 'zzzzz'\n"
+    )
+    for known in ("sync", "key", "serve rules", "remote watch"):
+        assert call("log", "--command", known).err == "", "there is none yet, and that is all"
+    assert folder.is_dir()

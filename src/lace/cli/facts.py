@@ -7,11 +7,15 @@ lines of one record sorted. Of the whole, one byte a record is held.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.cli.answers import short_identifiers
 from lace.cli.command import command as lace_command
+from lace.cli.listing import TERMINAL_ROWS
+from lace.cli.output import Column, plural
 from lace.cli.progress import Progress
 from lace.cli.records import find_records
 from lace.facts.extract import record_facts
@@ -82,6 +86,47 @@ def _chosen_facts(
     yield _lines(facts)
 
 
+def _facts_by_record(
+    snapshot: Snapshot, records: Sequence[str], max_value_bytes: int
+) -> Iterator[Fact]:
+    """Yield the facts of records, those of one record together: as a person reads them."""
+    if records:
+        found: Iterable[ValidRecord | None] = (
+            snapshot.load(stored.id) for stored in find_records(snapshot, records)
+        )
+    else:
+        found = snapshot.records(order=Order.ID)
+    for record in found:
+        if record is not None:
+            facts = record_facts(record, max_value_bytes=max_value_bytes)
+            yield from (fact for _line, fact in _lines(facts))
+
+
+def _show_table(output: Output, facts: Iterator[Fact]) -> None:
+    """Write a table of facts, the first of them where there are many."""
+    shown = list(islice(facts, TERMINAL_ROWS))
+    if not shown:
+        output.note("no facts: there are no records yet")
+        return
+    shorter = short_identifiers(value for fact in shown for value in fact[1:])
+    rows = []
+    for predicate, record, *values in shown:
+        *place, last = [shorter.get(value, value) for value in values] or [""]
+        rows.append((predicate, shorter.get(record, record), " ".join(place), last))
+    columns = (
+        Column("fact", style="bold", no_wrap=True),
+        Column("record", style="cyan", no_wrap=True),
+        Column("name and index", is_cut=True),
+        Column("value", is_cut=True),
+    )
+    output.table(columns, rows)
+    if next(facts, None) is not None:
+        output.note(f"these are the first {len(shown):,} facts; --all and a pipe show every one")
+    else:
+        output.note(plural(len(shown), "fact"))
+    output.note("hashes and long texts are cut short; --all, a pipe and --json have them whole")
+
+
 def _write(output: Output, lines: Sequence[Line]) -> None:
     if output.json:
         for _line, (predicate, *values) in lines:
@@ -95,20 +140,27 @@ def _write(output: Output, lines: Sequence[Line]) -> None:
 
 @lace_command(
     "facts",
-    piped="Fact lines, Name('value','value'), sorted bytewise. On a terminal the same, with "
-    "characters that could trick it made visible.",
+    piped="Fact lines, Name('value','value'), sorted bytewise. On a terminal a table of at most "
+    "1000 facts, record by record; with --all the lines, with characters that could trick it "
+    "made visible.",
     json_keys={
         "predicate": "the name; one line a fact, in the order of the fact lines",
         "values": "its values, a list of texts",
     },
     examples=[
-        ("lace facts > facts.txt", "every fact of this lace"),
+        ("lace facts", "some facts of this lace, as a table"),
+        ("lace facts > facts.txt", "all of them, as lines"),
         ("lace facts //u//notes//today", "the facts of one record"),
         ("lace facts | grep '^RecordLink'", "all links"),
     ],
 )
 @click.argument("records", metavar="[RECORD]…", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every record; so too without RECORD.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Every fact of every record, as lines also on a terminal.",
+)
 @click.pass_obj
 def command(session: Session, records: tuple[str, ...], everything: bool) -> int:
     """Write record facts, sorted.
@@ -121,6 +173,9 @@ def command(session: Session, records: tuple[str, ...], everything: bool) -> int
         raise click.UsageError("RECORD and --all exclude each other")
     with session.reading("facts") as lace, lace.snapshot() as snapshot:
         limit = lace.settings.max_value_bytes
+        if session.output.table_wanted and not everything:
+            _show_table(session.output, _facts_by_record(snapshot, records, limit))
+            return 0
         total = 2 * snapshot.totals().records
         hidden = session.output.terminal
         with Progress(session, "facts", total, "records", hidden=hidden) as progress:

@@ -7,7 +7,6 @@ keep beside the record make the listing read record bytes.
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from itertools import chain, islice
 from operator import itemgetter
@@ -17,6 +16,8 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.listing import HEADER, TERMINAL_ROWS, show_lines, show_table
+from lace.cli.records import LocalCommand
+from lace.cli.suggestions import nearest
 from lace.store.interface import Order
 
 if TYPE_CHECKING:
@@ -147,13 +148,14 @@ def _warn_of_typos(session: Session, names: Iterable[str], met: set[str]) -> Non
     for name in dict.fromkeys(names):
         if name in _KNOWN or name in met:
             continue
-        near = difflib.get_close_matches(name, _KNOWN, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, _KNOWN)
+        hint = f"; did you mean {near}?" if near else ""
         session.output.warn(f"no record listed has the field {name}{hint}")
 
 
 @lace_command(
     "list",
+    cls=LocalCommand,
     piped="One line a record, tab-separated, without a heading: id, coordinate, TAI, size in "
     "bytes and signed-by, or the --fields. Repeated headers are joined by ', '; a missing "
     "value is empty; characters that could trick a terminal are written as \\u{…}.",
@@ -192,7 +194,8 @@ def command(
 
     Those whose coordinate starts with PREFIX, or all of them. PREFIX is the beginning of a
     coordinate's text, such as //u//notes//; a leading // may be left out. On a terminal at
-    most 1000 rows are shown unless --limit says how many.
+    most 1000 rows are shown unless --limit says how many. A narrow terminal leaves out
+    signed-by and size, and the middle of long coordinates, unless --fields names the columns.
     """
     names = _split_names(fields)
     if prefix and not prefix.startswith("/"):
@@ -213,7 +216,14 @@ def command(
             most = TERMINAL_ROWS + 1 if limit is None else limit
             found = list(rows(snapshot, most))
             total = snapshot.totals().records if not prefix else None
-            show_table(session.output, names, found, is_cut=limit is None, total=total)
+            show_table(
+                session.output,
+                names,
+                found,
+                is_cut=limit is None,
+                total=total,
+                is_chosen=fields is not None,
+            )
             listed = len(found)
         else:
             keys = [_json_key(name, fields is None) for name in names]

@@ -21,6 +21,9 @@ HEADER: Final = "header:"
 _SHORT_ID: Final = 10
 _NUMBERS: Final = frozenset({"stored", "size", "data-length", "Data-Length"})
 
+_GOES: Final = {"signed-by": 2, "size": 1, "data-length": 1}
+"""Columns that are left out where room is short, the highest first."""
+
 Value = str | int | list[str] | None
 
 
@@ -44,11 +47,16 @@ def _cell(name: str, value: Value) -> str:
     return str(value)
 
 
-def _column(name: str) -> Column:
-    heading = "time, UTC" if name == "tai" else name.removeprefix(HEADER)
-    style = {"id": "cyan", "coordinate": "bold"}.get(name, "")
-    narrow = name in ("id", "signed-by", "size")
-    return Column(heading, "right" if name in _NUMBERS else "left", style, no_wrap=narrow)
+def _column(name: str, is_chosen: bool) -> Column:
+    """Return a column; one that nobody has asked for by its name may go where room is short."""
+    return Column(
+        "time, UTC" if name == "tai" else name.removeprefix(HEADER),
+        "right" if name in _NUMBERS else "left",
+        {"id": "cyan", "coordinate": "bold"}.get(name, ""),
+        no_wrap=name in ("id", "signed-by", "size"),
+        goes=0 if is_chosen else _GOES.get(name, 0),
+        is_cut=name == "coordinate" and not is_chosen,
+    )
 
 
 def _piped(value: Value) -> object:
@@ -62,11 +70,23 @@ def show_table(
     *,
     is_cut: bool,
     total: int | None,
+    is_chosen: bool = False,
 ) -> None:
-    """Write a table of records for a person, the first of them where there are many."""
+    """Write a table of records for a person, the first of them where there are many.
+
+    Args:
+        output: where it is written.
+        names: the columns.
+        rows: their values.
+        is_cut: show no more rows than a terminal shows.
+        total: how many rows there would be, if that is known.
+        is_chosen: the columns were asked for by name, so that none is left out.
+    """
     shown = rows[:TERMINAL_ROWS] if is_cut else rows
     cells = ([*map(_cell, names, values)] for values in shown)
-    output.table([_column(name) for name in names], cells)
+    less = output.table([_column(name, is_chosen) for name in names], cells)
+    if less:
+        output.note(f"not shown whole: {', '.join(less)}; a pipe and --json have all")
     if len(shown) < len(rows):
         of = f" of {total:,}" if total else ""
         output.note(f"these are the first {len(shown):,}{of}; --limit N shows more")

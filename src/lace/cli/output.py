@@ -9,18 +9,18 @@ true values, escaped to ASCII.
 from __future__ import annotations
 
 import json
+import select
+import shutil
 import sys
-from dataclasses import dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, Final
 
 from lace.base.text import safe_text
+from lace.cli.tables import Column, fit_table
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from rich.table import Table as RichTable
 
     from lace.cli.link_log import JsonLog, Level
 
@@ -28,9 +28,7 @@ __all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
-_GAP: Final = 3
-_LEAST_COLUMN: Final = 10
-"""How narrow a column may get whose text is folded."""
+_GONE: Final = select.POLLERR | select.POLLHUP
 _PIECE: Final = 5_000
 """Lines that are written at once."""
 
@@ -39,16 +37,6 @@ class OutputError(LaceError):
     """Standard output cannot take what the command has to say."""
 
     exit_code = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table: its heading and how its cells stand."""
-
-    heading: str
-    align: Literal["left", "right"] = "left"
-    style: str = ""
-    no_wrap: bool = False
 
 
 def size_text(count: int) -> str:
@@ -76,13 +64,22 @@ class Output:
     Args:
         stream: takes the data instead of standard output.
         terminal: write as for a terminal, or not; by default as standard output is.
+        width: how wide a table may be that is not written to a terminal.
     """
 
-    def __init__(self, stream: IO[bytes] | None = None, terminal: bool | None = None) -> None:
+    def __init__(
+        self,
+        stream: IO[bytes] | None = None,
+        terminal: bool | None = None,
+        width: int = _PIPE_WIDTH,
+    ) -> None:
         self._stream = stream
         self._terminal = terminal
+        self._width = width
         self.json = False
         self.quiet = False
+        self.progress: bool | None = None
+        """Whether progress is shown, where it can be; by default unless quiet is wanted."""
         self.color = True
         self.log: JsonLog | None = None
         """Takes what goes to standard error, where that is to be JSON."""
@@ -98,6 +95,22 @@ class Output:
     def table_wanted(self) -> bool:
         """Whether data is shown as a table."""
         return self.terminal and not self.json
+
+    @property
+    def progress_wanted(self) -> bool:
+        """Whether a person who looks wants to see progress."""
+        return not self.quiet if self.progress is None else self.progress
+
+    def is_abandoned(self) -> bool:
+        """Tell whether whoever read standard output has gone, also while nothing is written."""
+        if self._stream is not None or sys.stdout is None:
+            return False
+        try:
+            watched = select.poll()
+            watched.register(sys.stdout.fileno(), 0)  # errors are told in any case
+            return any(state & _GONE for _number, state in watched.poll(0))
+        except (OSError, ValueError):  # it is no descriptor of the system
+            return False
 
     def write(self, data: bytes) -> None:
         """Write data as it is."""
@@ -122,6 +135,11 @@ class Output:
     def _is_real(self) -> bool:
         """Whether data goes to a terminal, and not only as if to one."""
         return self._stream is None and sys.stdout is not None and sys.stdout.isatty()
+
+    @property
+    def width(self) -> int | None:
+        """How many columns the terminal has to which data goes; None where there is none."""
+        return shutil.get_terminal_size().columns if self._is_real else None
 
     def styled_line(self, *pieces: tuple[str, str]) -> None:
         """Write one line of pieces, each a text and the style that it has on a terminal."""
@@ -177,8 +195,12 @@ class Output:
         rows: Iterable[Sequence[object]],
         *,
         heading: bool = True,
-    ) -> None:
-        """Write a table for a person; on a terminal too narrow for it, row below row."""
+    ) -> list[str]:
+        """Write a table for a person; on a terminal too narrow for it, row below row.
+
+        Returns:
+            the headings of columns that are left out or cut short for want of room.
+        """
         import io  # a piped command loads nothing of this
 
         from rich.console import Console
@@ -190,16 +212,15 @@ class Output:
             file=page,
             force_terminal=real,
             color_system="auto" if real and self.color else None,
-            width=None if real else _PIPE_WIDTH,
+            width=None if real else self._width,
             legacy_windows=False,
         )
-        if heading and cells and _least_width(columns, cells) > console.width:
-            console.print(_stacked(columns, cells))
-        else:
-            console.print(_table(columns, cells, heading=heading))
+        made, less = fit_table(columns, cells, console.width, heading=heading)
+        console.print(made)
         # Cells are padded to the width of their column: nothing shows at the end of a line.
         lines = [line.rstrip(" ") for line in page.getvalue().split("\n")]
         self.write("\n".join(lines).encode("utf-8", "backslashreplace"))
+        return less
 
     def counts(self, values: Mapping[str, int]) -> None:
         """Write counts: a small table, or lines of a name and a number."""
@@ -229,51 +250,3 @@ class Output:
         elif sys.stderr is not None:
             sys.stderr.write(safe_text(text) + "\n")
             sys.stderr.flush()
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heading: bool) -> RichTable:
-    """Return rows side by side under their headings."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, show_header=heading, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(
-            Text(column.heading),
-            justify=column.align,
-            style=column.style,
-            overflow="fold",
-            no_wrap=column.no_wrap,
-        )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    """Return how wide a terminal has to be for rows side by side: below, columns would vanish."""
-    from rich.cells import cell_len
-
-    width = _GAP * (len(columns) - 1)
-    for number, column in enumerate(columns):
-        widest = max(cell_len(column.heading), *(cell_len(row[number]) for row in rows))
-        width += widest if column.no_wrap else min(widest, _LEAST_COLUMN)
-    return width
-
-
-def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> RichTable:
-    """Return rows one below the other, each value beside its heading, for a narrow terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for number, row in enumerate(rows):
-        if number:
-            table.add_row("", "")
-        for column, cell in zip(columns, row, strict=True):
-            if cell:
-                table.add_row(Text(column.heading), Text(cell, style=column.style))
-    return table
