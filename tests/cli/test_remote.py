@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -338,12 +340,61 @@ def test_watching_for_a_reader_that_goes(parties: tuple[Party, Party]) -> None:
     assert len(hashes(left)) >= 10, "what had come stays"
 
 
+@pytest.mark.requirement("050-207")
+@pytest.mark.parametrize("is_kept_open", [True, False])
+def test_watching_for_a_reader_that_goes_while_nothing_comes(
+    parties: tuple[Party, Party], is_kept_open: bool
+) -> None:
+    """It ends on an open link and between two links, without a record that would tell it."""
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0", *["--open"] * is_kept_open) as server:
+        watch = spawn("remote", "watch", server.address, "--lace", left.folder)
+        assert watch.stdout is not None
+        for _ in range(5):
+            assert watch.stdout.readline()
+        watch.stdout.close()
+        assert watch.wait(60) == 141
+        assert watch.stderr is not None
+        errors = watch.stderr.read().decode()
+        watch.stderr.close()
+        assert "Traceback" not in errors
+        assert "5 records came and are stored in" in errors
+    last = process("--lace", left.folder, "log", "--limit", 1, "--json").json()
+    assert (last["command"], last["exit_code"]) == ("remote watch", 141)
+
+
+def test_watching_in_a_shell_for_one_line(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0", "--open") as server:
+        words = [sys.executable, "-m", "lace", "remote", "watch", server.address]
+        line = f"{shlex.join([*words, '--lace', str(left.folder)])} | head -1; "
+        done = subprocess.run(
+            ["bash", "-c", f'{line}echo "${{PIPESTATUS[0]}}"'],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    shown, code = done.stdout.splitlines()
+    assert shown.count("\t") == 4
+    assert code == "141"
+
+
 def test_tables_at_a_terminal(parties: tuple[Party, Party], server: Serving) -> None:
-    left, _ = parties
+    left, right = parties
     shown = on_terminal("remote", "list", server.address, "--lace", left.folder, columns=100)
     assert shown.code == 0
     assert "//u//n//right/4" in shown.out
     assert "5 records" in shown.out
+    name = "a name that is long enough for a line of its own/1"
+    with open_lace(right.folder) as lace:
+        lace.add(plex(name))
+    at = ("remote", "watch", server.address, "//u//", "--limit", 6, "--lace", left.folder)
+    watched = on_terminal(*at, columns=80, env={"NO_COLOR": "1"})
+    rows = [line for line in watched.lines if line.startswith("P.")]
+    assert len(rows) == 6
+    assert max(map(len, rows)) <= 80, "a record is a line"
+    assert any("//u//n//a name" in row and "its own/1  2023-11-14" in row for row in rows)
     refused = on_terminal("remote", "get", server.address, "//u//n//right/1", "--lace", left.folder)
     assert refused.code == 1
     assert "record bytes are not for a terminal" in refused.out

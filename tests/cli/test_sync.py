@@ -140,6 +140,39 @@ def test_stdio(parties: tuple[Party, Party]) -> None:
     check_converged(left, right)
 
 
+def test_stdio_in_quiet(parties: tuple[Party, Party]) -> None:
+    """The child says nothing: what comes from it is the exchange alone."""
+    left, right = parties
+    child = [sys.executable, "-m", "lace", "serve", "stdio", "-q", *right.policy(left)]
+    done = left.sync(right, "stdio", "-q", "--", *child)
+    assert (done.code, done.err) == (0, "")
+    assert hashes(left) == hashes(right)
+    sink = left.sync(right, "stdio", "-q", "--", *child, "--json")
+    assert sink.code == 0
+    (told,) = sink.err.splitlines()
+    assert json.loads(told)["at-fixed-point"] is True, "what was asked for, and no address"
+
+
+def test_a_server_for_a_reader_that_goes(parties: tuple[Party, Party]) -> None:
+    """Whoever reads the address alone may go; a reader of links that has gone ends it."""
+    left, right = parties
+    with serving(right, left, "tcp:127.0.0.1:0") as server:
+        assert server.process.stdout is not None
+        server.process.stdout.close()
+        assert left.sync(right, server.address).code == 0
+        assert left.sync(right, server.address).code == 0, "it goes on"
+        assert server.process.poll() is None
+    started = spawn("serve", "tcp:127.0.0.1:0", *right.policy(left), "--json")
+    assert started.stdout is not None
+    assert started.stderr is not None
+    address = json.loads(started.stdout.readline())["address"]
+    started.stdout.close()
+    assert left.sync(right, address).code == 0
+    assert started.wait(60) == 141
+    assert b"rror" not in started.stderr.read()
+    started.stderr.close()
+
+
 def test_stdio_without_a_peer(parties: tuple[Party, Party]) -> None:
     left, right = parties
     alone = process("serve", "stdio", *left.policy(right), given=b"")

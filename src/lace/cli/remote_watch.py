@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,7 @@ from lace.cli.output import size_text
 from lace.cli.peers import SyncArguments, refuse_lost_files
 from lace.cli.policy_files import Wanted, check_files
 from lace.cli.remote_links import Remote, RemoteCommand, came_and_stays, remote_options
+from lace.cli.tables import cut_middle
 from lace.cli.times import time_text
 from lace.driver.happenings import RecordsStored
 from lace.errors import UsageError
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from lace.policy.local import Rules
 
 __all__ = ["command"]
+
+_LEAST_COORDINATE: Final = 24
+"""Columns that a coordinate gets on the narrowest terminal."""
 
 
 class _Watch:
@@ -70,17 +74,20 @@ class _Watch:
                 }
             )
         elif output.terminal:
-            when = time_text(record.tai) if record.tai else ""
-            size = f"  {size_text(record.size)}"
-            output.styled_line(
-                (f"{record.id[:10]}…  ", "cyan"),
-                (record.coordinate, "bold"),
-                (f"  {when}{size}", ""),
-            )
+            self._show_line(record)
         else:
             output.row(
                 (record.id, record.coordinate or None, record.tai, record.size, record.signed_by)
             )
+
+    def _show_line(self, record: Arrival) -> None:
+        """Show a record to a person, on one line of the terminal if that has room for it."""
+        begun = f"{record.id[:10]}…  "
+        when = time_text(record.tai) if record.tai else ""
+        rest = f"  {when}  {size_text(record.size)}"
+        room = (self._output.width or 0) - len(begun) - len(rest)
+        coordinate = cut_middle(record.coordinate, max(room, _LEAST_COORDINATE))
+        self._output.styled_line((begun, "cyan"), (coordinate, "bold"), (rest, ""))
 
 
 def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
@@ -103,6 +110,7 @@ def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, sele
     policy = remote.policy(select, remote.given.expose or ())
     change.result.update(logged_link(remote.given.address, policy))
     run = watch.run = remote.prepare(policy, is_open=True, hear=watch.hear)
+    run.signals.is_abandoned = session.output.is_abandoned
     try:
         run.run()
     finally:
@@ -154,7 +162,7 @@ def command(
     later; a server without --open is asked again and again. A link that is lost is made again.
 
     A record that is shown is stored in this lace, and stays. Ctrl-C ends it at a good moment,
-    a second one at once.
+    a second one at once; so does a reader of its output that goes.
     """
     given = SyncArguments(address=address, command=child, **rest)
     with session.changing("remote watch") as change:

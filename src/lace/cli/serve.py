@@ -63,6 +63,7 @@ class _Serve:
             lace, given["key"], is_plain=bool(given["plain"])
         )
         self._last: Served | None = None
+        self._problem: OSError | None = None
         self._log = ServeLog(session, lace)
         self._server: Server | None = None
         self._policy = self._read_policy()
@@ -90,6 +91,8 @@ class _Serve:
         with self._log:
             signals.run(self._run())
         signals.check()
+        if self._problem is not None:
+            raise self._problem
         last = self._last
         if last is None:
             return 0
@@ -135,11 +138,12 @@ class _Serve:
 
     def _bound(self, address: Address) -> None:
         output = self._session.output
-        if output.json:
-            output.json_line({"address": str(address)})
-        else:
-            output.line(str(address))
-        output.flush()
+        if not (output.quiet and address.scheme == "stdio"):  # there it is told in passing
+            if output.json:
+                output.json_line({"address": str(address)})
+            else:
+                output.line(str(address))
+            output.flush()
         tell_event(output, "listening", {"address": str(address)})
         self._log.add_rules(self._policy)
 
@@ -216,10 +220,14 @@ class _Serve:
         self._metrics.add_link(served)
         figures = link_figures(served, with_detail=self._session.debug)
         tell_event(output, "link-ended", figures, log_line(figures))
-        if served.outcome is not None and output.json:
-            output.json_line(served_document(served))
-            output.flush()
         self._log.add_link(served)
+        if served.outcome is not None and output.json:
+            try:
+                output.json_line(served_document(served))
+                output.flush()
+            except OSError as error:  # whoever read it has gone
+                self._problem = self._problem or error
+                self._stop()
 
     def _tell_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Tell of a fault of ours that has ended a link; the others go on."""
@@ -234,7 +242,8 @@ class _Serve:
 @lace_command(
     "serve",
     piped="The address, with its true port, on the first line; nothing else. On stdio it goes "
-    "to standard error. Standard error has a line for each link that has ended.",
+    "to standard error, unless --quiet is given. Standard error has a line for each link that "
+    "has ended.",
     json_keys={
         "address": "the address, with its true port; on a line of its own, the first",
         "link": "the number of a link; one line for each that has ended, with the keys below",

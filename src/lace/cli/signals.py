@@ -1,4 +1,7 @@
-"""Signals while links run: the first ends them at a good moment, a second at once."""
+"""Signals while links run: the first ends them at a good moment, a second at once.
+
+A reader of the output that has gone counts as a signal, where the work is done for a reader.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Signals"]
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+_LOOK_SECONDS: Final = 0.5
+"""How often is looked whether somebody still reads."""
 _Made = TypeVar("_Made")
 
 
@@ -32,6 +37,8 @@ class Signals:
         self._task: asyncio.Task[Any] | None = None
         self.caught: BaseException | None = None
         """What the first signal is to whoever called the command."""
+        self.is_abandoned: Callable[[], bool] | None = None
+        """Tells whether nobody reads any more what the work writes: that ends it as a signal."""
 
     def run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
         """Run work to its end; returns None when a signal has cut it off."""
@@ -39,6 +46,7 @@ class Signals:
 
     async def _run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
         self._task = task = asyncio.create_task(work)
+        watching = asyncio.create_task(self._watch_reader())
         with self._heeded():
             try:
                 return await task
@@ -46,6 +54,16 @@ class Signals:
                 if self.caught is None:
                     raise
                 return None
+            finally:
+                watching.cancel()
+
+    async def _watch_reader(self) -> None:
+        """End the work when its reader has gone; nothing else would tell while it is silent."""
+        if self.is_abandoned is None:
+            return
+        while not self.is_abandoned():
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._catch(BrokenPipeError())
 
     def check(self) -> None:
         """Raise what the first signal is, if there was one."""
@@ -75,10 +93,14 @@ class Signals:
 
     def _end(self, number: signal.Signals) -> Callable[[], None]:
         def end() -> None:
-            is_first = self.caught is None
-            if is_first:
-                self.caught = KeyboardInterrupt() if number is signal.SIGINT else Terminated()
-            if not (is_first and self._stop()) and self._task is not None:
-                self._task.cancel()
+            self._catch(KeyboardInterrupt() if number is signal.SIGINT else Terminated())
 
         return end
+
+    def _catch(self, what: BaseException) -> None:
+        """Have the work end by itself the first time, and at once after that."""
+        is_first = self.caught is None
+        if is_first:
+            self.caught = what
+        if not (is_first and self._stop()) and self._task is not None:
+            self._task.cancel()
