@@ -30,6 +30,7 @@ _AT_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
+LACE = (sys.executable, "-m", "lace")
 LIMITED = (
     "import os, resource, sys; limit = int(sys.argv[1]); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); "
@@ -81,9 +82,14 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**kept, "TERM": "xterm-256color", **more}
 
 
-def spawn(*arguments: object, prefix: tuple[str, ...] = (), **rest: Any) -> subprocess.Popen[bytes]:
+def spawn(
+    *arguments: object,
+    prefix: tuple[str, ...] = (),
+    program: tuple[str, ...] = LACE,
+    **rest: Any,
+) -> subprocess.Popen[bytes]:
     """Start the command as a process."""
-    command = [*prefix, sys.executable, "-m", "lace", *map(str, arguments)]
+    command = [*prefix, *program, *map(str, arguments)]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **{"env": clean_environment(), **pipes, **rest})
 
@@ -108,6 +114,7 @@ def on_terminal(
     env: Mapping[str, str] | None = None,
     stdout: int | None = None,
     columns: int = 120,
+    program: tuple[str, ...] = LACE,
 ) -> Result:
     """Run the command at a terminal; `raw` is all that the terminal shows, without CR."""
     master, slave = pty.openpty()
@@ -115,6 +122,7 @@ def on_terminal(
     started = spawn(
         *arguments,
         prefix=(sys.executable, "-c", _AT_TERMINAL),
+        program=program,
         stdin=slave,
         stdout=slave if stdout is None else stdout,
         stderr=slave,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lace.cli import demo_story
-from tests.cli.running import Result, call, clean_environment, spawn
+from tests.cli.running import Result, call, clean_environment, on_terminal, spawn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +37,7 @@ def test_the_whole_story(tmp_path: Path) -> None:
     assert done.out.count("20,005 records are selected") == 2, "by both engines"
     assert '--header "Key: $BOB"' in done.out, "as it can be typed"
     assert "Three commands to try next" in done.out
+    assert "Everything is in a temporary folder" in done.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,6 +61,81 @@ def test_what_it_finds(tmp_path: Path) -> None:
     assert {"alice.lace", "bob.lace", "club.lace", "view.lace", "bait.lace"} <= names
     kept = call("--lace", tmp_path / "club" / "alice.lace", "list", "--json")
     assert len(kept.lines) == 36, "and the diary"
+
+
+# What a terminal makes of the story: lines that were written over are gone.
+FEW = (
+    "import importlib.util, sys; from lace.cli import demo_story, main; "
+    "demo_story.READINGS = 300; importlib.util.find_spec = lambda name, package=None: None; "
+    "main.main()"
+)
+
+
+def shown_at_terminal(*arguments: object, columns: int) -> str:
+    """The story with few readings and without Spark, as it is seen; no colours."""
+    prefix = (sys.executable, "-c", FEW)
+    done = on_terminal(*arguments, columns=columns, env={"NO_COLOR": "1"}, program=prefix)
+    assert done.code == 0, done.out
+    return done.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_story_fits_the_terminal(tmp_path: Path, columns: int) -> None:
+    shown = shown_at_terminal("demo", "--keep", tmp_path / "club", columns=columns)
+    wide = [line for line in shown.split("\n") if len(line) > columns]
+    # A hash in a command has to stand whole, or the command would not work.
+    assert all(re.search(r"[A-Z]\.[\w~]{43}\.H3|/club$", line) for line in wide)
+    assert "warning" not in shown
+    assert "wrote " not in shown
+    assert "temporary folder" not in shown
+    assert re.search(r"# keys are cut\s+short here", shown)
+    steps = [line for line in shown.split("\n") if re.match(r"\d+\. ", line)]
+    assert [line.split(".")[0] for line in steps] == [str(at + 1) for at in range(len(steps))]
+    assert "300 records came in 3 loops" in " ".join(shown.split())
+
+
+def closing_commands(shown: str) -> list[str]:
+    """The commands at the end, each on a line."""
+    end = shown.replace("\\\n", " ").rpartition("Three commands")[2]
+    return [line.strip()[2:] for line in end.split("\n") if line.startswith("   $ ")]
+
+
+@pytest.mark.usefixtures("few")
+def test_what_it_says_at_the_end_works(tmp_path: Path) -> None:
+    for keep, count in ((("--keep", tmp_path / "club"), 4), ((), 3)):
+        done = call("demo", *keep)
+        assert done.code == 0
+        lines = closing_commands(done.out)
+        assert len(lines) == count
+        fresh = tmp_path / f"with-{count}"
+        fresh.mkdir()
+        lace = f'lace() {{ {shlex.quote(sys.executable)} -m lace "$@"; }}\n'
+        ran = subprocess.run(
+            ["bash", "-e", "-c", lace + "\n".join(lines)],
+            cwd=fresh,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        expected = "//club//notes//welcome" if keep else "//me//notes//first"
+        assert expected in ran.stdout
+        assert ("is in a temporary folder" in done.out) is not bool(keep)
+        assert (str(tmp_path / "club") in done.out) is bool(keep)
+
+
+@pytest.mark.usefixtures("few")
+def test_the_rules_of_the_story_give_no_warning(tmp_path: Path) -> None:
+    assert call("demo", "--keep", tmp_path / "club").err == ""
+    for name in ("club", "bait"):
+        checked = call(
+            "rules", "check", "--profile", "selector", tmp_path / "club" / f"{name}.lace"
+        )
+        assert checked.code == 0
+        assert checked.err.endswith(f"{name}.lace: ok\n")
+        assert "warning" not in checked.err
 
 
 def test_a_folder_that_is_in_use(tmp_path: Path) -> None:

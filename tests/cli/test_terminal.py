@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, cast
@@ -11,12 +12,13 @@ import pytest
 
 from lace.api import open_lace
 from lace.cli.outcomes import LinkLine
-from lace.cli.progress import Progress
+from lace.cli.progress import Progress, Waiting
 from lace.cli.session import Session
 from lace.driver.standing import Standing
 from lace.interlacing.result import Counters
 from lace.interlacing.transitions import State
 from lace.record.model import Blob, Plex
+from tests.cli.links import wait_until
 from tests.cli.running import call, on_terminal
 
 if TYPE_CHECKING:
@@ -193,6 +195,36 @@ def test_no_progress_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None
     assert bar(monkeypatch, 5) == ""
 
 
+def waiting_bar(monkeypatch: pytest.MonkeyPatch, columns: int, share: tuple[int, int]) -> str:
+    """What is shown of work that counts records, once its detail was told."""
+    screen = _Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lace.cli.progress._AFTER_SECONDS", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    title = "sync with tcp:127.0.0.1:4790"
+    with Waiting(Session({"NO_COLOR": "1"}), title, lambda: "transferring", lambda: share):
+        wait_until(lambda: "transferring" in screen.getvalue())
+    return screen.getvalue()
+
+
+def test_an_exchange_has_a_bar_of_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = waiting_bar(monkeypatch, 80, (15_000, 20_000))
+    line = [line for line in shown.split("\n") if "15,000 of 20,000 records" in line][-1]
+    assert "sync with tcp:127.0.0.1:4790 " in line
+    bar = line.partition("4790 ")[2].partition(" 15,000")[0]
+    assert bar.startswith("━" * 14), "three quarters of twenty"
+    assert len(bar.rstrip()) < 20
+    idle = waiting_bar(monkeypatch, 80, (0, 0))
+    assert "━" not in idle, "nothing was asked for yet"
+    assert " sync with tcp:127.0.0.1:4790, " in idle
+    narrow = waiting_bar(monkeypatch, 40, (15_000, 20_000))
+    assert "━━━━━━━ 15,000 of 20,000 records" in re.sub(r"[ ╸╺]+", " ", narrow), (
+        "the title gives way"
+    )
+    assert "sync with tcp:127.0.0.1:4790, " in narrow
+
+
 class _Link:
     """A link that stands as it is told."""
 
@@ -227,6 +259,9 @@ def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> Non
     seconds = 105.0
     assert "left" not in told(10_000, 10_000)
     assert "left" not in told(1000, 0), "another exchange"
+    told(1000, 0, received=1000)
+    seconds = 105.5
+    assert " 0 bytes/s" in told(1000, 0, received=10), "another link counts from zero"
     seconds = 106.0
     assert "100 of 1,000 records stored" in told(1000, 100)
     assert "about 9 s left" in told(1000, 100)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
 
 __all__ = ["command"]
+
+_SHORT: Final = (
+    "Hashes and keys are cut short here, as in V.1a2b3c…; the commands write them whole."
+)
+_OWN: Final = (
+    "lace init && lace key new",
+    "echo hello | lace put --group me --app notes --name first --sign",
+    "lace list",
+)
+"""What to type next."""
+_KEPT: Final = (
+    "lace --lace alice.lace list //club//notes//",
+    "lace --lace alice.lace query --rules club.lace --predicate Member/1",
+    "lace --lace alice.lace log",
+)
+"""What to type next where the laces of the story are kept."""
 
 
 def _new_folder(keep: Path | None) -> Path:
@@ -60,8 +76,8 @@ def command(session: Session, keep: Path | None) -> int:
 
     Two laces with keys, a policy, what it discloses, a bait that learns nothing, a sync with
     proofs of identity, reasons, and the same rules on Spark. Everything happens in a temporary
-    folder, which is removed at the end. Each step says in plain words what it does and shows the
-    command that you would type.
+    folder, which is removed at the end, unless --keep names one. Each step says in plain words
+    what it does and shows the command that you would type.
     """
     from lace.cli.demo_stage import Stage
     from lace.cli.demo_story import tell
@@ -71,7 +87,8 @@ def command(session: Session, keep: Path | None) -> int:
     try:
         stage = Stage(session, folder)
         if not output.json:
-            output.line("Lace at work: a story of two laces. Everything is in a temporary folder.")
+            where = "a temporary folder" if keep is None else shlex.quote(str(folder))
+            stage.prose(f"Lace at work: a story of two laces. Everything is in {where}. {_SHORT}")
         found = tell(stage)
     finally:
         if keep is None:
@@ -82,10 +99,10 @@ def command(session: Session, keep: Path | None) -> int:
         return 0
     output.line("")
     if keep is None:
-        output.line("Done; nothing is left behind. Three commands to try next:")
+        stage.prose("Done; nothing is left behind. Three commands to try next, in an empty folder:")
     else:
-        output.line(f"Done; to look around: cd {shlex.quote(str(folder))}. Three commands to try:")
-    output.line("   lace init && lace key new        # a lace of your own, and a key")
-    output.line("   lace put FILE --group G --app A --name N --sign")
-    output.line("   lace sync --help                 # share it")
+        stage.prose(f"Done; everything stays in {folder}. Three commands to look around there:")
+        stage.typed(f"cd {shlex.quote(str(folder))}")
+    for line in _OWN if keep is None else _KEPT:
+        stage.typed(line)
     return 0

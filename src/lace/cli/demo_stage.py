@@ -1,6 +1,6 @@
 """Where the demonstration plays: commands run as they would be typed, shown with what they say.
 
-Most run in this process, which is quick. Those that take part in an exchange are processes of
+Most run in this process, which is quick. The server of an exchange and Spark are processes of
 their own, as they are for users.
 """
 
@@ -13,11 +13,13 @@ import shlex
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.cli.output import Output
+from lace.cli.progress import Waiting
+from lace.cli.wrapping import wrap_command, wrap_prose
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
@@ -33,10 +35,22 @@ _MOST_LINES: Final = 14
 _END_SECONDS: Final = 20.0
 _LONG: Final = re.compile(r"([A-Z]\.[0-9A-Za-z_~]{6})[0-9A-Za-z_~]{37}(?:\.H3)?")
 """Hashes and verifiers; what is shown of them tells them apart."""
+_MARGIN: Final = 3
+_DEEPER: Final = 5
+"""How far what a command says stands from the edge."""
+_TABLE_WIDTH: Final = 95
+"""How wide tables are where no terminal says it."""
 
 
 class DemoError(LaceError):
     """A step of the demonstration did not do what it is there to show."""
+
+
+class _Aside(Output):
+    """What a command of the story writes; the story itself says what there is to heed."""
+
+    def warn(self, text: str) -> None:
+        """Say nothing."""
 
 
 class Stage:
@@ -46,6 +60,8 @@ class Stage:
         self._session = session
         self._folder = folder
         self._names: dict[str, str] = {}
+        self._is_json = session.output.json
+        self._width = None if self._is_json else session.output.width
         self.steps = 0
         """How many steps were shown."""
 
@@ -55,26 +71,49 @@ class Stage:
         """Say what comes next."""
         self.steps += 1
         self._show("")
-        self._show(f"{self.steps}. {words}", "bold")
+        self.prose(f"{self.steps}. {words}", "bold", rest=_MARGIN)
 
     def say(self, text: str) -> None:
         """Say something in passing."""
-        self._show(f"   {text}", "green")
+        self.prose(text, "green", first=_MARGIN, rest=_MARGIN)
+
+    def prose(self, text: str, style: str = "", *, first: int = 0, rest: int = 0) -> None:
+        """Show a paragraph in as many lines as it needs here, that far from the edge."""
+        if self._width is None:
+            self._show(" " * first + text, style)
+            return
+        for line in wrap_prose(text, self._width, " " * first, " " * rest):
+            self._show(line, style)
+
+    def typed(self, line: str, remark: str = "") -> None:
+        """Show a command line, with what there is to say of what it writes."""
+        width, prompt = self._width, f"{' ' * _MARGIN}$ "
+        if width is None:
+            lines = [f"{prompt}{line}"]
+        else:
+            lines = wrap_command(line, width, prompt, " " * (_DEEPER + 2))
+        if remark and (width is None or len(f"{lines[-1]}   {remark}") <= width):
+            lines[-1] += f"   {remark}"
+        elif remark:
+            lines.append(f"{' ' * len(prompt)}{remark}")
+        for each in lines:
+            self._show(each, "cyan")
 
     def _show(self, text: str, style: str = "") -> None:
-        if not self._session.output.json:
+        if not self._is_json:
             self._session.output.styled_line((text, style))
             self._session.output.flush()
 
     def name(self, verifier: str, variable: str) -> None:
         """Have a verifier stand in a variable of the shell from now on."""
         self._names[verifier] = f"${variable}"
-        self._show(f"   $ {variable}={verifier}", "cyan")
+        self.typed(f"{variable}={verifier}")
 
     def file(self, name: str) -> None:
         """Show a file of the folder."""
-        self._show(f"   $ cat {name}", "cyan")
-        self._indent((self._folder / name).read_text("utf-8"))
+        text = (self._folder / name).read_text("utf-8")
+        self.typed(f"cat {name}", "# keys are cut short here" if _LONG.search(text) else "")
+        self._indent(text)
 
     def write(self, name: str, text: str) -> None:
         """Put a file into the folder."""
@@ -92,13 +131,29 @@ class Stage:
         lines = text.rstrip("\n").split("\n") if text.strip() else []
         most = len(lines) if len(lines) <= _MOST_LINES + 2 else _MOST_LINES
         for line in lines[:most]:
-            self._show(f"     {_LONG.sub(_shortened, line)}" if line else "")
+            self._show_answer(_LONG.sub(_shortened, line))
         if len(lines) > most:
-            self._show(f"     … and {len(lines) - most:,} more lines", "dim")
+            self._show_answer(f"… and {len(lines) - most:,} more lines", "dim")
+
+    def _show_answer(self, line: str, style: str = "") -> None:
+        """Show a line of what a command says; a long one goes on below, a little deeper."""
+        begun = " " * (_DEEPER + len(line) - len(line.lstrip(" ")))
+        if self._width is None or not line:
+            self._show(f"{' ' * _DEEPER}{line}" if line else "", style)
+            return
+        for each in wrap_prose(line.lstrip(" "), self._width, begun, f"{begun}  "):
+            self._show(each, style)
 
     # -- commands ------------------------------------------------------------------------------
 
-    def run(self, *words: str, code: int = 0, shown: bool = True, quietly: bool = False) -> str:
+    def run(
+        self,
+        *words: str,
+        code: int = 0,
+        shown: bool = True,
+        quietly: bool = False,
+        variable: str | None = None,
+    ) -> str:
         """Run a command as it would be typed in the folder; returns what it writes.
 
         Args:
@@ -106,38 +161,51 @@ class Stage:
             code: the exit code that it is to have.
             shown: show what it writes.
             quietly: do not show the command either.
+            variable: where the shell would keep what it writes.
         """
+        if not quietly:
+            self._typed(words, variable)
+        text = self._invoke(words, code, is_terminal=not self._is_json)
+        if variable is not None:
+            self._names[text.strip()] = f"${variable}"
+        elif shown and not quietly:
+            self._indent(text)
+        return text.strip()
+
+    def figures(self, *words: str) -> str:
+        """Run a command that moves records, with its progress; returns what it tells a script."""
+        self._typed(words)
+        return self._invoke(words, 0, is_terminal=False)
+
+    def _invoke(self, words: Sequence[str], code: int, *, is_terminal: bool) -> str:
         from lace.cli.main import invoke
         from lace.cli.session import Session as NewSession
 
         captured = io.BytesIO()
-        inner = NewSession({}, Output(captured, terminal=not self._session.output.json))
+        width = _TABLE_WIDTH if self._width is None else self._width - _DEEPER
+        inner = NewSession({}, _Aside(captured, is_terminal, width))
         inner.output.color = False
         inner.output.quiet = True
-        if not quietly:
-            self._typed(words)
+        inner.output.progress = self._session.output.progress_wanted and not self._is_json
         found = invoke([self._absolute(word) for word in words], inner)
         if found != code:
             raise DemoError(f"`lace {_typed(words)}` ended with exit code {found}, not {code}")
-        text = captured.getvalue().decode("utf-8").replace(f"{self._folder}{os.sep}", "")
-        if shown and not quietly:
-            self._indent(text)
-        return text.strip()
+        return captured.getvalue().decode("utf-8").replace(f"{self._folder}{os.sep}", "")
 
-    def start(self, *words: str) -> str:
-        """Run a command as a process that shows its own progress; returns what it writes."""
+    def start(self, title: str, *words: str) -> str:
+        """Run a command as a process of its own, which may take its time; returns what it writes.
+
+        Args:
+            title: what is going on meanwhile.
+            words: the command line.
+        """
         self._typed(words)
-        is_seen = sys.stderr is not None and sys.stderr.isatty() and not self._session.output.json
-        done = subprocess.run(  # noqa: S603 - ourselves
-            self._command(words),
-            stdout=subprocess.PIPE,
-            stderr=None if is_seen else subprocess.PIPE,
-            cwd=self._folder,
-            text=True,
-            check=False,
-        )
+        with nullcontext() if self._is_json else Waiting(self._session, title):
+            done = subprocess.run(  # noqa: S603 - ourselves
+                self._command(words), capture_output=True, cwd=self._folder, text=True, check=False
+            )
         if done.returncode:
-            problem = (done.stderr or "").strip() or f"exit code {done.returncode}"
+            problem = done.stderr.strip() or f"exit code {done.returncode}"
             raise DemoError(f"`lace {_typed(words)}` failed: {problem}")
         return done.stdout
 
@@ -165,8 +233,9 @@ class Stage:
         color = [] if self._session.output.color else ["--no-color"]
         return [sys.executable, "-m", "lace", *color, *words]
 
-    def _typed(self, words: Sequence[str]) -> None:
-        self._show(f"   $ lace {_typed(words, self._names)}", "cyan")
+    def _typed(self, words: Sequence[str], variable: str | None = None) -> None:
+        line = f"lace {_typed(words, self._names)}"
+        self.typed(line if variable is None else f"{variable}=$({line})")
 
     def _absolute(self, word: str) -> str:
         """Return a word with the place of the file that it names, if it names one."""

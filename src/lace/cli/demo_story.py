@@ -25,8 +25,8 @@ READINGS: Final = 20_000
 _SECONDS: Final = 1_700_000_000
 _ALICE, _BOB = "alice.lace", "bob.lace"
 _CLUB: Final = """\
-# What both want to share: the club. Alice founded it, so what she signs says who is a member,
-# and who is blocked.
+# What both want to share: the club. Alice founded it: what she signs says
+# who is a member, and who is blocked.
 Founding(P) :- Field(P,'Group',_,'club'), Field(P,'Signed-By',_,'{alice}').
 Member(V) :- Founding(P), Field(P,'App',_,'members'), Field(P,'Key',_,V).
 Blocked(V) :- Founding(P), Field(P,'App',_,'blocked'), Field(P,'Key',_,V).
@@ -42,8 +42,9 @@ _VIEW: Final = """\
 AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Group',_,'club').
 """
 _BAIT: Final = """\
-# "Send me the club, but only if you keep no diary": what arrives would tell whether there is one.
-Diary('kept') :- Field(Q,'Group',_,'private').
+# "Send me the club, but only if you keep no diary": what arrives would tell
+# whether there is one.
+Diary('kept') :- Field(_,'Group',_,'private').
 SelectHave(P) :- Field(P,'Group',_,'club'), not Diary('kept').
 SelectAdvertised(P,S) :- Advertised(P,S).
 """
@@ -94,9 +95,7 @@ class _Story:
         """Give somebody a lace and a key; returns the verifier."""
         stage = self._stage
         stage.run("--lace", f"{name}.lace", "init", shown=False)
-        key = stage.run("--lace", f"{name}.lace", "key", "new", shown=False)
-        stage.name(key, name.upper())
-        return key
+        return stage.run("--lace", f"{name}.lace", "key", "new", variable=name.upper())
 
     def _put(
         self,
@@ -191,14 +190,14 @@ class _Story:
             *("--expose", f"view.lace@{self._alice}"),
         ) as address:
             words = "--lace", _ALICE, "sync", address, "--select", "club.lace", *view
-            told = _figures(stage.start(*words, "--peer", self._bob))
+            told = _figures(stage.figures(*words, "--peer", self._bob))
             self.found.received, self.found.loops = int(told["received"]), int(told["loops"])
             stage.say(
                 f"{self.found.received:,} records came in {told['loops']} loops, from one who has"
                 f" proven to be {told['peer-verifier'][:8]}…"
             )
             stage.step("Once more. Nothing is new, and both find that out with a few bytes:")
-            again = _figures(stage.start(*words, "--peer", self._bob))
+            again = _figures(stage.figures(*words, "--peer", self._bob))
         names = "reconciliation-bytes-received", "reconciliation-bytes-sent"
         self.found.again_bytes = sum(int(again[name]) for name in names)
         stage.say(
@@ -237,7 +236,8 @@ class _Story:
             stage.step("… and on Spark, which is not installed here: pip install 'lace[spark]'")
             return
         stage.step("… and on Spark, as they do for an archive that does not fit one process:")
-        stage.start("--lace", _ALICE, *asked, "spark.facts", "--engine", "spark")
+        spark = "--lace", _ALICE, *asked, "spark.facts", "--engine", "spark"
+        stage.start("evaluating on Spark", *spark)
         count, found.spark_set_digest = self._set_digest("spark.facts")
         stage.say(f"{count:,} records are selected; the digest of the set is")
         stage.say(found.spark_set_digest)

@@ -81,7 +81,8 @@ class LinkRun:
         """Run it; `outcome` says what came of it, also when a signal has ended it."""
         capture = self._capture
         try:
-            with Waiting(self._session, f"{self._title} with {self._address}", self.line):
+            title = f"{self._title} with {self._address}"
+            with Waiting(self._session, title, self.line, self.line.share):
                 self.signals.run(self._run_again() if self._options.is_open else self._run_once())
         finally:
             if capture is not None:

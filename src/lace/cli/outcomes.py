@@ -217,6 +217,13 @@ class LinkLine:
             )
         return ", ".join(parts)
 
+    def share(self) -> tuple[int, int]:
+        """Return how many of the records were answered that have been asked for, and how many."""
+        if self.link is None:
+            return 0, 0
+        counters = self.link.standing.counters
+        return counters.answered, counters.requested
+
     def _time_left(self, counters: Counters) -> float | None:
         """Return how long what was requested takes at the rate of the last seconds, if known."""
         samples, now = self._answers, time.monotonic()
@@ -234,4 +241,5 @@ class LinkLine:
         now = time.monotonic()
         since, before = self._before or (now - 1.0, moved)
         self._before = now, moved
-        return round((moved - before) / max(now - since, 0.001))
+        # A new link counts from zero.
+        return round(max(moved - before, 0) / max(now - since, 0.001))

@@ -1,7 +1,7 @@
 """Progress: on a terminal, on standard error, and only after a second.
 
 `Progress` is a bar for work that is counted, `Waiting` a line for work that takes what
-it takes.
+it takes, with a bar where there is something to count at times.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from lace.cli.output import plural
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from rich.console import Console
 
     from lace.cli.session import Session
 
@@ -21,6 +25,9 @@ __all__ = ["Progress", "Waiting"]
 
 _AFTER_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.25
+_BAR_WIDTH: Final = 20
+_BESIDE_TITLE: Final = _BAR_WIDTH + 30
+"""Columns that a bar and its count need beside a title."""
 
 
 class Progress:
@@ -44,7 +51,7 @@ class Progress:
         hidden: bool = False,
     ) -> None:
         is_seen = sys.stderr is not None and sys.stderr.isatty()
-        self._enabled = is_seen and not session.output.quiet and not hidden
+        self._enabled = is_seen and session.output.progress_wanted and not hidden
         self._color = session.output.color
         self._title, self._total, self._unit = title, total, unit
         self._started = time.monotonic()
@@ -112,13 +119,20 @@ class Waiting:
         session: the run, which may want quiet.
         title: what is going on.
         detail: gives more to say, while it goes on; called from another thread.
+        share: gives how many records are done, and of how many; then there is a bar as well.
     """
 
-    def __init__(self, session: Session, title: str, detail: Callable[[], str] = str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        title: str,
+        detail: Callable[[], str] = str,
+        share: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
         is_seen = sys.stderr is not None and sys.stderr.isatty()
-        self._enabled = is_seen and not session.output.quiet and session.output.log is None
+        self._enabled = is_seen and session.output.progress_wanted and session.output.log is None
         self._color = session.output.color
-        self._title, self._detail = title, detail
+        self._title, self._detail, self._share = title, detail, share
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, name="waiting", daemon=True)
         self._started = time.monotonic()
@@ -145,8 +159,42 @@ class Waiting:
         from rich.text import Text
 
         console = Console(stderr=True, color_system="auto" if self._color else None)
+        if self._share is not None:
+            self._show_bar(console, self._share)
+            return
         with console.status(Text(self._title)) as status:
             while not self._over.wait(_AGAIN_SECONDS):
-                seconds = time.monotonic() - self._started
-                parts = [self._title, f"{seconds:.0f} s", self._detail()]
-                status.update(Text(", ".join(filter(None, parts))))
+                status.update(Text(self._line(self._title)))
+
+    def _line(self, *words: str) -> str:
+        seconds = f"{time.monotonic() - self._started:.0f} s"
+        return ", ".join(filter(None, (*words, seconds, self._detail())))
+
+    def _show_bar(self, console: Console, share: Callable[[], tuple[int, int]]) -> None:
+        """Show a bar while something is counted, and what is going on in the lines below it."""
+        from rich import progress
+        from rich.console import Group
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(_BAR_WIDTH),
+            progress.TextColumn("{task.fields[count]}", markup=False),
+            console=console,
+        )
+        is_wide = console.width >= len(self._title) + _BESIDE_TITLE
+        task = bar.add_task(self._title if is_wide else "", total=None, count="")
+        waiting = Spinner("dots", Text(self._title))
+        with Live(waiting, console=console, transient=True) as shown:
+            while not self._over.wait(_AGAIN_SECONDS):
+                done, total = share()
+                if not total:
+                    waiting.update(text=Text(self._line(self._title)))
+                    shown.update(waiting)
+                    continue
+                count = f"{done:,} of {plural(total, 'record')}"
+                bar.update(task, completed=done, total=total, count=count)
+                below = self._line() if is_wide else self._line(self._title)
+                shown.update(Group(bar, Text(below)))
