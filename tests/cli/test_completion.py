@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def complete(*words: str, shell: str = "bash", **env: str) -> list[str]:
+def complete(*words: str, asking: str = "bash", **env: str) -> list[str]:
     """Return what is offered for the last word."""
-    given = {"_LACE_COMPLETE": f"{shell}_complete", "COMP_WORDS": " ".join(["lace", *words])}
+    given = {"_LACE_COMPLETE": f"{asking}_complete", "COMP_WORDS": " ".join(["lace", *words])}
     # The shells count words, bash from the word `lace` on; an empty one is not in the line.
-    given["COMP_CWORD"] = words[-1] if shell == "fish" else str(len(words))
+    given["COMP_CWORD"] = words[-1] if asking == "fish" else str(len(words))
     done = process(env={**given, **env})
     assert done.code == 0, done.err
     assert done.err == ""
@@ -92,7 +92,53 @@ def test_the_scripts(shell: str) -> None:
     assert (done.code, done.err) == (0, "")
     assert f"_LACE_COMPLETE={shell}_complete" in done.out
     assert call("completion", shell, "--json").json() == {"shell": shell, "script": done.out}
-    assert any("remote" in line for line in complete("rem", shell=shell))
+    assert any("remote" in line for line in complete("rem", asking=shell))
+
+
+def test_zsh_is_given_three_lines_an_item(folder: Path) -> None:
+    """Type, value, description; the script takes them so, and an empty one would shift all."""
+    (folder / "lace.toml").write_text('[peer.office]\naddress = "tcp:x"\n')
+    at = ("--lace", str(folder))
+    addresses = complete(*at, "sync", "", asking="zsh")
+    assert addresses[:3] == ["plain", "office", "_"]
+    assert addresses[1::3] == ["office", "stdio", "unix:", "tcp:", "ws:", "wss:"]
+    settings = complete("--set", "max_links", asking="zsh")
+    assert settings[1::3] == ["max_links=", "max_links_of_address="]
+    assert all(settings[2::3]), "each with what it means"
+    commands = complete("re", asking="zsh")
+    assert set(commands[::3]) == {"plain"}
+    assert sorted(commands[1::3]) == ["remote", "remove"]
+    assert complete("import", "", asking="zsh")[0] == "file"
+    assert complete("--lace", "", asking="zsh")[0] == "dir"
+
+
+def test_zsh_puts_no_space_behind_what_goes_on() -> None:
+    lines = [line.strip() for line in call("completion", "zsh").lines]
+    at = lines.index('if [[ "$key" == *// || "$key" == *= || "$key" == *: ]]; then')
+    assert lines[at + 2 : at + 5] == [
+        'open_completions+=("$key")',
+        'elif [[ "$descr" == "_" ]]; then',
+        'completions+=("$key")',
+    ]
+    assert "compadd -U -V unsorted -S '' -a open_completions" in lines
+    assert "compadd -U -V unsorted -a completions" in lines, "a whole value gets its space"
+    assert "local -a open_completions" in lines
+    for opening, closing in (("if ", "fi"), ("for ", "done")):
+        opened = sum(line.startswith(opening) for line in lines)
+        assert opened == lines.count(closing)
+
+
+def test_fish_is_given_values_whole(folder: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add(plex("one, two"))
+    at = ("--lace", str(folder))
+    assert complete(*at, "get", "//u//n//", asking="fish") == ["plain,//u//n//one, two"]
+    assert "plain,-e" in [line.partition("\t")[0] for line in complete("query", "-", asking="fish")]
+    assert complete("query", "--rules", "", asking="fish") == ["file,"]
+    script = call("completion", "fish").out
+    assert 'set -l metadata (string split -m 1 -- "," $completion);' in script
+    assert "printf '%s\\n' $metadata[2];" in script
+    assert "echo $metadata" not in script, "echo takes -e and -n for its own"
 
 
 def test_bash_itself(folder: Path, tmp_path: Path) -> None:

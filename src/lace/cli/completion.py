@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from lace.cli.command import command as lace_command
+from lace.cli.suggestions import Choice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lace.cli.session import Session
 
 __all__ = ["COMPLETION_VARIABLE", "command"]
@@ -22,6 +26,43 @@ _BASH_NO_SPACE: Final = """
         compopt -o nospace
     fi
 """
+_ZSH_TAKE: Final = """\
+            if [[ "$descr" == "_" ]]; then
+                completions+=("$key")
+"""
+_ZSH_TAKE_OPEN: Final = """\
+            if [[ "$key" == *// || "$key" == *= || "$key" == *: ]]; then
+                # A part of a coordinate, a setting and a scheme go on behind it: no space.
+                open_completions+=("$key")
+            elif [[ "$descr" == "_" ]]; then
+                completions+=("$key")
+"""
+_ZSH_GIVE: Final = """\
+    if [ -n "$completions" ]; then
+"""
+_ZSH_GIVE_OPEN: Final = """\
+    if [ -n "$open_completions" ]; then
+        compadd -U -V unsorted -S '' -a open_completions
+    fi
+
+"""
+_CHANGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
+    {
+        "bash": ((_BASH_END, f"{_BASH_NO_SPACE}{_BASH_END}"),),
+        "zsh": (
+            ("    local -a response\n", "    local -a response\n    local -a open_completions\n"),
+            (_ZSH_TAKE, _ZSH_TAKE_OPEN),
+            (_ZSH_GIVE, f"{_ZSH_GIVE_OPEN}{_ZSH_GIVE}"),
+        ),
+        # Fish itself puts no space behind / = and :. What holds a comma, or begins with a
+        # hyphen, has to come through whole.
+        "fish": (
+            ('(string split "," $completion)', '(string split -m 1 -- "," $completion)'),
+            ("echo $metadata[2];", "printf '%s\\n' $metadata[2];"),
+        ),
+    }
+)
+"""What is put in place of what in click's scripts."""
 
 
 @lace_command(
@@ -37,7 +78,7 @@ _BASH_NO_SPACE: Final = """
         ),
     ],
 )
-@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(_SHELLS))
+@click.argument("shell", metavar="bash|zsh|fish", type=Choice(_SHELLS))
 @click.pass_obj
 def command(session: Session, shell: str) -> int:
     """Print the script with which a shell completes names.
@@ -55,8 +96,8 @@ def command(session: Session, shell: str) -> int:
     # What is asked for is the text alone: whether this machine's shell is new enough, it says.
     script = made(cli, {}, "lace", COMPLETION_VARIABLE)
     text = script.source_template % script.source_vars()
-    if shell == "bash":
-        text = text.replace(_BASH_END, f"{_BASH_NO_SPACE}{_BASH_END}")
+    for old, new in _CHANGES[shell]:
+        text = text.replace(old, new)
     if session.output.json:
         session.output.json_document({"shell": shell, "script": text})
     else:
