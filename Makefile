@@ -63,6 +63,7 @@ bench: ## measure speed and size
 
 docs: ## build the documentation into build/site
 	@$(BOOTSTRAP) dev
+	@rm -rf build/site
 	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 	@echo 'the pages are in build/site; open build/site/index.html'
 

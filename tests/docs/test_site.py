@@ -46,6 +46,21 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(
             assert anchor in pages[built].anchors, f"{page.name}: {link}"
 
 
+def test_the_site_is_built_into_a_clean_folder() -> None:
+    """Pages that are no more leave no file behind."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-n", "docs"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    (built,) = [at for at, line in enumerate(lines) if "-m sphinx" in line]
+    assert lines[built - 1] == "rm -rf build/site"
+    assert lines[built].endswith("build/site")
+
+
 def test_dead_links_and_foreign_loads_are_found(tmp_path: Path) -> None:
     (tmp_path / "one.html").write_text(
         '<a id="here" href="#here"></a><a href="#there"></a><a href="two.html#x"></a>'
