@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import lace
 from lace.api import now
+from lace.driver.bridge import Outbound
 from lace.driver.collecting import collecting_rarely
+from lace.driver.messages import Block
 from lace.driver.session import Session
 from lace.exchanging import Side, party_of
 from lace.iltp.address import parse_address
+from lace.iltp.faults import WriteError
 from lace.iltp.items import PREFACE
 from lace.interlacing.failures import Failure
 from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
+    from lace.driver.messages import Message
     from lace.interlacing.result import Outcome
     from lace.transport.stream import ByteStream
 
@@ -361,3 +365,66 @@ def test_a_store_that_fails_while_records_are_sent(
     assert "record 3 is damaged" in str(served.failure)
     with pytest.raises(lace.StoreError, match="record 3 is damaged"):
         lace.interlace(left, right, policy(right), policy(left))
+
+
+def test_what_cannot_be_said_ends_both_sides(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way out is broken while the way in is not: nobody may wait for the other for ever."""
+    left, right = sides
+    pieces = Outbound.pieces
+
+    def breaking(self: Outbound, message: Message) -> Iterator[bytes]:
+        if isinstance(message, Block) and any(
+            fact[0] == "HelloExchangePlan" for fact in message.effect.facts
+        ):
+            raise WriteError("a line that no stream carries", rule="060-144")
+        return pieces(self, message)
+
+    monkeypatch.setattr(Outbound, "pieces", breaking)
+    outcome, served = exchange(left, right, BINDINGS[0])
+    for each in (outcome, served):
+        assert each.failure is not None
+    assert "a line that no stream carries" in f"{outcome.reason}{served.reason}"
+
+
+def test_a_fault_while_writing_is_not_kept_quiet(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = sides
+
+    def breaking(_self: Outbound, _message: Message) -> Iterator[bytes]:
+        raise ZeroDivisionError("a fault of the program")
+
+    monkeypatch.setattr(Outbound, "pieces", breaking)
+    with pytest.raises(ZeroDivisionError):
+        answered_with(left, right, b"", then_wait=True)
+
+
+def test_a_cancelled_session_leaves_no_view_of_the_store(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    """A view that stays open would keep the log from being written back."""
+    left, right = sides
+    left.add_all([plex(f"left/{number}", data=bytes(100_000)) for number in range(400)])
+
+    async def serve(stream: ByteStream) -> None:
+        await session(right, left, 1, stream).run()
+
+    async def run() -> None:
+        async with connected(BINDINGS[0], serve) as stream:
+            sending = session(left, right, 0, stream)
+            running = asyncio.create_task(sending.run())
+            while not sending.standing.records_sent:
+                await asyncio.sleep(0.001)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            assert 0 < sending.standing.records_sent < 400
+            kept.append(sending)
+
+    kept: list[Session] = []
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    left.add(plex("later"))
+    left.store.close()
+    assert not left.store.path.with_name(left.store.path.name + "-wal").exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lace.driver.collecting import give_back_memory
@@ -21,7 +22,7 @@ from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
@@ -95,7 +96,7 @@ class Party:
         self._unsaved_state: str | None = None
         self._tidied = self._rejected = 0
         self._saved: Tai | None = None
-        self._batch: Iterator[Message] | None = None
+        self._batch: Generator[Message, None, None] | None = None
         self._waiting: deque[Message] = deque()
         self.bytes_at_once = BYTES_AT_ONCE
         """Record bytes that are given out together; the time of a batch is looked at between."""
@@ -201,8 +202,7 @@ class Party:
     def cut_off(self) -> None:
         """Drop what is to be sent, because nothing can be; in the midst of a batch that ends it."""
         self._waiting.clear()
-        batch, self._batch = self._batch, None
-        if batch is not None:
+        if self._drop_batch():
             self.fail(InterlaceFailure(Failure.PEER_CLOSED, "while records were sent to it"))
 
     def has_news(self) -> bool:
@@ -234,6 +234,7 @@ class Party:
         Whoever keeps the party, or the error that ended it, keeps no facts with it: they would
         wait for a search for garbage, and a server has many links before there is one.
         """
+        self._drop_batch()
         self._intake.close()
         self._evaluator = None
         error: BaseException | None = self.error
@@ -269,7 +270,7 @@ class Party:
                 if self.reporter is not None:
                     self.reporter(outcome)
             case wanted.Close():
-                self._batch = None
+                self._drop_batch()
                 self._intake.close()
                 self._save(None)
                 self._waiting.append(End())
@@ -369,7 +370,18 @@ class Party:
             else:
                 yield message
 
-    def _sending(self, effect: wanted.SendBatch) -> Iterator[Message]:
+    def _drop_batch(self) -> bool:
+        """Give up the batch that is being sent, and its view of the store; tells whether one was.
+
+        A view that stays open keeps the store's log from being written back.
+        """
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            with suppress(ValueError):  # it is running: it has told its end, and this comes of that
+                batch.close()
+        return batch is not None
+
+    def _sending(self, effect: wanted.SendBatch) -> Generator[Message, None, None]:
         """Give out a batch, then tell the machine."""
         sent = yield from send_batch(self._store, effect, self._clock, self.bytes_at_once)
         if self.watcher is not None:

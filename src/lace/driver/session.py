@@ -25,7 +25,7 @@ from lace.errors import LaceError
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.transitions import State
-from lace.transport.stream import CloseReason, Ending
+from lace.transport.stream import CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +150,8 @@ class Session:
             with collecting_rarely():
                 await self._take(happened.Started())
                 writing = asyncio.create_task(self._writing.run())
-                await self._read_all()
+                writing.add_done_callback(lambda _: self._to_look.set())
+                await self._read_all(writing)
                 if machine.outcome is not None and machine.outcome.failure is None:
                     await asyncio.wait([writing], timeout=self._patience)
         finally:
@@ -215,11 +216,13 @@ class Session:
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def _read_all(self) -> None:
+    async def _read_all(self, writing: asyncio.Task[None]) -> None:
         party, machine = self._party, self._party.machine
         reading: asyncio.Task[bytes] | None = None
         try:
             while not machine.is_closed:
+                if writing.done():
+                    writing.result()  # a fault of the program: without a way out nothing ends
                 if await self._heed() or await self._step():
                     continue
                 if reading is None and party.can_take and not self._inbound.has_ended:
@@ -240,8 +243,6 @@ class Session:
         except LaceError as error:
             await self._fail(InterlaceFailure(Failure.MALFORMED_BLOCK, error.message))
             return
-        if not data and self._stream.ending is Ending.ABORTED:
-            pass  # an abort is an end; whether it comes early, the machine knows
         self._inbound.feed(data)
 
     async def _heed(self) -> bool:

@@ -15,6 +15,8 @@ __all__ = ["Wishes"]
 
 ROUND_SECONDS: Final = 5.0
 """How long a round may go on once this side is to end; then it ends with its phase."""
+PHASE_SECONDS: Final = 15.0
+"""How long that phase may go on: a peer that stretches it does not keep this side running."""
 _ROUND: Final = frozenset({"advertise", "request", "transfer"})
 """The phases of a round; one that has begun is finished before this side ends by its own wish."""
 
@@ -43,8 +45,9 @@ class Wishes:
             return renewal
         if self._stop_after is None:
             return None
-        is_late = time.monotonic() >= self._stop_after
-        if phase in _ROUND and (not is_late or self._last_phase in (None, phase)):
+        late = time.monotonic() - self._stop_after
+        is_same = self._last_phase in (None, phase)
+        if phase in _ROUND and (late < 0 or (is_same and late < PHASE_SECONDS)):
             self._last_phase = phase
             return None
         return happened.Stopped()

@@ -66,6 +66,13 @@ class Writing:
     async def run(self) -> None:
         """Write until the party has said all, or nobody takes it any more."""
         self._loop = asyncio.get_running_loop()
+        try:
+            await self._write_all()
+        except LaceError as error:  # what this side says cannot be said on a stream
+            await self._fail(error)
+            self._wake()
+
+    async def _write_all(self) -> None:
         while True:
             self._to_write.clear()
             pieces, is_end = await self._thread.do(self._gather)

@@ -105,6 +105,7 @@ class Handshake:
             key=config.key,
             context=self._context,
             aux=config.random_bytes(_NONCE_BYTES),
+            max_line_bytes=config.max_line_bytes,
         )
         return SendBlock(tuple(self._hello.facts))
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.base.tai import Tai
+from lace.facts.lines import format_fact
 from lace.interlacing.capabilities import (
     DEFAULT_WIRE_LIMITS,
     LARGEST_LIMIT,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hello", "make_hello", "proof_context", "read_hello"]
 
+_FIELD: Final = "HelloAdvertisedField"
 _LIMIT: Final = re.compile("[1-9][0-9]{0,18}")
 
 
@@ -68,7 +70,7 @@ class Hello:
         facts.append(("HelloTAI", self.tai))
         facts.append(("HelloTickInterval", str(self.tick_interval)))
         facts += [("HelloRecordFormat", suffix) for suffix in sorted(self.formats)]
-        facts += [("HelloAdvertisedField", name) for name in sorted(self.schema.names)]
+        facts += [(_FIELD, name) for name in sorted(self.schema.names)]
         if self.schema.all:
             facts.append(("HelloAllAdvertisedFields",))
         facts += [("HelloLimit", name, str(value)) for name, value in self.limits.items()]
@@ -96,11 +98,13 @@ def make_hello(
     key: SigningKey | None = None,
     context: ProofContext | None = None,
     aux: bytes | None = None,
+    max_line_bytes: int | None = None,
 ) -> Hello:
     """Return the hello of the side with this index: what it offers for the plan, and when.
 
     With a key and a context (`proof_context`) it names its verifier and proves it; `aux` is
-    randomness for the signature. It names none that it cannot prove.
+    randomness for the signature. It names none that it cannot prove, and no field that no
+    line of `max_line_bytes` can name: nor could one carry it.
     """
     signer = proof = None
     if key is not None and context is not None:
@@ -110,12 +114,21 @@ def make_hello(
         tai=tai,
         tick_interval=capabilities.tick_interval,
         formats=capabilities.formats,
-        schema=capabilities.offered_schema(plan.required),
+        schema=_sayable(capabilities.offered_schema(plan.required), max_line_bytes),
         limits=MappingProxyType(capabilities.limits.wire),
         mode=capabilities.mode,
         signer=signer,
         proof=proof,
     )
+
+
+def _sayable(schema: Schema, max_line_bytes: int | None) -> Schema:
+    """Return a schema without the names that no line can carry."""
+    if max_line_bytes is None or schema.all:
+        return schema
+    lines = {name: format_fact((_FIELD, name)) for name in schema.names}
+    fitting = {name for name, line in lines.items() if len(line.encode()) <= max_line_bytes}
+    return Schema(names=frozenset(fitting))
 
 
 def read_hello(block: Block) -> Hello:
@@ -137,7 +150,7 @@ def read_hello(block: Block) -> Hello:
         tick_interval=int(_need(block, "HelloTickInterval", "050-104")),
         formats=formats,
         schema=Schema(
-            names=frozenset(fact[1] for fact in block.of("HelloAdvertisedField")),
+            names=frozenset(fact[1] for fact in block.of(_FIELD)),
             all=block.one("HelloAllAdvertisedFields") is not None,
         ),
         limits=limits,

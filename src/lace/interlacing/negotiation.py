@@ -234,7 +234,11 @@ def _common_schema(plan: ExchangePlan, ours: Hello, theirs: Hello) -> Schema:
         )
     missing = _names(plan.required.names - common.names)
     raise InterlaceFailure(
-        Failure.SCHEMA_UNMET, f"the plan needs {missing}, not offered by both", rule="050-130"
+        Failure.SCHEMA_UNMET,
+        f"the plan needs {missing}, not offered by both",
+        rule="050-130",
+        hint="look for a misspelt name in the selectors: a field that no line of 1,024 bytes can "
+        "carry is never offered",
     )
 
 
