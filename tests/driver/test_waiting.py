@@ -62,8 +62,9 @@ class Held:
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[lace.Lace, lace.Lace]]:
-    limits: dict[str, object] = {"phase_timeout_seconds": 1, "import_workers": 1}
+def sides(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[lace.Lace, lace.Lace]]:
+    patience = getattr(request, "param", 1)
+    limits: dict[str, object] = {"phase_timeout_seconds": patience, "import_workers": 1}
     with (
         lace.open(tmp_path / "left", settings=limits) as left,
         lace.open(tmp_path / "right") as right,
@@ -115,6 +116,7 @@ def test_a_peer_that_drips_is_given_up_and_what_came_is_stored(
     assert len(left) >= GROUP
 
 
+@pytest.mark.parametrize("sides", [60], indirect=True)  # no timeout ends it
 def test_a_store_that_fails_ends_a_side_that_waits_for_a_validation(
     sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
