@@ -13,7 +13,7 @@ from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase, check_block, is_only_tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,20 +83,25 @@ class DryRun:
     def take(self, party: Party, event: Event) -> None:
         """Have a party take an event, in its thread; its request list is kept back.
 
-        With the peer's request list all is known, and it ends.
+        With the peer's request list all is known, and it ends. A TickReady alone is none, and
+        the machine's to judge (G54d).
         """
-        if self.is_held and isinstance(event, happened.BlockReceived):
-            try:
-                self.take_theirs(event.facts)
-            except InterlaceFailure as failure:
-                party.fail(failure)
-            else:
-                party.take(happened.Stopped())
-            return
+        match event:
+            case happened.BlockReceived(facts) if self.is_held and not is_only_tick(facts):
+                self._end(party, facts)
+                return
         party.take(event)
         # Here, in the party's own thread, nobody has gathered the list for sending yet.
         if party.machine.state is State.REQUESTING and not self.is_held:
             self.hold(party.take_back())
+
+    def _end(self, party: Party, facts: tuple[Fact, ...]) -> None:
+        try:
+            self.take_theirs(facts)
+        except InterlaceFailure as failure:
+            party.fail(failure)
+        else:
+            party.take(happened.Stopped())
 
     def hold(self, last: Message) -> None:
         """Take this side's request list, which is not sent."""

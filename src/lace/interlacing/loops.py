@@ -17,7 +17,7 @@ from lace.interlacing.states import States
 from lace.interlacing.ticks import start_ticks
 from lace.interlacing.transfer import Transfer
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase, check_block, is_only_tick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,7 +248,7 @@ class Loops:
 
     def block(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         """Take a block of the peer."""
-        if facts and all(fact[0] == "TickReady" for fact in facts) and not self._is_in_batch:
+        if is_only_tick(facts) and not self._is_in_batch:
             self.hear(check_block(facts, Phase.TICK))
             return []
         if self.step is State.ADVERTISING:

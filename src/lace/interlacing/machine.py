@@ -22,6 +22,7 @@ from lace.interlacing.result import Counters, Outcome
 from lace.interlacing.timing import PhaseTimes, Timing
 from lace.interlacing.traffic import Traffic
 from lace.interlacing.transitions import State, check_legal, takes_input
+from lace.interlacing.vocabulary import is_only_tick
 
 if TYPE_CHECKING:
     from lace.base.tai import Tai
@@ -181,7 +182,7 @@ class Machine:
     def _block(self, event: happened.BlockReceived, now: Tai) -> list[Effect]:
         facts = event.facts
         is_setup = any(fact[0] == "ExchangeOperand" for fact in facts)
-        is_tick = bool(facts) and all(fact[0] == "TickReady" for fact in facts)
+        is_tick = is_only_tick(facts)
         is_reconciling = self.state in _RECONCILING and not is_setup and not is_tick
         self.traffic.received(event.size, is_reconciling=is_reconciling)
         if self._state is State.SETUP:

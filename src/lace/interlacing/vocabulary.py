@@ -45,6 +45,7 @@ __all__ = [
     "advertise_phase",
     "check_block",
     "format_block",
+    "is_only_tick",
     "parse_block",
     "sorted_lines",
 ]
@@ -247,10 +248,13 @@ class Block:
         found = self.one(_TICK.name)
         return found[1] if found else None
 
-    @property
-    def is_tick(self) -> bool:
-        """Whether it is a TickReady alone, which is never a step (G54d)."""
-        return len(self.facts) == 1 and self.tick is not None
+
+def is_only_tick(facts: Sequence[Fact]) -> bool:
+    """Tell whether the facts of a block are TickReady alone: then it is never a step (G54d).
+
+    They are not checked: of several, `check_block` says that there may be one.
+    """
+    return bool(facts) and all(fact[0] == _TICK.name for fact in facts)
 
 
 def check_block(

@@ -18,6 +18,7 @@ from lace.interlacing.vocabulary import (
     advertise_phase,
     check_block,
     format_block,
+    is_only_tick,
     parse_block,
     sorted_lines,
 )
@@ -231,13 +232,20 @@ def test_facts_by_predicate() -> None:
     assert list(block.of("NotAvailable")) == []
     assert block.one("TickReady") == tick
     assert block.one("NotAvailable") is None
-    assert (block.tick, block.is_tick) == (T, False)
-    assert check_block([tick, tick], Phase.REQUEST).is_tick
-    alone = check_block([request], Phase.REQUEST)
-    assert (alone.tick, alone.is_tick) == (None, False)
+    assert block.tick == T
+    assert check_block([request], Phase.REQUEST).tick is None
     empty = check_block([], Phase.REQUEST)
-    assert (len(empty), empty.tick, empty.is_tick) == (0, None, False)
+    assert (len(empty), empty.tick) == (0, None)
     assert empty == Block()
+
+
+def test_a_tick_alone_is_no_step() -> None:
+    tick, request = ("TickReady", T), ("MayRequest", P)
+    assert is_only_tick([tick])
+    assert is_only_tick([tick, ("TickReady", "tomorrow")])
+    assert not is_only_tick([request, tick])
+    assert not is_only_tick([request])
+    assert not is_only_tick([]), "an empty step is one"
 
 
 def test_lines() -> None:
