@@ -323,6 +323,27 @@ def test_watching_until_an_interrupt(parties: tuple[Party, Party]) -> None:
     )
 
 
+@pytest.mark.requirement("050-207")
+@pytest.mark.parametrize("is_kept_open", [True, False])
+def test_watching_for_so_many(parties: tuple[Party, Party], is_kept_open: bool) -> None:
+    """Records come in groups: those that came with the wanted ones are stored, and not shown."""
+    left, right = parties
+    before = hashes(left)
+    with serving(right, left, "tcp:127.0.0.1:0", *["--open"] * is_kept_open) as server:
+        at = ("remote", "watch", server.address, "--lace", left.folder, "--limit", 2)
+        watched = process(*at, "--json")
+        assert watched.code == 0, watched.err
+        shown = {each["id"] for each in watched.json_lines()}
+        assert len(watched.lines) == len(shown) == 2
+        came = hashes(left) - before
+        assert shown <= came
+        assert f"{len(came)} records came and are stored in {left.folder}" in watched.err
+        server.wait_for("outcome=")
+        assert "outcome=failed" not in server.errors
+    last = process("--lace", left.folder, "log", "--limit", 1, "--json").json()
+    assert (last["exit_code"], last["result"]["received"]) == (0, len(came))
+
+
 def test_watching_for_a_reader_that_goes(parties: tuple[Party, Party]) -> None:
     left, right = parties
     with serving(right, left, "tcp:127.0.0.1:0", "--open") as server:

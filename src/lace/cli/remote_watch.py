@@ -39,6 +39,7 @@ class _Watch:
         self._output, self._limit = output, limit
         self.run: LinkRun | None = None
         self.came = 0
+        """How many records came and are stored; they come in groups, so more than are wanted."""
         self.problem: OSError | None = None
 
     @property
@@ -50,10 +51,11 @@ class _Watch:
         """Show what came; called in the event loop, which would swallow an error."""
         if not isinstance(what, RecordsStored):
             return
+        wanted = len(what.records) if self._limit is None else max(self._limit - self.came, 0)
+        self.came += len(what.records)
         try:
-            for record in what.records:
-                self.came += 1
-                if self.problem is None:
+            if self.problem is None:
+                for record in what.records[:wanted]:
                     self._show(record)
             self._output.flush()
         except OSError as error:  # whoever read it has gone
@@ -141,7 +143,12 @@ def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, sele
 @click.argument("address", metavar="ADDRESS")
 @click.argument("prefix", metavar="[PREFIX]", required=False, default="")
 @click.option("--select", metavar="FILE", help="Your selector, instead of a PREFIX.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="End after N records.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Show N records, and end. Others that came with them are stored too.",
+)
 @remote_options
 @click.pass_obj
 def command(
