@@ -58,7 +58,7 @@ def fit_table(
 
 
 def cut_middle(text: str, room: int) -> str:
-    """Return a text that takes no more columns than there is room for: its two ends.
+    """Return a text that takes no more columns than there is room for: its two ends, if any.
 
     >>> cut_middle("//u//notes//a long name", 15)
     '//u//no…ng name'
@@ -68,6 +68,8 @@ def cut_middle(text: str, room: int) -> str:
     if cell_len(text) <= room:
         return text
     head, tail, used = 0, len(text), cell_len(_ELLIPSIS)
+    if used > room:
+        return ""
     for turn in range(len(text)):
         taken = text[head] if turn % 2 == 0 else text[tail - 1]
         used += cell_len(taken)
