@@ -85,7 +85,7 @@ class Warehouse:
         return tuple(sorted(self._folder.manifest.tables))
 
     def status(self) -> Mapping[str, Any]:
-        """Return what it holds: counts of records, faults, texts, facts and derived facts."""
+        """Return what it holds: counts, `tables` with rows and bytes, and the last `runs`."""
         from lace.pipeline.checking import describe_warehouse
 
         return describe_warehouse(self._folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from lace.api import open_lace
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
-from tests.cli.running import LIMITED, Result, call, clean_environment, spawn
+from tests.cli.running import LIMITED, Result, call, clean_environment, on_terminal, spawn
 from tests.pipeline.samples import ingest_files, names_of
 
 if TYPE_CHECKING:
@@ -92,6 +93,44 @@ def test_export_of_some(spark: Any, tmp_path: Path, records: list[Blob | Plex | 
     assert records[60].id in missing.err
     for wrong in (("--all", plexes[0].id), ()):
         assert call("pipeline", "export", "wh", *wrong).code == 2
+
+
+def test_status_has_tables_with_sizes_and_the_last_runs(
+    spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    assert spark is not None
+    for command in (("ingest", "wh", file), ("facts", "wh")):
+        assert call("pipeline", *command).code == 0
+    manifest = Warehouse.open(tmp_path / "wh").manifest
+    status = call("pipeline", "status", "wh", "--json").json()
+    assert set(status["tables"]) == set(manifest.tables)
+    for table, files in manifest.tables.items():
+        assert status["tables"][table] == {
+            "rows": manifest.rows(table),
+            "files": len(files),
+            "bytes": sum((tmp_path / "wh" / each.path).stat().st_size for each in files),
+        }
+    assert [(run["stage"], run["generation"]) for run in status["runs"]] == [
+        ("facts", 2),
+        ("ingest", 1),
+    ]
+    facts, ingest = status["runs"]
+    assert ingest["rows"] == len(records) + 1  # and the source
+    assert facts["rows"] == sum(status["facts"].values()) + status["texts"]
+    assert ingest["seconds"] > 0
+    assert ingest["finished"] < facts["finished"]
+    size = status["tables"]["records"]["bytes"]
+    lines = call("pipeline", "status", "wh").lines
+    assert {f"rows records {len(records)}", f"size records {size}"} <= set(lines)
+    again = call("pipeline", "facts", "wh")  # a run without a commit leaves no trace
+    assert again.code == 0
+    assert call("pipeline", "status", "wh", "--json").json() == status
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal("pipeline", "status", "wh").out)
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["records", str(len(records)), "1", f"{size / 1024:.1f}", "KiB"] in rows
+    assert shown.count("facts/Field") == 1
+    (run,) = [row for row in rows if row[:1] == ["ingest"]]
+    assert run[-3:] == [f"{ingest['seconds']:.1f}", "s", str(ingest["rows"])]
 
 
 def test_rejected_records_exit_1(spark: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from types import MappingProxyType
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from lace.base.digest import digest
 from lace.pipeline.manifest import (
     FIRST_MANIFEST,
+    MOST_RUNS,
     DataFile,
     FieldSlot,
     Manifest,
+    Run,
     WarehouseDamagedError,
     WarehouseVersionError,
     format_manifest,
@@ -20,12 +23,14 @@ from lace.pipeline.manifest import (
 )
 
 FILE = DataFile(path="data/g1/records/a.parquet", size=9, digest="0" * 64, rows=2, generation=1)
+RUN = Run(stage="facts", generation=2, finished="1700000000:000000001", milliseconds=1500, rows=7)
 MANIFEST = Manifest(
     generation=3,
     facts_generation=2,
     texts=17,
     slots=MappingProxyType({"../+Link é": FieldSlot(9, 2)}),
     tables=MappingProxyType({"records": (FILE,), "facts/Field/9": (FILE, FILE)}),
+    runs=(RUN,),
 )
 
 
@@ -92,6 +97,12 @@ def test_no_path_leads_elsewhere(path: object) -> None:
         {"tables": {"../x": []}},
         {"slots": {"a": [1]}},
         {"format": "something"},
+        {"runs": {}},
+        {"runs": [{"stage": "facts"}]},
+        {"runs": [{**asdict(RUN), "stage": "\x1b[2J"}]},
+        {"runs": [{**asdict(RUN), "finished": "soon"}]},
+        {"runs": [{**asdict(RUN), "rows": -1}]},
+        {"runs": [asdict(RUN)] * (MOST_RUNS + 1)},
     ],
 )
 def test_nonsense_is_damage(changes: dict[str, object]) -> None:
@@ -103,6 +114,22 @@ def test_a_newer_format_is_named() -> None:
     with pytest.raises(WarehouseVersionError, match="lace-warehouse/2") as caught:
         parse_manifest(rewritten(format="lace-warehouse/2"), "here")
     assert caught.value.exit_code == 3
+
+
+def test_a_manifest_from_before_has_no_runs() -> None:
+    body = json.loads(format_manifest(MANIFEST))
+    del body["digest"], body["runs"]
+    text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    old = json.dumps({"digest": digest(text).hex(), **body}).encode()
+    assert parse_manifest(old, "here") == replace(MANIFEST, runs=())
+
+
+def test_only_the_last_runs_are_kept() -> None:
+    manifest = MANIFEST
+    for number in range(MOST_RUNS + 5):
+        manifest = manifest.with_run(replace(RUN, generation=number))
+    assert [run.generation for run in manifest.runs] == list(range(5, MOST_RUNS + 5))
+    assert parse_manifest(format_manifest(manifest), "here") == manifest
 
 
 def test_added_and_replaced_files() -> None:

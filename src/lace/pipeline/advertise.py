@@ -122,7 +122,8 @@ def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
     )
     new = manifest.with_replaced(table, (*kept, *made))
     new = new.with_replaced(f"{PARTITIONS}/{asked.name}", write_partitions(job, partitions))
-    job.commit(new.with_replaced(f"{ADVERTISED}/{asked.name}", write_state(job, state)))
+    new = new.with_replaced(f"{ADVERTISED}/{asked.name}", write_state(job, state))
+    job.commit(new, "advertise")
     return _done(partitions, sum(file.rows for file in made))
 
 

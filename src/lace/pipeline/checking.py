@@ -21,9 +21,9 @@ from lace.pipeline.tables import (
 from lace.pipeline.warehouse import check_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from lace.pipeline.manifest import DataFile
+    from lace.pipeline.manifest import DataFile, Run
     from lace.pipeline.warehouse import Warehouse
 
 __all__ = ["Checked", "check_warehouse", "describe_warehouse", "validate_some"]
@@ -103,7 +103,7 @@ def _check_footer(warehouse: Warehouse, file: DataFile) -> None:
 
 
 def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
-    """Return the counts of a warehouse, from its manifest alone."""
+    """Return the counts, tables and last runs of a warehouse, from its manifest alone."""
     manifest = warehouse.manifest
     facts: dict[str, int] = {}
     for table in manifest.tables:
@@ -128,4 +128,24 @@ def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
         "texts": manifest.rows(DICTIONARY),
         "files": len(files),
         "bytes": sum(file.size for file in files),
+        "tables": {table: _measures(found) for table, found in sorted(manifest.tables.items())},
+        "runs": [_told(run) for run in reversed(manifest.runs)],
+    }
+
+
+def _measures(files: Sequence[DataFile]) -> dict[str, int]:
+    return {
+        "rows": sum(file.rows for file in files),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+    }
+
+
+def _told(run: Run) -> dict[str, Any]:
+    return {
+        "stage": run.stage,
+        "generation": run.generation,
+        "finished": run.finished,
+        "seconds": run.milliseconds / 1000,
+        "rows": run.rows,
     }

@@ -154,7 +154,7 @@ def evaluate(
     write_evaluated(done, folder)
     new = without_derived(manifest, name)
     new = new.with_added({answer_table(name, key): files for key, files in made.items()})
-    job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}))
+    job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}), "evaluate")
     return done
 
 

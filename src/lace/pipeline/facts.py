@@ -109,7 +109,7 @@ def make_facts(session: SparkSession, job: Job, *, frequent: int = _FREQUENT) ->
         texts=manifest.texts + texts,
         slots=MappingProxyType(slots),
     )
-    job.commit(new)
+    job.commit(new, "facts")
     return Extracted(records, sum(f.rows for files in added.values() for f in files), texts)
 
 

@@ -179,7 +179,7 @@ def _ingest_group(
             counts.known += total - stored
             counts.rejected += sum(file.rows for file in added[QUARANTINE])
     added[SOURCES] = _write_sources(job, [source for _path, source in group], first)
-    job.commit(warehouse.manifest.with_added(added))
+    job.commit(warehouse.manifest.with_added(added), "ingest")
     counts.files += len(group)
 
 

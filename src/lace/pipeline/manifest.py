@@ -1,20 +1,22 @@
 """The manifest of a warehouse: which files it consists of, and nothing else counts.
 
 A manifest is one JSON file with the digest of its own body. It lists every file with size, digest
-and rows, and the generation that brought it. A file's path is made of the writer's own names, never
-of anything that a record holds, and a manifest with any other path is refused.
+and rows, and the generation that brought it; and it tells of the last runs of stages. A file's path
+is made of the writer's own names, never of anything that a record holds, and a manifest with any
+other path is refused.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.base.digest import digest
 from lace.base.limits import MAX_MANIFEST_BYTES
+from lace.base.tai import Tai, TaiError
 from lace.errors import Place, StoreError
 
 if TYPE_CHECKING:
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_MANIFEST",
     "FORMAT",
+    "MOST_RUNS",
     "DataFile",
     "FieldSlot",
     "Manifest",
+    "Run",
     "WarehouseDamagedError",
     "WarehouseOutdatedError",
     "WarehouseVersionError",
@@ -39,7 +43,10 @@ _PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_=.-]{0,120}"
 _PATH: Final = re.compile(rf"data/{_PART}(?:/{_PART}){{1,5}}\.parquet")
 _TABLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}(?:/[A-Za-z0-9_~-]{1,128}){0,3}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_STAGE: Final = re.compile(r"[a-z][a-z-]{0,31}")
 _MOST: Final = 2**62
+MOST_RUNS: Final = 20
+"""How many of the last runs a manifest tells of."""
 
 
 class WarehouseDamagedError(StoreError):
@@ -76,11 +83,26 @@ class FieldSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a stage: what it was, when its commit was (TAI), how long it took.
+
+    `rows` are those of the files that it brought, of all tables.
+    """
+
+    stage: str
+    generation: int
+    finished: str
+    milliseconds: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """One state of a warehouse.
 
     `facts_generation` says up to which generation the records have their facts, `texts` how
-    many texts the dictionary has, `slots` which Field Names have files of their own.
+    many texts the dictionary has, `slots` which Field Names have files of their own. `runs` are
+    the last ones, the newest at the end.
     """
 
     generation: int = 0
@@ -88,6 +110,7 @@ class Manifest:
     texts: int = 0
     slots: Mapping[str, FieldSlot] = field(default_factory=lambda: MappingProxyType({}))
     tables: Mapping[str, tuple[DataFile, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    runs: tuple[Run, ...] = ()
 
     def files(self, table: str) -> tuple[DataFile, ...]:
         """Return the files of a table; a table that nothing was written to has none."""
@@ -115,6 +138,10 @@ class Manifest:
         if new := tuple(files):
             tables[table] = new
         return replace(self, tables=MappingProxyType(tables))
+
+    def with_run(self, run: Run) -> Manifest:
+        """Return this state with one more run; the oldest one goes where there are many."""
+        return replace(self, runs=(*self.runs, run)[-MOST_RUNS:])
 
 
 FIRST_MANIFEST: Final = Manifest()
@@ -145,6 +172,7 @@ def format_manifest(manifest: Manifest) -> bytes:
             ]
             for table, files in sorted(manifest.tables.items())
         },
+        "runs": [asdict(run) for run in manifest.runs],
     }
     text = json.dumps({"digest": _body_digest(body), **body}, indent=1).encode() + b"\n"
     if len(text) > MAX_MANIFEST_BYTES:
@@ -206,6 +234,23 @@ def _manifest(found: Mapping[str, Any]) -> Manifest:
         texts=_number(found["texts"]),
         slots=MappingProxyType(slots),
         tables=MappingProxyType(tables),
+        runs=_runs(found.get("runs", [])),
+    )
+
+
+def _runs(found: object) -> tuple[Run, ...]:
+    """Return the runs that a manifest tells of; one that was written before has none."""
+    if not isinstance(found, list) or len(found) > MOST_RUNS:
+        raise ValueError(f"runs are a list of at most {MOST_RUNS}")
+    return tuple(
+        Run(
+            stage=_matching(_STAGE, each["stage"]),
+            generation=_number(each["generation"]),
+            finished=_instant(each["finished"]),
+            milliseconds=_number(each["milliseconds"]),
+            rows=_number(each["rows"]),
+        )
+        for each in found
     )
 
 
@@ -223,6 +268,13 @@ def _matching(pattern: re.Pattern[str], text: object) -> str:
     if not isinstance(text, str) or not pattern.fullmatch(text):
         raise ValueError(f"{text!r} has no place in a manifest")
     return text
+
+
+def _instant(text: object) -> str:
+    try:
+        return str(Tai(str(text)))
+    except TaiError as error:
+        raise ValueError(f"{text!r} is no instant") from error
 
 
 def _number(value: object) -> int:

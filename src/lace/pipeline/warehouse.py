@@ -11,17 +11,20 @@ import os
 import re
 import secrets
 import shutil
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lace.base.digest import Hasher
 from lace.base.limits import MAX_MANIFEST_BYTES
+from lace.base.tai import Tai
 from lace.errors import Place, StoreError, UsageError
 from lace.pipeline.manifest import (
     FIRST_MANIFEST,
     DataFile,
     Manifest,
+    Run,
     WarehouseDamagedError,
     format_manifest,
     parse_manifest,
@@ -125,6 +128,7 @@ class Job:
         self._begin()
 
     def _begin(self) -> None:
+        self._begun = time.monotonic()
         self.generation = self.warehouse.manifest.generation + 1
         self._name = f"g{self.generation:08d}-{secrets.token_hex(6)}"
         self._folder = self.warehouse.folder / "data" / self._name
@@ -172,17 +176,33 @@ class Job:
                 _sync(place)
         return tuple(made)
 
-    def commit(self, manifest: Manifest) -> None:
+    def commit(self, manifest: Manifest, stage: str | None = None) -> None:
         """Make a state the current one, in one step; the job may go on with another.
+
+        Args:
+            manifest: the state.
+            stage: what made it; it becomes the last run that the manifest tells of.
 
         Raises:
             StoreUnavailableError: it cannot be written; the state before stays.
         """
         new = replace(manifest, generation=self.generation)
+        if stage is not None:
+            new = new.with_run(self._run(new, stage))
         self._remove_scratch()
         _write_manifest(self.warehouse.folder, new)
         self.warehouse.manifest = new
         self._begin()
+
+    def _run(self, new: Manifest, stage: str) -> Run:
+        brought = (file for file in new.all_files() if file.generation == self.generation)
+        return Run(
+            stage=stage,
+            generation=self.generation,
+            finished=Tai.from_unix_nanoseconds(time.time_ns()),
+            milliseconds=round((time.monotonic() - self._begun) * 1000),
+            rows=sum(file.rows for file in brought),
+        )
 
     def _remove_scratch(self) -> None:
         for path in self._folder.glob("scratch-*"):
