@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import compute, parquet
+from pyarrow import compute
 
 from lace.api import SigningKey
 from lace.errors import LimitExceeded
@@ -33,7 +33,7 @@ from lace.record.validate import trust_stored
 from lace.record.writer import seal_payload, write_record
 from lace.rules.syntax import PredicateKey
 from tests.cli.running import call
-from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files
+from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,16 +67,6 @@ def original(
 def warehouse(original: Path, tmp_path: Path) -> Warehouse:
     shutil.copytree(original, tmp_path / "wh")
     return Warehouse.open(tmp_path / "wh")
-
-
-def rewrite(warehouse: Warehouse, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Change a table, and commit it as if it were right."""
-    with warehouse.writing("a test") as job:
-        whole = pa.concat_tables([parquet.read_table(each) for each in warehouse.files(table)])
-        target = job.folder("changed")
-        target.mkdir(parents=True)
-        parquet.write_table(change(whole), target / "part-0.parquet", write_page_checksum=True)
-        job.commit(warehouse.manifest.with_replaced(table, job.adopt(target)))
 
 
 def test_an_untouched_warehouse_is_proven(
@@ -276,20 +266,21 @@ def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: Warehouse) -> 
         warehouse.manifest = original
 
 
-def test_a_derived_set_is_proven_as_long_as_it_is_known(
+def test_what_a_made_up_set_advertises_is_compared_and_the_set_is_wrong(
     spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
 ) -> None:
     table = answer_table("some", PredicateKey("Selected", 1))
+    made_up = "it does not tell by which rules it was made; evaluate it again"
 
     texts = [str(record.id) for record in records]
     derive(warehouse, "some", {"Selected": texts[:9]})
     advertise_as(spark, warehouse, Asked(name="some", source=SOURCE, of=table))
     proof = prove(spark, warehouse)
-    assert (proof.advertisements, proof.wrong) == (50 + 9, 0)
+    assert (proof.advertisements, proof.faults) == (50 + 9, [("derived some", made_up)])
     rewrite(warehouse, f"{ADVERTISEMENTS}/some", lambda each: each.slice(1))
     faults = prove(spark, warehouse).faults
     assert faults[0][0].startswith("advertisements some: the fields of ")
     # After the set has changed, what is advertised is still compared, and its roots are.
     derive(warehouse, "some", {"Selected": texts[:3]})
-    faults = prove(spark, warehouse).faults
-    assert [reason for _what, reason in faults] == ["count or root is another"] * 2
+    reasons = [reason for _what, reason in prove(spark, warehouse).faults]
+    assert reasons == ["count or root is another"] * 2 + [made_up]

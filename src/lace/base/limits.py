@@ -256,7 +256,8 @@ class Settings:
     )
     warehouse_embedded_records: int = _setting(
         100_000,
-        "records of a warehouse up to which a server evaluates plans that are not registered",
+        "records of a warehouse up to which a server evaluates plans that are not registered, "
+        "and `pipeline verify` evaluates rules again",
         0,
         _MOST_FACTS,
     )

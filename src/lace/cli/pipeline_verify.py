@@ -21,7 +21,7 @@ from lace.errors import UsageError
 if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.pipeline.checking import Checked
-    from lace.pipeline.proving import Proof
+    from lace.pipeline.proof import Proof
     from lace.pipeline.warehouse import Warehouse
 
 __all__ = ["command"]
@@ -35,9 +35,9 @@ _MOST_SAMPLED = 100_000
 @lace_command(
     "verify",
     piped="Lines of a name and a number: files, bytes, damaged, validated (records, again), wrong; "
-    "with --sample or --all also records, facts, advertisements and roots (that were compared); "
-    "then a line that begins with `damage: ` for each damaged file or wrong answer, the first "
-    "1,000 of them.",
+    "with --sample or --all also records, facts, advertisements, roots and derived (that were "
+    "compared); then a line that begins with `damage: ` for each damaged file or wrong answer, the "
+    "first 1,000 of them, and one with `not compared: ` for each evaluation that was not.",
     json_keys={
         "files": "how many files were checked",
         "bytes": "their bytes",
@@ -48,8 +48,10 @@ _MOST_SAMPLED = 100_000
         "facts": "how many facts these have",
         "advertisements": "how many advertisements were compared",
         "roots": "how many Merkle roots were computed again",
+        "derived": "how many derived facts were compared with what the embedded engine derives",
         "wrong": "how many of all these are not what they should be",
         "faults": "a list of {what, reason}",
+        "uncompared": "a list of {what, reason}: evaluations of too many records to be compared",
     },
     examples=[
         ("lace pipeline verify big.wh", "compare every file with the manifest"),
@@ -86,8 +88,10 @@ def command(
     by chance, with --sample so many, with --all every one. With these two the tables are also
     compared with them: facts are made again from the bytes of records, and each record's set of
     facts is compared by its digest; so are advertisements, and Merkle roots are computed again.
-    Exit code 6
-    when anything is not as it should be. Without these options neither Spark nor Java is needed.
+    Derived tables are compared with what the embedded engine derives by the same rules from all
+    records, if these are no more than the setting warehouse_embedded_records; else it is said that
+    they were not compared. Exit code 6 when anything is not as it should be. Without these options
+    neither Spark nor Java is needed.
     """
     if sample is not None and everything:
         raise UsageError("--sample and --all exclude each other", hint="give one of them")
@@ -118,8 +122,9 @@ def _prove(
 ) -> Proof:
     from lace.pipeline.proving import prove
 
+    most = session.settings(None)[0].warehouse_embedded_records
     with spark_session(session, options, "verify") as spark:
-        return prove(spark, warehouse, sample)
+        return prove(spark, warehouse, sample, most_records=most)
 
 
 def _show(session: Session, found: Checked, proof: Proof | None) -> None:
@@ -127,17 +132,24 @@ def _show(session: Session, found: Checked, proof: Proof | None) -> None:
     counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
     counts |= {"validated": found.validated, "wrong": found.wrong}
     if proof is not None:
-        names = ("validated", "records", "facts", "advertisements", "roots", "wrong")
+        names = ("validated", "records", "facts", "advertisements", "roots", "derived", "wrong")
         counts |= {name: getattr(proof, name) for name in names}
     faults = proof.faults if proof is not None else []
+    uncompared = proof.uncompared if proof is not None else []
     if output.json:
         damage = [{"path": path, "reason": reason} for path, reason in found.damage]
-        told = {"faults": [{"what": what, "reason": why} for what, why in faults]} if proof else {}
+        lists = {"faults": faults, "uncompared": uncompared} if proof is not None else {}
+        told = {
+            name: [{"what": what, "reason": why} for what, why in each]
+            for name, each in lists.items()
+        }
         output.json_document({**counts, "damage": damage, **told})
     else:
         output.counts(counts)
         for what, reason in [*found.damage, *faults]:
             output.row((f"damage: {what}: {reason}",))
+        for what, reason in uncompared:
+            output.row((f"not compared: {what}: {reason}",))
     if found.damaged:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "

@@ -32,10 +32,12 @@ __all__ = [
     "answer_table",
     "check_name",
     "derived_counts",
+    "derived_tables",
     "evaluation_table",
     "evaluations",
     "find_derived",
     "find_exchange",
+    "question_table",
     "read_derived",
     "read_evaluated",
     "without_derived",
@@ -44,6 +46,7 @@ __all__ = [
 
 _DERIVED: Final = "derived"
 _EVALUATIONS: Final = "evaluations"
+_QUESTIONS: Final = "questions"
 _USUAL: Final = "Selected"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
@@ -104,6 +107,16 @@ def evaluation_table(name: str) -> str:
     return f"{_EVALUATIONS}/{name}"
 
 
+def question_table(name: str) -> str:
+    """Return the table of the rules that an evaluation was made of."""
+    return f"{_QUESTIONS}/{name}"
+
+
+def derived_tables(manifest: Manifest) -> list[str]:
+    """Return all tables of derived facts."""
+    return sorted(table for table in manifest.tables if table.startswith(f"{_DERIVED}/"))
+
+
 def evaluations(manifest: Manifest) -> list[str]:
     """Return the names of all evaluations."""
     lead = f"{_EVALUATIONS}/"
@@ -113,8 +126,9 @@ def evaluations(manifest: Manifest) -> list[str]:
 def without_derived(manifest: Manifest, name: str) -> Manifest:
     """Return a state without the tables of an evaluation."""
     mine = f"{_DERIVED}/{name}/"
-    for table in (evaluation_table(name), *manifest.tables):
-        if table == evaluation_table(name) or table.startswith(mine):
+    about = (evaluation_table(name), question_table(name))
+    for table in manifest.tables:
+        if table in about or table.startswith(mine):
             manifest = manifest.with_replaced(table, ())
     return manifest
 

@@ -20,12 +20,14 @@ from lace.pipeline.derived import (
     answer_table,
     check_name,
     evaluation_table,
+    question_table,
     read_evaluated,
     without_derived,
     write_evaluated,
 )
 from lace.pipeline.failures import translated
 from lace.pipeline.inputs import Inputs, count_facts, read_inputs
+from lace.pipeline.questions import write_question
 from lace.pipeline.registered import name_of_digest, name_of_facts, register
 from lace.pipeline.tables import read_dictionary, write_rows
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
@@ -54,7 +56,7 @@ __all__ = [
     "select_values",
 ]
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """Changes whenever the tables of an answer would come out in another form."""
 _NUMBER_BYTES: Final = 8
 _ONE_FILE_ROWS: Final = 200_000
@@ -150,10 +152,12 @@ def evaluate(
         fresh=True,
         registration=register(manifest, told, question.public) if told is not None else None,
     )
-    folder = job.folder("evaluation")
+    folder, asked = job.folder("evaluation"), job.folder("question")
     write_evaluated(done, folder)
+    write_question(question.programs, question.public, asked)
     new = without_derived(manifest, name)
     new = new.with_added({answer_table(name, key): files for key, files in made.items()})
+    new = new.with_added({question_table(name): job.adopt(asked)})
     job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}), "evaluate")
     return done
 

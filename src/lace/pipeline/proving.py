@@ -2,22 +2,22 @@
 
 Every record, or a sample of them, is read and validated again: hashes, structure and signature. The
 set of its facts, as one digest, is compared with that of the tables; so are the digests of its
-advertisements. Roots are computed again, each at once.
+advertisements. Roots are computed again, each at once, and rules are evaluated again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import MAX_PROVEN_DIGESTS
+from lace.base.limits import DEFAULT_SETTINGS, MAX_PROVEN_DIGESTS
 from lace.engines.spark.arrow import map_in_arrow
 from lace.engines.spark.session import shuffle_partitions
 from lace.errors import LimitExceeded
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.interlacing.merkle import as_digests, root_of
 from lace.pipeline.failures import translated
+from lace.pipeline.proof import Proof
 from lace.pipeline.rechecking import (
     PROVEN_COLUMNS,
     ROW_COLUMNS,
@@ -26,6 +26,7 @@ from lace.pipeline.rechecking import (
     Recomputing,
     Revalidating,
 )
+from lace.pipeline.reevaluating import prove_derived
 from lace.pipeline.states import (
     WHOLE,
     inputs_of,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from lace.pipeline.states import State
     from lace.pipeline.warehouse import Warehouse
 
-__all__ = ["Proof", "prove"]
+__all__ = ["prove"]
 
 _MOST_REPORTS: Final = 1000
 _MOST_PREFIXES: Final = 16
@@ -60,32 +61,21 @@ _MOST_PREFIXES: Final = 16
 _FACT_BYTES: Final = 200
 
 
-@dataclass(slots=True)
-class Proof:
-    """What was compared, and what is not as it should be; `faults` has the first of that."""
-
-    validated: int = 0
-    records: int = 0
-    facts: int = 0
-    advertisements: int = 0
-    roots: int = 0
-    wrong: int = 0
-    faults: list[tuple[str, str]] = field(default_factory=list)
-
-    def note(self, what: str, reason: str) -> None:
-        """Note something wrong."""
-        self.wrong += 1
-        if len(self.faults) < _MOST_REPORTS:
-            self.faults.append((what, reason))
-
-
-def prove(session: SparkSession, warehouse: Warehouse, sample: int | None = None) -> Proof:
+def prove(
+    session: SparkSession,
+    warehouse: Warehouse,
+    sample: int | None = None,
+    *,
+    most_records: int = DEFAULT_SETTINGS.warehouse_embedded_records,
+) -> Proof:
     """Compare the tables with the records themselves; returns what was found.
 
     Args:
         session: the Spark session.
         warehouse: what to prove.
         sample: how many records to look at, chosen by chance; all by default.
+        most_records: up to how many records evaluations are compared with what the embedded
+            engine derives from all of them; a sample would not do.
 
     Raises:
         LimitExceeded: all are asked for, and they are more digests than are held at once.
@@ -103,6 +93,7 @@ def prove(session: SparkSession, warehouse: Warehouse, sample: int | None = None
             if state is not None:
                 _prove_claims(session, warehouse, state, chosen, proof)
                 _prove_roots(session, warehouse, name, chosen, proof)
+        prove_derived(warehouse, proof, most_records)
     return proof
 
 
