@@ -163,6 +163,31 @@ def test_verify_names_what_is_damaged(spark: Any, tmp_path: Path, file: Path) ->
     assert (result.code, changed.name in result.err) == (6, True)
 
 
+@pytest.mark.parametrize("command", ["status", "verify", "facts", "ingest"])
+def test_a_manifest_that_is_gone_is_damage(
+    spark: Any, tmp_path: Path, file: Path, command: str
+) -> None:
+    ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
+    (tmp_path / "wh" / "manifest.json").unlink()
+    before = names_of(tmp_path / "wh")
+    result = call("pipeline", command, "wh", *([file] if command == "ingest" else []))
+    assert result.code == 6
+    assert "wh/manifest.json: the manifest of the warehouse is missing" in result.err
+    assert "the folder manifests" in result.err
+    assert names_of(tmp_path / "wh") == before
+    # What the hint says helps.
+    newest = max((tmp_path / "wh" / "manifests").iterdir())
+    newest.rename(tmp_path / "wh" / "manifest.json")
+    assert call("pipeline", "verify", "wh").code == 0
+
+
+def test_a_warehouse_that_was_only_begun_is_made_again(tmp_path: Path) -> None:
+    Warehouse.create(tmp_path / "wh")
+    (tmp_path / "wh" / "manifest.json").unlink()  # a process that was killed as it made it
+    assert call("pipeline", "status", "wh").code == 2
+    assert Warehouse.create(tmp_path / "wh").manifest.generation == 0
+
+
 def test_what_is_refused(tmp_path: Path, file: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "letter").write_text("mine")

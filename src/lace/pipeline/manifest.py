@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_MANIFEST",
     "FORMAT",
+    "LOST_HINT",
     "MOST_RUNS",
     "DataFile",
     "FieldSlot",
@@ -38,6 +39,11 @@ __all__ = [
 ]
 
 FORMAT: Final = "lace-warehouse/1"
+LOST_HINT: Final = (
+    "take the newest whole one of the folder manifests as manifest.json, or ingest again into "
+    "another folder"
+)
+"""What to do without a manifest."""
 _FORMAT: Final = re.compile(r"lace-warehouse/[0-9]{1,4}")
 _PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_=.-]{0,120}"
 _PATH: Final = re.compile(rf"data/{_PART}(?:/{_PART}){{1,5}}\.parquet")
@@ -215,7 +221,7 @@ def parse_manifest(text: bytes, source: str) -> Manifest:
         raise WarehouseDamagedError(
             f"the manifest is damaged: {error}",
             place=Place(source),
-            hint="take the newest whole one of the folder manifests, or ingest again",
+            hint=LOST_HINT,
         ) from error
 
 

@@ -22,6 +22,7 @@ from lace.base.tai import Tai
 from lace.errors import Place, StoreError, UsageError
 from lace.pipeline.manifest import (
     FIRST_MANIFEST,
+    LOST_HINT,
     DataFile,
     Manifest,
     Run,
@@ -69,7 +70,7 @@ class Warehouse:
 
         Raises:
             NoStoreError: there is none.
-            WarehouseDamagedError: its manifest is damaged.
+            WarehouseDamagedError: its manifest is damaged, or gone.
         """
         return cls(folder, _read_manifest(folder))
 
@@ -79,6 +80,7 @@ class Warehouse:
 
         Raises:
             UsageError: the folder holds something else.
+            WarehouseDamagedError: there was one, and its manifest is gone.
             StoreUnavailableError: it cannot be made.
         """
         if not (folder / MANIFEST_NAME).exists():
@@ -278,12 +280,29 @@ def _refuse_foreign(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="name a folder for the warehouse")
+    _refuse_lost(folder)
     foreign = [entry.name for entry in os.scandir(folder) if not _OURS.fullmatch(entry.name)]
     data = folder / "data"
     if foreign or (data.is_dir() and any(data.iterdir())):
-        what = f"it holds {sorted(foreign)[0]!r}" if foreign else "its manifest is missing"
+        what = f"it holds {sorted(foreign)[0]!r}" if foreign else "its data is of something else"
         raise UsageError(
             f"{folder} is no warehouse: {what}", hint="name an empty folder, or one to be made"
+        )
+
+
+def _refuse_lost(folder: Path) -> None:
+    """Refuse a folder that was a warehouse and has no manifest any more.
+
+    The state that a new warehouse begins with does not count: whoever made it may have been
+    killed before it had a manifest, and nothing is lost.
+    """
+    begun = f"{FIRST_MANIFEST.generation:012d}.json"
+    states = (folder / _HISTORY).glob("*.json")
+    if any(_STATE.fullmatch(path.name) and path.name != begun for path in states):
+        raise WarehouseDamagedError(
+            "the manifest of the warehouse is missing",
+            place=Place(str(folder / MANIFEST_NAME)),
+            hint=LOST_HINT,
         )
 
 
@@ -293,6 +312,7 @@ def _read_manifest(folder: Path) -> Manifest:
         with path.open("rb") as file:
             text = file.read(MAX_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
+        _refuse_lost(folder)
         raise NoStoreError(
             f"there is no warehouse at {folder}",
             hint="make one with `lace pipeline ingest WAREHOUSE SOURCE…`",
