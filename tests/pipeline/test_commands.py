@@ -15,7 +15,7 @@ from lace.api import open_lace
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
 from tests.cli.running import LIMITED, Result, call, clean_environment, on_terminal, spawn
-from tests.pipeline.samples import ingest_files, names_of
+from tests.pipeline.samples import ingest_files, names_of, run_script
 
 if TYPE_CHECKING:
     from lace.record.model import Seal
@@ -199,6 +199,39 @@ def test_what_is_refused(tmp_path: Path, file: Path) -> None:
     assert call("pipeline", "ingest", "wh", file, "--spark", "x").code == 2
     assert call("pipeline", "import-lace", "wh").code == 2  # no lace here
     assert not (tmp_path / "wh").exists()
+
+
+WITHOUT_PYSPARK = """
+import sys
+
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Hiding())
+from importlib import util
+found = util.find_spec
+util.find_spec = lambda name, *rest: None if name in sys.argv[1].split(",") else found(name, *rest)
+from lace.cli.main import run
+from lace.cli.session import Session
+sys.exit(run(sys.argv[2:], Session({})))
+"""
+
+
+def test_verify_needs_no_spark_unless_tables_are_compared(
+    spark: Any, tmp_path: Path, file: Path
+) -> None:
+    ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
+    place = str(tmp_path / "wh")
+    for command in ("status", "verify"):
+        plain = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", command, place)
+        assert (plain.returncode, plain.stderr) == (0, "")
+    assert "damaged 0" in plain.stdout.splitlines()
+    some = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", "verify", place, "--all")
+    assert (some.returncode, "pyspark not installed" in some.stderr) == (3, True)
+    bare = run_script(WITHOUT_PYSPARK, "pyspark,pyarrow", "pipeline", "verify", place)
+    assert (bare.returncode, "pyarrow is not installed" in bare.stderr) == (3, True)
 
 
 def test_a_second_job_at_once_exits_5(tmp_path: Path, file: Path) -> None:

@@ -95,13 +95,11 @@ def command(
     """
     if sample is not None and everything:
         raise UsageError("--sample and --all exclude each other", hint="give one of them")
-    from lace.engines.spark.session import check_installed
-
-    check_installed()
+    options = SparkOptions(master, python_env, spark_settings)
+    _check_packages(with_spark=everything or sample is not None)
     from lace.pipeline.checking import check_warehouse, validate_some
     from lace.pipeline.warehouse import Warehouse
 
-    options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))
     total = sum(file.size for file in opened.manifest.all_files())
     with Progress(session, "verify", total, "bytes") as progress:
@@ -115,6 +113,18 @@ def command(
     _show(session, found, proof)
     is_wrong = found.damaged or found.wrong or (proof is not None and proof.wrong)
     return _DAMAGED if is_wrong else 0
+
+
+def _check_packages(*, with_spark: bool) -> None:
+    """Refuse to go on without what is needed: files are read with pyarrow alone."""
+    if with_spark:
+        from lace.engines.spark.session import check_installed
+
+        check_installed()
+    else:
+        from lace.engines.arrow import load_pyarrow
+
+        load_pyarrow()
 
 
 def _prove(
