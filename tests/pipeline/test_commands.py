@@ -198,6 +198,26 @@ def test_what_is_refused(tmp_path: Path, file: Path) -> None:
     assert call("pipeline", "ingest", "wh", "nothing").code == 2
     assert call("pipeline", "ingest", "wh", file, "--spark", "x").code == 2
     assert call("pipeline", "import-lace", "wh").code == 2  # no lace here
+    (tmp_path / "rules").write_text("Selected(P) :- Have(P).\n")
+    (tmp_path / "long").write_text(f"A{'b' * 120}(P) :- Have(P).\n")
+    (tmp_path / "wrong").write_text("Selected(P) :- Have(Q).\n")
+    run = ("pipeline", "run", "wh", file, "--rules")
+    for refused in (
+        (*run, "rules", "--source", "V.x"),
+        (*run, "rules", "--out", "a/b"),
+        (*run, "rules", "--field", "App"),
+        (*run, "rules", "--predicate", "Other/1"),
+        (*run, "rules", "--master", "nowhere"),
+        (*run, "rules", "--set", "max_data_bytes=x"),
+        (*run, "long"),
+        (*run, "missing"),
+        ("pipeline", "ingest", "wh", file, "--master", "nowhere"),
+        ("pipeline", "ingest", "wh", file, "--python-env", "nowhere"),
+        ("pipeline", "ingest", "wh", file, "--set", "max_data_bytes=x"),
+    ):
+        result = call(*refused)
+        assert (result.code, (tmp_path / "wh").exists()) == (2, False), (refused, result.err)
+    assert call(*run, "wrong").code != 0
     assert not (tmp_path / "wh").exists()
 
 

@@ -84,8 +84,8 @@ def command(
 
     options = SparkOptions(master, python_env, spark_settings)
     paths = find_files(sources)
-    opened = Warehouse.create(Path(warehouse))
     limit = session.settings(None)[0].max_data_bytes
+    opened = Warehouse.create(Path(warehouse))  # after all that can be refused
     with open_job(session, opened, "ingest") as job:
         new = find_new(opened, paths)
         done = Ingested(skipped=new.skipped)

@@ -162,13 +162,13 @@ def command(
     """Run all stages: ingest, facts, evaluate, and with --source advertise.
 
     Each stage does what is not done yet and commits by itself, so a run that was interrupted
-    goes on where it was. Rules that are not legal are refused before anything is read. When
+    goes on where it was. What cannot be is refused before anything is read or made. When
     records were rejected the stages go on without them, and the exit code is 1.
     """
     from lace.engines.spark.session import check_installed
 
     check_installed()
-    from lace.pipeline.derived import check_name
+    from lace.pipeline.derived import answer_table, check_name
     from lace.pipeline.sources import find_files
     from lace.pipeline.warehouse import Warehouse
 
@@ -178,8 +178,11 @@ def command(
     options = SparkOptions(master, python_env, spark_settings)
     question = read_question(session, rules, predicates)
     paths = find_files(sources)
-    opened = Warehouse.create(Path(warehouse))
+    for key in question.predicates:
+        answer_table(name, key)
+    asked = _asked(source, fields) if source is not None else None
     limit = session.settings(None)[0].max_data_bytes
+    opened = Warehouse.create(Path(warehouse))  # after all that can be refused
     with open_job(session, opened, "run") as job, ExitStack() as stack:
         run = _Run(session, options, job, stack)
         stages: dict[str, Callable[[], dict[str, int]]] = {
@@ -187,8 +190,7 @@ def command(
             "facts": run.facts,
             "evaluate": lambda: run.evaluate(name, question),
         }
-        if source is not None:
-            asked = _asked(source, fields)
+        if asked is not None:
             stages["advertise"] = lambda: run.advertise(asked)
         results = {stage: work() for stage, work in stages.items()}
     _show(session, results)

@@ -31,11 +31,18 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
 class SparkOptions:
-    """Where Spark runs, and with which settings."""
+    """Where Spark runs, and with which settings.
+
+    Raises:
+        UsageError: the master, the archive or a setting is none.
+    """
 
     def __init__(self, master: str, archive: str | None, settings: Sequence[str]) -> None:
+        from lace.engines.spark.session import check_master
+
         self.master = master
         self.archive = Path(archive) if archive else None
+        check_master(self.master, self.archive)
         self.settings: dict[str, str] = {}
         for text in settings:
             name, separator, value = text.partition("=")

@@ -32,6 +32,7 @@ __all__ = [
     "NoSparkError",
     "SparkStartError",
     "check_installed",
+    "check_master",
     "open_session",
     "shuffle_partitions",
 ]
@@ -121,7 +122,7 @@ def open_session(
         UsageError: the master is none, or the archive is missing.
     """
     check_installed()
-    _check_master(master, archive)
+    check_master(master, archive)
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -168,7 +169,12 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
     return wanted
 
 
-def _check_master(master: str, archive: Path | None) -> None:
+def check_master(master: str, archive: Path | None = None) -> None:
+    """Refuse a master that is none, and an archive that is not there, before anything starts.
+
+    Raises:
+        UsageError: one of them is so.
+    """
     if not _MASTER.fullmatch(master):
         raise UsageError(
             f"{master!r} is no Spark master", hint="write local[*], local[4] or spark://HOST:PORT"
