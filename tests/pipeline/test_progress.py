@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from rich.console import Console
 
-from lace.cli.pipeline_progress import Standing, look, stage_bar
+from lace.api import open_lace
+from lace.cli.pipeline_progress import Standing, look, stage_bar, standing_text
+from lace.cli.progress import Waiting
 from lace.engines.spark.arrow import map_in_arrow
 from lace.pipeline.tables import struct_of
+from tests.cli.running import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from lace.cli.session import Session
+    from lace.record.model import Blob, Plex, Seal
 
 pytestmark = pytest.mark.spark
 
@@ -55,6 +63,53 @@ def test_rows_are_told_while_a_stage_runs(spark: Any, tmp_path: Path) -> None:
     assert seen.done in (1, 2)
     assert seen.rows in (ROWS, ROWS * 2)
     assert look(spark.sparkContext) == Standing()
+
+
+def test_a_query_tells_what_spark_is_at(
+    spark: Any,
+    tmp_path: Path,
+    records: list[Blob | Plex | Seal],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that a terminal would show while it waits, read more often than a person could."""
+    shown: set[str] = set()
+
+    class Watched(Waiting):
+        def __init__(
+            self, session: Session, title: str, detail: Callable[[], str] = str, **rest: Any
+        ) -> None:
+            super().__init__(session, title, detail, **rest)
+            self.over = threading.Event()
+            self.watching = threading.Thread(target=self.watch, args=(detail,), daemon=True)
+
+        def watch(self, detail: Callable[[], str]) -> None:
+            while not self.over.wait(0.005):
+                shown.add(detail())
+
+        def __enter__(self) -> Self:
+            self.watching.start()
+            return super().__enter__()
+
+        def __exit__(self, *failure: Any) -> None:
+            self.over.set()
+            self.watching.join()
+            super().__exit__(*failure)
+
+    assert spark is not None
+    monkeypatch.setattr("lace.cli.questions.Waiting", Watched)
+    with open_lace(tmp_path / "some") as lace:
+        lace.add_all(record.bytes for record in records)
+    rules = ("-e", "R(P,Q) :- RecordLink(P,_,_,_,Q).", "-e", "R(P,S) :- R(P,Q), R(Q,S).")
+    whole = ("--set", "spark_small_rows=0", "--set", "spark_handover_rows=0")
+    asked = ("query", "--lace", tmp_path / "some", *rules, *whole)
+    result = call(*asked, "--engine", "spark")
+    assert (result.code, bool(result.raw)) == (0, True), result.err
+    form = r"(.* visited, )?stage [0-9, ]+, [0-9]+ of [0-9]+ tasks?, [0-9,]+ rows?"
+    assert [each for each in shown if re.fullmatch(form, each)], shown
+    shown.clear()
+    assert call(*asked).raw == result.raw
+    assert not [each for each in shown if "stage" in each]
+    assert standing_text(None) == standing_text(spark.sparkContext) == ""
 
 
 def test_the_bar_has_stage_tasks_and_rows() -> None:

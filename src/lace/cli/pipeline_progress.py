@@ -8,13 +8,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.cli.output import plural
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from lace.cli.session import Session
 
-__all__ = ["Stages", "Standing", "look", "stage_bar"]
+__all__ = ["Stages", "Standing", "look", "stage_bar", "standing_text"]
 
 _AFTER_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.25
@@ -52,6 +54,20 @@ def _rows_of(context: Any, number: int) -> int:  # noqa: ANN401 - PySpark has no
     found = context._jsc.sc().statusStore().lastStageAttempt(number)
     read = found.inputRecords() + found.shuffleReadRecords()
     return int(max(read, found.outputRecords() + found.shuffleWriteRecords()))
+
+
+def standing_text(context: Any) -> str:  # noqa: ANN401 - PySpark has no types here
+    """Return in words what a Spark context is at; nothing where it is at nothing, or gone."""
+    if context is None:
+        return ""
+    try:
+        now = look(context)
+    except Exception:  # noqa: BLE001 - the Java process may be going; it is only a display
+        return ""
+    if not now.stages:
+        return ""
+    numbers = ", ".join(map(str, now.stages))
+    return f"stage {numbers}, {now.done} of {plural(now.total, 'task')}, {plural(now.rows, 'row')}"
 
 
 def stage_bar(console: Console) -> Progress:

@@ -100,7 +100,8 @@ class Question:
         predicates = [str(key) for key in wanted]
 
         def so_far() -> str:
-            return f"{plural(statistics.work, 'row')} visited" if statistics.work else ""
+            visited = f"{plural(statistics.work, 'row')} visited" if statistics.work else ""
+            return ", ".join(filter(None, (visited, self._spark_standing())))
 
         with Waiting(self._session, "evaluating", so_far):
             if self._facts is not None:
@@ -115,6 +116,15 @@ class Question:
             if lace is None:
                 raise AssertionError("a question without facts is for a lace")
             return self._query(lace, predicates, statistics, snapshot)
+
+    def _spark_standing(self) -> str:
+        """Return what Spark is at, where it is what evaluates."""
+        if self._engine != "spark":
+            return ""
+        from lace.cli.pipeline_progress import standing_text
+        from lace.engines.spark.session import active_context
+
+        return standing_text(active_context())
 
     def _query(
         self,

@@ -31,6 +31,7 @@ __all__ = [
     "LOCAL_MASTER",
     "NoSparkError",
     "SparkStartError",
+    "active_context",
     "check_installed",
     "check_master",
     "open_session",
@@ -94,6 +95,15 @@ def check_installed() -> None:
         raise NoSparkError(
             f"{' and '.join(missing)} not installed", hint="pip install 'lace[spark]'"
         )
+
+
+def active_context() -> Any:  # noqa: ANN401 - PySpark's own
+    """Return the Spark context that this process has open; None where there is none.
+
+    It loads nothing: where PySpark is not loaded, or not wholly yet, nothing is open.
+    """
+    kind = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return getattr(kind, "_active_spark_context", None)
 
 
 @contextmanager
