@@ -244,10 +244,10 @@ def test_verify_needs_no_spark_unless_tables_are_compared(
 ) -> None:
     ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
     place = str(tmp_path / "wh")
-    for command in ("status", "verify"):
+    for command, line in (("status", "sources 1"), ("verify", "damaged 0")):
         plain = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", command, place)
         assert (plain.returncode, plain.stderr) == (0, "")
-    assert "damaged 0" in plain.stdout.splitlines()
+        assert line in plain.stdout.splitlines()
     some = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", "verify", place, "--all")
     assert (some.returncode, "pyspark not installed" in some.stderr) == (3, True)
     bare = run_script(WITHOUT_PYSPARK, "pyspark,pyarrow", "pipeline", "verify", place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -217,8 +218,19 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
 def test_a_warehouse_whose_manifest_is_gone_is_not_made_anew(warehouse: Warehouse) -> None:
     commit(warehouse)
     (warehouse.folder / MANIFEST_NAME).unlink()
-    with pytest.raises(UsageError, match="its manifest is missing"):
-        Warehouse.create(warehouse.folder)
+    for use in (Warehouse.create, Warehouse.open):
+        with pytest.raises(WarehouseDamagedError, match="manifest of the warehouse is missing"):
+            use(warehouse.folder)
+    shutil.rmtree(warehouse.folder / "manifests")
+    for use in (Warehouse.create, Warehouse.open):
+        with pytest.raises(WarehouseDamagedError, match="manifest of the warehouse is missing"):
+            use(warehouse.folder)
+
+
+def test_data_of_something_else_is_no_warehouse(tmp_path: Path) -> None:
+    (tmp_path / "wh" / "data" / "mine").mkdir(parents=True)
+    with pytest.raises(UsageError, match="its data is of something else"):
+        Warehouse.create(tmp_path / "wh")
 
 
 def test_a_making_that_was_killed_can_be_repeated(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ _KEPT_STATES: Final = 4
 _OURS: Final = re.compile(
     r"manifest\.json(\.[0-9a-f]+\.part)?|manifests|data|write\.lock|write\.turnstile"
 )
+_GENERATION: Final = re.compile(r"g[0-9]{8,}-[0-9a-f]{12}")
 _STATE: Final = re.compile(r"[0-9]{12}\.json")
 _MAGIC: Final = b"PAR1"
 _LEAST_BYTES: Final = 12
@@ -298,7 +299,8 @@ def _refuse_lost(folder: Path) -> None:
     """
     begun = f"{FIRST_MANIFEST.generation:012d}.json"
     states = (folder / _HISTORY).glob("*.json")
-    if any(_STATE.fullmatch(path.name) and path.name != begun for path in states):
+    is_kept = any(_STATE.fullmatch(path.name) and path.name != begun for path in states)
+    if is_kept or any(_GENERATION.fullmatch(path.name) for path in (folder / "data").glob("g*")):
         raise WarehouseDamagedError(
             "the manifest of the warehouse is missing",
             place=Place(str(folder / MANIFEST_NAME)),
