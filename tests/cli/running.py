@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["LIMITED", "Result", "call", "clean_environment", "on_terminal", "process", "spawn"]
+__all__ = [
+    "LIMITED",
+    "Result",
+    "call",
+    "clean_environment",
+    "on_terminal",
+    "process",
+    "spawn",
+    "start_on_terminal",
+]
 
 # Run in the child, before the command: a handler set here would not survive the exec.
 _AT_TERMINAL = (
@@ -108,15 +117,14 @@ def process(
     return Result(started.returncode, out, err.decode("utf-8"))
 
 
-def on_terminal(
+def start_on_terminal(
     *arguments: object,
-    typed: bytes = b"",
     env: Mapping[str, str] | None = None,
     stdout: int | None = None,
     columns: int = 120,
     program: tuple[str, ...] = LACE,
-) -> Result:
-    """Run the command at a terminal; `raw` is all that the terminal shows, without CR."""
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the command at a terminal; returns it, and the descriptor of who sits there."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     started = spawn(
@@ -130,6 +138,21 @@ def on_terminal(
         start_new_session=True,
     )
     os.close(slave)
+    return started, master
+
+
+def on_terminal(
+    *arguments: object,
+    typed: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    columns: int = 120,
+    program: tuple[str, ...] = LACE,
+) -> Result:
+    """Run the command at a terminal; `raw` is all that the terminal shows, without CR."""
+    started, master = start_on_terminal(
+        *arguments, env=env, stdout=stdout, columns=columns, program=program
+    )
     shown = b""
     if typed:  # a question that hides what is typed clears what came before it
         shown = os.read(master, 65536)

@@ -16,7 +16,7 @@ from lace.cli import status
 from lace.cli.main import cli
 from lace.cli.output import Output, size_text
 from lace.cli.session import Session
-from tests.cli.running import call, process
+from tests.cli.running import call, on_terminal, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,14 @@ def test_no_arguments_show_the_help() -> None:
     assert done.out.startswith("Usage: lace")
     assert "lace completion bash" in done.out
     assert done.out == call("--help").out == call("-h").out
+
+
+def test_no_arguments_show_the_help_at_a_terminal() -> None:
+    done = on_terminal()
+    assert done.code == 0
+    assert "\\u{a}" not in done.out
+    assert done.out == on_terminal("--help").out
+    assert "Commands:" in done.lines
 
 
 def test_version() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from lace.record.model import Plex, Seal
 from lace.record.validate import parse_record
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import Result, call, on_terminal, process, spawn
+from tests.cli.screens import at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -293,6 +295,31 @@ def test_a_peer_that_is_another(parties: tuple[Party, Party], server: Serving) -
 
 
 # -- watching ------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("050-207")
+def test_watching_at_a_terminal_keeps_each_record_whole(parties: tuple[Party, Party]) -> None:
+    left, right = parties
+    with (
+        serving(right, left, "tcp:127.0.0.1:0", "--open") as server,
+        at_terminal("remote", "watch", server.address, "//u//", "--lace", left.folder) as screen,
+    ):
+        screen.wait_for("//u//n//right/4")
+        screen.wait_for("remote watch with")  # what goes on is shown after a second
+        for number in range(3):
+            with open_lace(right.folder) as lace:
+                lace.add(plex(f"later/{number}"))
+            screen.wait_for(f"//u//n//later/{number}")
+            screen.wait_for("remote watch with", screen.read().count("remote watch with") + 3)
+        assert "remote watch with tcp:" in " ".join(screen.lines()[-4:])
+        assert not any("━" in line for line in screen.lines()), "a full bar while nothing comes"
+        screen.type(b"\x03")
+        assert screen.end() == 130
+        shown = [line for line in screen.lines() if "//u//" in line]
+    names = [f"right/{number}" for number in range(5)] + [f"later/{number}" for number in range(3)]
+    assert sorted(line.split()[1] for line in shown) == sorted(f"//u//n//{name}" for name in names)
+    whole = re.compile(r"[PS]\.\S{8}…  \S+  2023-11-14 22:12:43  \d+ bytes")
+    assert all(whole.fullmatch(line) for line in shown), shown
 
 
 @pytest.mark.requirement("050-207")

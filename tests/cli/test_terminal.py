@@ -223,6 +223,11 @@ def test_an_exchange_has_a_bar_of_its_records(monkeypatch: pytest.MonkeyPatch) -
         "the title gives way"
     )
     assert "sync with tcp:127.0.0.1:4790, " in narrow
+    lines = narrow.split("\n")
+    assert any(line.startswith("━") for line in lines), "no column for a title that is not there"
+    assert "lsync with tcp:127.0.0.1:4790, " in lines[0], "the title comes first"
+    full = waiting_bar(monkeypatch, 80, (7, 7))
+    assert "━" not in full, "what has come is not under way"
 
 
 class _Link:

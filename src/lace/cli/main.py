@@ -77,7 +77,7 @@ def cli(ctx: click.Context) -> int | None:
     """
     if ctx.invoked_subcommand is None:
         session = ctx.ensure_object(Session) if ctx.obj is None else ctx.obj
-        session.output.line(ctx.get_help())
+        session.output.text(f"{ctx.get_help()}\n")
     return 0
 
 

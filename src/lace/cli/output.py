@@ -12,6 +12,7 @@ import json
 import select
 import shutil
 import sys
+from contextlib import nullcontext
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Final
 
@@ -20,7 +21,8 @@ from lace.cli.tables import Column, fit_table
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lace.cli.link_log import JsonLog, Level
 
@@ -83,6 +85,8 @@ class Output:
         self.color = True
         self.log: JsonLog | None = None
         """Takes what goes to standard error, where that is to be JSON."""
+        self.beside: Callable[[], AbstractContextManager[None]] | None = None
+        """Takes away for a moment what is shown on the terminal while work goes on."""
 
     @property
     def terminal(self) -> bool:
@@ -119,7 +123,12 @@ class Output:
             return
         if sys.stdout is None:
             raise OutputError("standard output is closed", hint="write to a file or a pipe")
-        sys.stdout.buffer.write(data)
+        if self.beside is None or not self._is_real:
+            sys.stdout.buffer.write(data)
+            return
+        with self.beside():
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
 
     def flush(self) -> None:
         """Send on what was written, so that a failure shows while it can be told."""
@@ -248,5 +257,6 @@ class Output:
         if self.log is not None:
             self.log.message(level, text)
         elif sys.stderr is not None:
-            sys.stderr.write(safe_text(text) + "\n")
-            sys.stderr.flush()
+            with nullcontext() if self.beside is None else self.beside():
+                sys.stderr.write(safe_text(text) + "\n")
+                sys.stderr.flush()

@@ -9,15 +9,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from lace.cli.output import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.live import Live
 
     from lace.cli.session import Session
 
@@ -131,14 +133,18 @@ class Waiting:
     ) -> None:
         is_seen = sys.stderr is not None and sys.stderr.isatty()
         self._enabled = is_seen and session.output.progress_wanted and session.output.log is None
-        self._color = session.output.color
+        self._output, self._color = session.output, session.output.color
         self._title, self._detail, self._share = title, detail, share
         self._over = threading.Event()
+        self._lock = threading.RLock()
+        self._live: Live | None = None
+        self._is_away = False
         self._thread = threading.Thread(target=self._show, name="waiting", daemon=True)
         self._started = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._enabled:
+            self._output.beside = self._aside
             self._thread.start()
         return self
 
@@ -149,52 +155,84 @@ class Waiting:
         trace: TracebackType | None,
     ) -> None:
         if self._enabled:
+            self._output.beside = None
             self._over.set()
             self._thread.join()
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Take the line away while something else is written to the terminal."""
+        with self._lock:
+            if self._live is not None and not self._is_away:
+                self._live.update("", refresh=True)
+                self._is_away = True
+            yield
 
     def _show(self) -> None:
         if self._over.wait(_AFTER_SECONDS):
             return
         from rich.console import Console
-        from rich.text import Text
+        from rich.live import Live
 
         console = Console(stderr=True, color_system="auto" if self._color else None)
-        if self._share is not None:
-            self._show_bar(console, self._share)
-            return
-        with console.status(Text(self._title)) as status:
-            while not self._over.wait(_AGAIN_SECONDS):
-                status.update(Text(self._line(self._title)))
+        frame = self._spinning() if self._share is None else self._counting(console, self._share)
+        # It refreshes here alone: by itself it would do so in the middle of another's line.
+        live = Live(frame(), console=console, transient=True, auto_refresh=False)
+        with self._lock:
+            live.start(refresh=True)
+            self._live = live
+        while not self._over.wait(_AGAIN_SECONDS):
+            made = frame()
+            with self._lock:
+                self._is_away = False
+                live.update(made, refresh=True)
+        with self._lock:
+            self._live = None
+            live.stop()
 
     def _line(self, *words: str) -> str:
         seconds = f"{time.monotonic() - self._started:.0f} s"
         return ", ".join(filter(None, (*words, seconds, self._detail())))
 
-    def _show_bar(self, console: Console, share: Callable[[], tuple[int, int]]) -> None:
-        """Show a bar while something is counted, and what is going on in the lines below it."""
-        from rich import progress
-        from rich.console import Group
-        from rich.live import Live
+    def _spinning(self) -> Callable[[], RenderableType]:
+        """Return what makes a line of what is going on."""
         from rich.spinner import Spinner
         from rich.text import Text
 
+        spinner = Spinner("dots", style="status.spinner")
+
+        def frame() -> RenderableType:
+            spinner.update(text=Text(self._line(self._title)))
+            return spinner
+
+        return frame
+
+    def _counting(
+        self, console: Console, share: Callable[[], tuple[int, int]]
+    ) -> Callable[[], RenderableType]:
+        """Return what makes a bar while something is counted, beside what is going on."""
+        from rich import progress
+        from rich.console import Group
+        from rich.text import Text
+
+        is_wide = console.width >= len(self._title) + _BESIDE_TITLE
         bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
+            *([progress.TextColumn("{task.description}", markup=False)] if is_wide else []),
             progress.BarColumn(_BAR_WIDTH),
             progress.TextColumn("{task.fields[count]}", markup=False),
             console=console,
         )
-        is_wide = console.width >= len(self._title) + _BESIDE_TITLE
-        task = bar.add_task(self._title if is_wide else "", total=None, count="")
-        waiting = Spinner("dots", Text(self._title))
-        with Live(waiting, console=console, transient=True) as shown:
-            while not self._over.wait(_AGAIN_SECONDS):
-                done, total = share()
-                if not total:
-                    waiting.update(text=Text(self._line(self._title)))
-                    shown.update(waiting)
-                    continue
-                count = f"{done:,} of {plural(total, 'record')}"
-                bar.update(task, completed=done, total=total, count=count)
-                below = self._line() if is_wide else self._line(self._title)
-                shown.update(Group(bar, Text(below)))
+        task = bar.add_task(self._title, total=None, count="")
+        idle = self._spinning()
+
+        def frame() -> RenderableType:
+            done, total = share()
+            if done >= total:  # nothing is under way, so that a bar would be full for hours
+                return idle()
+            count = f"{done:,} of {plural(total, 'record')}"
+            bar.update(task, completed=done, total=total, count=count)
+            if is_wide:
+                return Group(bar, Text(self._line()))
+            return Group(Text(self._line(self._title)), bar)
+
+        return frame
