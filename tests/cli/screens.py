@@ -35,7 +35,7 @@ def visible_lines(written: str) -> list[str]:
         elif text == "\r":
             column = 0
         elif text == "\n":
-            row += 1
+            row, column = row + 1, 0
             lines += [""] if row == len(lines) else []
         else:
             lines[row] = lines[row].ljust(column)[:column] + text + lines[row][column + len(text) :]

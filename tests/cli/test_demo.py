@@ -14,6 +14,7 @@ import pytest
 
 from lace.cli import demo_story
 from tests.cli.running import Result, call, clean_environment, on_terminal, spawn
+from tests.cli.screens import at_terminal, visible_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,7 @@ def shown_at_terminal(*arguments: object, columns: int) -> str:
     prefix = (sys.executable, "-c", FEW)
     done = on_terminal(*arguments, columns=columns, env={"NO_COLOR": "1"}, program=prefix)
     assert done.code == 0, done.out
-    return done.out
+    return "\n".join(visible_lines(done.out))
 
 
 @pytest.mark.slow
@@ -93,6 +94,43 @@ def test_the_story_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     steps = [line for line in shown.split("\n") if re.match(r"\d+\. ", line)]
     assert [line.split(".")[0] for line in steps] == [str(at + 1) for at in range(len(steps))]
     assert "300 records came in 3 loops" in " ".join(shown.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [80, 60])
+def test_rules_and_reasons_stay_what_they_are(tmp_path: Path, columns: int) -> None:
+    lines = shown_at_terminal("demo", "--keep", tmp_path / "club", columns=columns).split("\n")
+    at = lines.index("   $ cat bait.lace") + 1
+    end = next(end for end in range(at, len(lines)) if lines[end].startswith("   $ "))
+    shown = tmp_path / "shown.lace"
+    shown.write_text("\n".join(lines[at:end]))
+    checked, written = (
+        call("rules", "id", path) for path in (shown, tmp_path / "club" / "bait.lace")
+    )
+    assert checked.code == 0, checked.err
+    assert checked.out.split()[0] == written.out.split()[0], "what is shown are the same rules"
+    reason = lines.index(next(line for line in lines if line.startswith("13. ")))
+    begun = next(at for at in range(reason, len(lines)) if "does not hold" in lines[at])
+    tree = lines[begun + 1 : lines.index("", begun)]
+    last = next(at for at, line in enumerate(tree) if line.startswith("     └─ "))
+    assert all(line.startswith(("     │  ", "     ├─ ")) for line in tree[:last])
+    assert all(line.startswith("        ") for line in tree[last + 1 :])
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_interrupt_says_what_stays(tmp_path: Path, is_kept: bool) -> None:
+    keep = ["--keep", tmp_path / "club"] if is_kept else []
+    with at_terminal("demo", *keep, columns=300) as screen:
+        screen.wait_for("This is what Alice has")
+        screen.type(b"\x03")
+        assert screen.end() == 130
+        told = " ".join(screen.read().split())
+    assert "nothing was changed" not in told
+    if is_kept:
+        assert f"interrupted; what was made stays in {tmp_path}/club: remove it, or name" in told
+        assert (tmp_path / "club" / "alice.lace").is_dir()
+    else:
+        assert "interrupted; nothing is left behind" in told
 
 
 def closing_commands(shown: str) -> list[str]:

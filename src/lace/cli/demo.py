@@ -45,6 +45,12 @@ def _new_folder(keep: Path | None) -> Path:
     return keep.resolve()
 
 
+def _what_stays(folder: Path) -> str:
+    """Return what a person is told whom a signal has brought back."""
+    shown = shlex.quote(str(folder))
+    return f"what was made stays in {shown}: remove it, or name another folder, to run it again"
+
+
 @lace_command(
     "demo",
     piped="The same text as on a terminal, without progress.",
@@ -84,6 +90,7 @@ def command(session: Session, keep: Path | None) -> int:
 
     folder = _new_folder(keep)
     output = session.output
+    session.durable = "nothing is left behind" if keep is None else _what_stays(folder)
     try:
         stage = Stage(session, folder)
         if not output.json:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.cli.output import Output
 from lace.cli.progress import Waiting
-from lace.cli.wrapping import wrap_command, wrap_prose
+from lace.cli.wrapping import wrap_answer, wrap_command, wrap_prose
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
@@ -137,11 +137,10 @@ class Stage:
 
     def _show_answer(self, line: str, style: str = "") -> None:
         """Show a line of what a command says; a long one goes on below, a little deeper."""
-        begun = " " * (_DEEPER + len(line) - len(line.lstrip(" ")))
         if self._width is None or not line:
             self._show(f"{' ' * _DEEPER}{line}" if line else "", style)
             return
-        for each in wrap_prose(line.lstrip(" "), self._width, begun, f"{begun}  "):
+        for each in wrap_answer(line, self._width, " " * _DEEPER):
             self._show(each, style)
 
     # -- commands ------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ READINGS: Final = 20_000
 _SECONDS: Final = 1_700_000_000
 _ALICE, _BOB = "alice.lace", "bob.lace"
 _CLUB: Final = """\
-# What both want to share: the club. Alice founded it: what she signs says
-# who is a member, and who is blocked.
+# What both want to share: the club. Alice founded it: what she signs
+# says who is a member, and who is blocked.
 Founding(P) :- Field(P,'Group',_,'club'), Field(P,'Signed-By',_,'{alice}').
 Member(V) :- Founding(P), Field(P,'App',_,'members'), Field(P,'Key',_,V).
 Blocked(V) :- Founding(P), Field(P,'App',_,'blocked'), Field(P,'Key',_,V).
@@ -42,8 +42,8 @@ _VIEW: Final = """\
 AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Group',_,'club').
 """
 _BAIT: Final = """\
-# "Send me the club, but only if you keep no diary": what arrives would tell
-# whether there is one.
+# "Send me the club, but only if you keep no diary": what arrives
+# would tell whether there is one.
 Diary('kept') :- Field(_,'Group',_,'private').
 SelectHave(P) :- Field(P,'Group',_,'club'), not Diary('kept').
 SelectAdvertised(P,S) :- Advertised(P,S).

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HelpContext", "HelpPage", "wrap_command", "wrap_prose"]
+__all__ = ["HelpContext", "HelpPage", "wrap_answer", "wrap_command", "wrap_prose"]
 
 _NARROW: Final = 60
 """Pages narrower than this have what a word means below the word, not beside it."""
@@ -21,6 +21,10 @@ _LEAST: Final = 20
 _GOES_ON: Final = " \\"
 _PIECE: Final = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+""")
 """A word of a command line, with what is quoted in it."""
+_BEGUN: Final = re.compile(r"((?:│  | )*)([├└]─ |# )?")
+"""What stands before the text of a line: the bars of a tree and its branch, or a comment's sign."""
+_BELOW: Final = {"├─ ": "│    ", "└─ ": "     ", "# ": "# ", None: "  "}
+"""What stands below that where the line goes on."""
 
 
 def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
@@ -39,6 +43,21 @@ def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) 
         subsequent_indent=first if rest is None else rest,
         break_on_hyphens=False,
     )
+
+
+def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
+    """Return a line of what a command says, or of a file, on as many lines as it needs.
+
+    The bars of a tree go on, and a comment stays a comment.
+
+    >>> wrap_answer("├─ Field('a','b')   base fact", 24)
+    ["├─ Field('a','b')   base", '│    fact']
+    """
+    found = _BEGUN.match(line)
+    if found is None:
+        raise AssertionError("it matches nothing at all, too")
+    first, rest = f"{margin}{found[0]}", f"{margin}{found[1]}{_BELOW[found[2]]}"
+    return wrap_prose(line[found.end() :], max(width, len(rest) + _LEAST), first, rest)
 
 
 def wrap_command(line: str, width: int, first: str = "", rest: str = "") -> list[str]:
