@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.links import Party, hashes, make_parties, serving, wait_until
 from tests.cli.running import call, on_terminal, process, spawn
+from tests.cli.screens import at_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,3 +234,28 @@ def test_a_command_that_the_log_cannot_have(folder: Path) -> None:
     for known in ("sync", "key", "serve rules", "remote watch"):
         assert call("log", "--command", known).err == "", "there is none yet, and that is all"
     assert folder.is_dir()
+
+
+def test_an_exchange_is_a_few_words_of_the_log(tmp_path: Path) -> None:
+    left, right = make_parties(tmp_path)
+    with serving(right, left, "tcp:127.0.0.1:0", "--open") as server:
+        assert left.sync(right, server.address).code == 0
+        with at_terminal("sync", server.address, *left.policy(right), "--open") as screen:
+            screen.wait_for("sync with")
+            screen.type(b"\x03")
+            assert screen.end() == 130
+    assert left.sync(right, server.address).code == 4, "nobody serves any more"
+    at = "--lace", left.folder, "log"
+    whole = process(*at, "--json").json_lines()
+    assert len(whole[0]["result"]["link"]) == 43
+    assert whole[1]["result"]["error"] == "interrupted"
+    shown = on_terminal(*at, columns=80, env={"NO_COLOR": "1"}).lines
+    assert len(shown) <= 2 + 3 * 5
+    told = " ".join(line[shown[0].index("result") :] for line in shown[2:])
+    told = " ".join(told.split())
+    peer = f"with {server.address} ({right.verifier[:10]}…), "
+    assert f"{peer}5 records came (" in told
+    assert "sent; complete" in told
+    assert f"{peer}0 records came (0 bytes), 0 bytes sent; interrupted" in told
+    assert "KeyboardInterrupt" not in told
+    assert "nobody listens there" in told

@@ -87,7 +87,8 @@ class Failure:
 
     def logged(self, error: BaseException) -> dict[str, object]:
         """Return what the log of a lace keeps: the error's name, what is wrong, the rule."""
-        made: dict[str, object] = {"error": type(error).__name__}
+        is_signal = self.exit_code in (INTERRUPTED, TERMINATED)
+        made: dict[str, object] = {"error": self.message if is_signal else type(error).__name__}
         if isinstance(error, (LaceError, OSError)):  # others were not written for a log
             text = f"{self.place}: {self.message}" if self.place else self.message
             made["message"] = logged_text(text)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.command import command_paths
-from lace.cli.output import Column
+from lace.cli.output import Column, plural, size_text
 from lace.cli.suggestions import did_you_mean
 from lace.cli.times import time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lace.cli.session import Session
     from lace.store.sqlite.store import Operation
 
@@ -59,7 +61,30 @@ def _warn_of_typos(session: Session, words: tuple[str, ...], found: list[Operati
             session.output.warn(f"no command is called {shorten(word)!r}{hint}")
 
 
+def _exchange_text(result: Mapping[str, Any]) -> str:
+    """Return what came of an exchange, for a person: with whom, how much, and how it ended."""
+    peer = f"{str(result['peer'])[:10]}…" if "peer" in result else ""
+    address = str(result.get("address", ""))
+    whom = f"{address} ({peer})" if address and peer else address or peer or "an unproven peer"
+    parts = [f"with {whom}"]
+    if "fixed_point" in result:
+        came, size = (int(result.get(name, 0)) for name in ("received", "bytes_received"))
+        parts.append(f"{plural(came, 'record')} came ({size_text(size)})")
+        parts.append(f"{size_text(int(result.get('bytes_sent', 0)))} sent")
+    if result.get("rejected"):
+        parts.append(f"{result['rejected']:,} rejected")
+    parts += [f"{result[name]:,} {name}" for name in ("confirmed", "receipts") if name in result]
+    parts += ["dry run"] if result.get("dry_run") else []
+    ended = "complete" if result.get("fixed_point") else result.get("reason")
+    said = str(result.get("message", result.get("error", ended)) or "")
+    if address and said.startswith(address):  # nobody was reached
+        return said
+    return "; ".join(filter(None, (", ".join(parts), said)))
+
+
 def _result_text(operation: Operation) -> str:
+    if "fixed_point" in operation.result or "address" in operation.result:
+        return _exchange_text(operation.result)
     parts = []
     for name, value in operation.result.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -99,7 +124,7 @@ def command(session: Session, limit: int | None, commands: tuple[str, ...]) -> i
 
     Its operations with their results. Commands that change a lace, and `verify`, leave an
     entry. An exchange's has the peer as it was called, the rules, and what came and went in
-    records and bytes. A server leaves one as `serve` for each link on which something moved,
+    records and bytes; a terminal shows it in short. A server leaves one as `serve` for each link on which something moved,
     and one as `serve rules` whenever other rules count: their identifiers, or why they were
     refused. The setting log_max_operations says how many entries are kept.
     """

@@ -18,6 +18,8 @@ _NARROW: Final = 60
 """Pages narrower than this have what a word means below the word, not beside it."""
 _LEAST: Final = 20
 """No terminal is taken to be narrower."""
+_LEAST_TEXT: Final = 12
+"""Columns that a text gets beside the bars of a tree, however deep it stands."""
 _GOES_ON: Final = " \\"
 _PIECE: Final = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+""")
 """A word of a command line, with what is quoted in it."""
@@ -57,7 +59,7 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
     if found is None:
         raise AssertionError("it matches nothing at all, too")
     first, rest = f"{margin}{found[0]}", f"{margin}{found[1]}{_BELOW[found[2]]}"
-    return wrap_prose(line[found.end() :], max(width, len(rest) + _LEAST), first, rest)
+    return wrap_prose(line[found.end() :], max(width, len(rest) + _LEAST_TEXT), first, rest)
 
 
 def wrap_command(line: str, width: int, first: str = "", rest: str = "") -> list[str]:
