@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from lace.arguments import check_argument, check_count
 from lace.engines.arrow import arrow_table
-from lace.engines.outline import table_html
+from lace.engines.outline import count_text, table_html
 from lace.errors import UsageError
 from lace.record.paths import Coordinate
 from lace.store.interface import Order
@@ -58,7 +58,7 @@ class Table(Generic[Row]):
         store: the store.
         read: reads the rows from one state of it.
         columns: what a row shows.
-        noun: what the rows are.
+        noun: what the rows are, in the plural.
         limit: at most so many rows.
     """
 
@@ -87,7 +87,7 @@ class Table(Generic[Row]):
         return sum(1 for _row in self)
 
     def __repr__(self) -> str:
-        return f"<Table: {len(self):,} {self._noun}>"
+        return f"<Table: {count_text(len(self), self._noun)}>"
 
     def to_arrow(self) -> pyarrow.Table:
         """Return all rows as a pyarrow table.

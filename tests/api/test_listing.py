@@ -101,6 +101,9 @@ def test_a_notebook_shows_some_and_obeys_nothing(store: lace.Lace) -> None:
     long = store.add(note("x" * 900, group="b"))
     assert "x" * 300 not in store.records("//b//")._repr_html_()
     assert str(long) in store.records("//b//")._repr_html_()
+    assert "<p>1 record</p>" in store.records("//b//")._repr_html_()
+    assert repr(store.records("//b//")) == "<Table: 1 record>"
+    assert "<p>1 coordinate</p>" in store.coordinates("//b//")._repr_html_()
 
 
 def test_what_no_table_has(store: lace.Lace) -> None:

@@ -60,6 +60,8 @@ def test_a_result_shows_itself() -> None:
     assert repr(lace.evaluate("", [])) == "<Result: no predicates>"
     many = lace.evaluate("A(X) :- F(X).", [("F", str(number)) for number in range(30)])
     assert "and 10 more" in many._repr_html_()
+    assert "A/1: 30 facts<" in many._repr_html_()
+    assert "A/1: 1 fact<" in lace.evaluate("A(X) :- F(X).", [("F", "x")])._repr_html_()
 
 
 def test_checked_rules_over_facts() -> None:

@@ -12,6 +12,7 @@ from lace.api import open_lace
 from lace.record.model import Plex
 from lace.record.writer import MARKER
 from tests.cli.running import LIMITED, call, process, spawn
+from tests.cli.screens import at_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,3 +169,13 @@ def test_a_full_disk_loses_nothing(folder: Path, tmp_path: Path) -> None:
     assert (rerun.code, rerun.lines[2]) == (0, "rejected 0")
     assert call("status", "--json").json()["records"] == 301
     assert call("verify").code == 0
+
+
+def test_an_interrupt_at_a_terminal_is_told_once(folder: Path) -> None:
+    with at_terminal("--lace", folder, "import", "-", columns=200) as screen:
+        screen.wait_for("end with Ctrl-D")
+        screen.type(b"\x03")
+        assert screen.end() == 130
+        told = screen.read()
+    assert told.count("run it again") == 1
+    assert "lace: interrupted; nothing was stored; run it again to complete it" in told

@@ -190,6 +190,35 @@ def test_progress_comes_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert "15 stored" in shown
 
 
+def test_a_bar_tells_no_rate_before_it_knows_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lace.cli.progress._AFTER_SECONDS", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    with Progress(Session({"NO_COLOR": "1"}), "import", 2000, "bytes") as progress:
+        progress.update(2000, "all stored")
+    assert "all stored" in screen.getvalue()
+    assert "?" not in screen.getvalue().replace("\x1b[?25", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "said"),
+    [
+        (("list",), "x", "'x' is not a whole number"),
+        (("log",), "-1", "-1 is less than 0"),
+        (("serve", "stdio", "--select", "a"), "0", "0 is less than 1"),
+    ],
+)
+def test_a_number_that_is_none(command: tuple[str, ...], value: str, said: str) -> None:
+    option = "--max-links" if command[0] == "serve" else "--limit"
+    shown = on_terminal(*command, option, value)
+    assert shown.code == 2
+    assert f"invalid value for '{option}': {said}; see `lace" in shown.out.lower().replace(
+        "\n", " "
+    )
+
+
 def test_no_progress_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Screen, "isatty", lambda _self: False)
     assert bar(monkeypatch, 5) == ""

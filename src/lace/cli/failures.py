@@ -145,11 +145,22 @@ def _usage(error: click.UsageError) -> Failure:
         meant = did_you_mean(error.option_name, error.possibilities or ())
         message = f"there is no option {error.option_name!r}{meant}"
         return Failure(2, message, hint=f"see `{command} --help`")
-    message = error.format_message().rstrip(".")
+    message = _in_words(error.format_message().rstrip("."))
     if isinstance(error, click.MissingParameter):
         message = " ".join(message.split())  # what may be given stands on lines of its own
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return Failure(2, message, hint=f"see `{command} --help`")
+
+
+def _in_words(message: str) -> str:
+    """Return what is wrong with a number as a person would say it.
+
+    >>> _in_words("-1 is not in the range x>=0")
+    '-1 is less than 0'
+    """
+    message = re.sub(r"is not a valid integer(?: range)?$", "is not a whole number", message)
+    message = re.sub(r"is not in the range x>=(\d+)$", r"is less than \1", message)
+    return re.sub(r"is not in the range (\d+)<=x<=(\d+)$", r"is not from \1 to \2", message)
 
 
 def _operating_system(error: OSError) -> Failure:

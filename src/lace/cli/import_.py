@@ -170,6 +170,13 @@ def _check_files(session: Session, names: Sequence[str]) -> None:
     raise UsageError(f"{name} cannot be read: {why}", hint="nothing was imported")
 
 
+def _what_stays(stored: int) -> str:
+    if not stored:
+        return "nothing was stored; run it again to complete it"
+    verb = "stays" if stored == 1 else "stay"
+    return f"{plural(stored, 'record')} stored before this {verb}; run it again to complete it"
+
+
 @lace_command(
     "import",
     piped="Three lines of a name and a number: stored, known (they were here already), rejected.",
@@ -206,9 +213,11 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
         work = _Import(session, change.lace, admit_embedded)
         try:
             work.run(files)
-        except (StoreError, KeyboardInterrupt, Terminated):
-            stored = plural(work.total("stored"), "record")
-            session.output.note(f"{stored} stored before this stay; run it again to complete it")
+        except StoreError:
+            session.output.note(_what_stays(work.total("stored")))
+            raise
+        except (KeyboardInterrupt, Terminated):  # told with what ends it
+            session.durable = _what_stays(work.total("stored"))
             raise
         finally:
             counts = {name: work.total(name) for name in ("stored", "known", "rejected")}

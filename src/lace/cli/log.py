@@ -124,9 +124,10 @@ def command(session: Session, limit: int | None, commands: tuple[str, ...]) -> i
 
     Its operations with their results. Commands that change a lace, and `verify`, leave an
     entry. An exchange's has the peer as it was called, the rules, and what came and went in
-    records and bytes; a terminal shows it in short. A server leaves one as `serve` for each link on which something moved,
-    and one as `serve rules` whenever other rules count: their identifiers, or why they were
-    refused. The setting log_max_operations says how many entries are kept.
+    records and bytes; a terminal shows it in short. A server leaves one as `serve` for each
+    link on which something moved, and one as `serve rules` whenever other rules count: their
+    identifiers, or why they were refused. The setting log_max_operations says how many
+    entries are kept.
     """
     output = session.output
     with session.reading("log") as lace:

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from lace.cli.output import plural
+from lace.cli.output import plural, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,10 +88,15 @@ class Progress:
         from rich.text import Text
 
         class Rate(progress.ProgressColumn):
-            """Records a second."""
+            """Bytes or records a second, once that is known."""
 
             def render(self, task: progress.Task) -> Text:
-                return Text(f"{task.speed:,.0f} records/s" if task.speed else "")
+                speed = task.finished_speed or task.speed
+                if not speed:
+                    return Text("")
+                return Text(
+                    f"{size_text(round(speed))}/s" if is_bytes else f"{speed:,.0f} records/s"
+                )
 
         is_bytes = self._unit == "bytes"
         console = Console(stderr=True, color_system="auto" if self._color else None)
@@ -99,11 +104,8 @@ class Progress:
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
             progress.TaskProgressColumn(),
-            *(
-                [progress.DownloadColumn(), progress.TransferSpeedColumn()]
-                if is_bytes
-                else [Rate()]
-            ),
+            *([progress.DownloadColumn()] if is_bytes else []),
+            Rate(),
             progress.TimeRemainingColumn(),
             progress.TextColumn("{task.fields[note]}", markup=False),
             console=console,

@@ -23,6 +23,7 @@ __all__ = [
     "SHOWN_FACTS",
     "Line",
     "absence_lines",
+    "count_text",
     "derivation_lines",
     "html_of",
     "result_html",
@@ -108,7 +109,7 @@ def result_html(shown: Mapping[str, tuple[int | None, Sequence[tuple[str, ...]]]
     """
     made: list[str] = []
     for name, (count, rows) in shown.items():
-        told = "only counted, not made" if count is None else f"{count:,} facts"
+        told = "only counted, not made" if count is None else _counted(count, exact=True)
         lines = "".join(
             f"<tr>{''.join(f'<td><code>{_html(value)}</code></td>' for value in row)}</tr>"
             for row in rows
@@ -130,7 +131,16 @@ def table_html(
     )
     more = f"<p>and {count - len(shown):,} more</p>" if count > len(shown) else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    return f"<p>{count:,} {_html(noun)}</p>{table}{more}"
+    return f"<p>{count_text(count, _html(noun))}</p>{table}{more}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Return a count with its noun, which is given in the plural.
+
+    >>> count_text(1, "records")
+    '1 record'
+    """
+    return f"{count:,} {noun.removesuffix('s') if count == 1 else noun}"
 
 
 def _cell(value: object) -> str:
@@ -202,7 +212,7 @@ def _condition(depth: int, condition: Condition) -> Line:
 
 
 def _counted(count: int | None, exact: bool) -> str:
-    shown = f"{count or 0:,} fact{'' if count == 1 else 's'}"
+    shown = count_text(count or 0, "facts")
     return shown if exact else f"at least {shown}"
 
 
