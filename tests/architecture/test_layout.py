@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,25 @@ def test_import_lace_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_on_the_architecture_names_every_layer() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    cells = re.findall(
+        r"^\| ((?:`\w+`(?:, )?)+)(?: \*planned\*)? \| (?:yes)? ?\| ", page, re.MULTILINE
+    )
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (layers,) = [each["layers"] for each in contracts["contracts"] if each["id"] == "layers"]
+    assert named == set(re.findall(r"\w+", " ".join(layers)))
+
+
+def test_the_page_on_the_architecture_says_who_runs_an_event_loop() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    (places,) = re.findall(r"^\| asyncio \| (.*) \|$", page, re.MULTILINE)
+    using = {
+        path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for path in MODULES
+        if re.search(r"^\s*(?:import|from) asyncio\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert set(re.findall(r"`(\w+)`", places)) == using
