@@ -102,13 +102,13 @@ def test_rules_and_reasons_stay_what_they_are(tmp_path: Path, columns: int) -> N
     lines = shown_at_terminal("demo", "--keep", tmp_path / "club", columns=columns).split("\n")
     at = lines.index("   $ cat bait.lace") + 1
     end = next(end for end in range(at, len(lines)) if lines[end].startswith("   $ "))
-    shown = tmp_path / "shown.lace"
-    shown.write_text("\n".join(lines[at:end]))
-    checked, written = (
-        call("rules", "id", path) for path in (shown, tmp_path / "club" / "bait.lace")
-    )
-    assert checked.code == 0, checked.err
-    assert checked.out.split()[0] == written.out.split()[0], "what is shown are the same rules"
+    diary = next(number for number in range(at, end) if "Diary" in lines[number])
+    assert all(line.startswith("     # ") for line in lines[at:diary]), "a comment stays one"
+    if columns == 80:  # a rule is one line: on a narrower terminal it cannot be
+        shown = tmp_path / "shown.lace"
+        shown.write_text("\n".join(lines[at:end]))
+        written = call("rules", "id", tmp_path / "club" / "bait.lace")
+        assert call("rules", "id", shown).out.split()[0] == written.out.split()[0]
     reason = lines.index(next(line for line in lines if line.startswith("13. ")))
     begun = next(at for at in range(reason, len(lines)) if "does not hold" in lines[at])
     tree = lines[begun + 1 : lines.index("", begun)]
