@@ -128,7 +128,7 @@ def command_lines(text: str) -> list[list[str]]:
 def check_command(words: list[str]) -> None:
     """Raise a `click.UsageError` if there is no such command, or it has no such option."""
     command: click.Command = cli
-    context = click.Context(command, info_name="lace")
+    context = click.Context(command, info_name="lace", **command.context_settings)
     while isinstance(command, click.Group):
         words = command.make_parser(context).parse_args(list(words))[1]
         if not words:
@@ -136,6 +136,6 @@ def check_command(words: list[str]) -> None:
         name, command_found, words = command.resolve_command(context, words)
         assert command_found is not None
         command = command_found
-        context = click.Context(command, parent=context, info_name=name)
+        context = click.Context(command, parent=context, info_name=name, **command.context_settings)
     own = words[: words.index("--")] if "--" in words else words
     command.make_parser(context).parse_args(list(own))

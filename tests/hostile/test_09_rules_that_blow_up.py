@@ -103,7 +103,7 @@ def test_text_that_is_slow_to_check(tmp_path: Path) -> None:
     atoms = ", ".join(f"not Y{n}(P)" for n in range(4000))
     slow = ALL + "\n".join(f"X{n}(P) :- Have(P), {atoms}." for n in range(15))
     assert MIB * 3 // 4 < len(resource_block(slow)) < MIB
-    with attacked(tmp_path) as target:
+    with attacked(tmp_path, "--set", "phase_timeout_seconds=300") as target:
         peer = target.connect()
         peer.send(PREFACE + resource_block(slow))
         target.still_serves()
