@@ -1,0 +1,82 @@
+"""An open sync whose server is away: the pauses before it tries again; and its progress line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from lace.cli import link_runs
+from lace.cli.outcomes import LinkLine
+from lace.driver.standing import Standing
+from lace.interlacing.result import Counters
+from lace.interlacing.transitions import State
+from tests.cli.links import hashes, make_parties, serving, wait_until
+from tests.cli.running import call
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lace.driver.session import Session
+
+
+@pytest.mark.slow
+def test_pauses_grow_up_to_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes and does not come back; nobody waits for the pauses here."""
+    left, right = make_parties(tmp_path)
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 11:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(link_runs, "asyncio", SimpleNamespace(sleep=sleep))
+    with serving(right, left, f"unix:{tmp_path}/s", "--open") as server:
+
+        def end() -> None:
+            wait_until(lambda: hashes(left) == hashes(right))
+            server.process.kill()
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        done = call("sync", f"unix:{tmp_path}/s", *left.policy(right), "--open")
+        ending.join()
+    assert done.code == 143, done.err
+    failed = pauses[pauses.index(1) :]  # before that, the link that worked
+    assert failed[:6] == [1, 2, 4, 8, 15, 30]
+    assert len(failed) >= 10
+    assert set(failed[6:]) == {60}
+    for seconds in (1, 2, 4, 8, 15, 30, 60):
+        assert f"; again in {seconds} s" in done.err
+
+
+def line_of(**counted: int) -> str:
+    """The progress line of a link that has counted so much."""
+    standing = Standing(
+        state=State.TRANSFERRING,
+        waited=None,
+        timeout=30,
+        received=2048,
+        sent=1024,
+        counters=Counters(**counted),
+    )
+    line = LinkLine()
+    line.link = cast("Session", cast("Any", SimpleNamespace(standing=standing)))
+    return line()
+
+
+def test_what_is_pending_is_told_both_ways() -> None:
+    asked = {"requested": 10, "stored": 4, "answered": 4}
+    assert "pending" not in line_of(**asked)
+    both = line_of(**asked, pending_here=1234, pending_there=56)
+    assert "4 of 10 records stored" in both
+    assert both.endswith(", pending 1,234 here, 56 there")
+    assert line_of(pending_here=7).endswith(", pending 7 here, 0 there")
+    assert line_of(pending_there=8).endswith(", pending 0 here, 8 there")
