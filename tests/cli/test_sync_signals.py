@@ -17,7 +17,7 @@ from lace.cli.failures import Terminated
 from lace.cli.signals import Signals
 from lace.store.lock import WriteLock
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
-from tests.cli.running import call, on_terminal, spawn
+from tests.cli.running import on_terminal, spawn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,72 +26,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def parties(tmp_path: Path) -> tuple[Party, Party]:
     return make_parties(tmp_path)
-
-
-@pytest.fixture
-def large(parties: tuple[Party, Party]) -> tuple[Party, Party]:
-    """The same, where the second has much to send."""
-    with open_lace(parties[1].folder) as lace:
-        lace.add_all([plex(f"large/{number}", bytes(50_000)) for number in range(200)])
-    return parties
-
-
-@pytest.mark.parametrize("killed", ["server", "client"])
-def test_a_killed_side_loses_nothing(large: tuple[Party, Party], killed: str) -> None:
-    """[interrupted/cut] kill -9 of either side: a second run completes the set."""
-    left, right = large
-    few = ("--set", "import_batch_records=20")
-    with serving(right, left, "tcp:127.0.0.1:0") as server:
-        started = spawn("sync", server.address, *left.policy(right), *few)
-        try:
-            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
-            (server.process if killed == "server" else started).kill()
-            out, err = started.communicate(timeout=60)
-        finally:
-            started.kill()
-        if killed == "server" and started.returncode:
-            assert started.returncode == 4, err
-            assert b"at-fixed-point no" in out
-        else:
-            assert started.returncode in (0, -signal.SIGKILL)
-        if killed == "client" and started.returncode:
-            server.wait_for("peer closed early")
-    check_completed(left, right)
-
-
-def check_completed(left: Party, right: Party) -> None:
-    with serving(right, left, "tcp:127.0.0.1:0") as server:
-        done = left.sync(right, server.address)
-        assert done.code == 0, done.err
-    assert hashes(left) == hashes(right)
-    assert len(hashes(left)) == 210
-    for party in (left, right):
-        assert call("--lace", party.folder, "verify").code == 0
-
-
-@pytest.mark.parametrize("ended", ["server", "client"])
-def test_a_side_that_is_told_to_end_keeps_what_it_has(
-    large: tuple[Party, Party], ended: str
-) -> None:
-    left, right = large
-    few = ("--set", "import_batch_records=20")
-    with serving(right, left, "tcp:127.0.0.1:0") as server:
-        started = spawn("sync", server.address, *left.policy(right), *few)
-        try:
-            wait_until(lambda: len(hashes(left)) > 5 or started.poll() is not None)
-            (server.process if ended == "server" else started).terminate()
-            out, err = started.communicate(timeout=60)
-        finally:
-            started.kill()
-        assert b"Traceback" not in err
-        assert out.startswith(b"at-fixed-point "), "the result is told in any case"
-        if ended == "client":
-            assert started.returncode in (0, 143)
-        else:
-            assert server.process.wait(60) == 143
-            assert "Traceback" not in server.errors
-            assert started.returncode in (0, 4)
-    check_completed(left, right)
 
 
 @pytest.fixture
