@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import SigningKey, open_lace
-from lace.interlacing.identity import ProofContext, make_proof
+from lace.base.digest import digest
+from lace.errors import RecordError
+from lace.facts.lines import format_fact
+from lace.interlacing.failures import InterlaceFailure
+from lace.interlacing.identity import PROOF_LABEL, ProofContext, check_proof, make_proof
 from lace.record.ids import Signature, Verifier
+from lace.record.model import Seal
 from lace.record.seal import verify
 from tests.cli.links import hashes, plex
 from tests.hostile.kit import attacked
@@ -68,13 +73,42 @@ def test_forged_proofs(tmp_path: Path) -> None:
         assert not any(f"peer={victim}" in line for line in failed)
 
 
-def test_a_proof_is_no_seal() -> None:
-    """The message of a proof is hashed with a label, so that it is no record's."""
+def test_the_same_bytes_signed_as_a_payload_and_as_a_proof() -> None:
+    """Only a label keeps the two apart: what is signed for one purpose is nothing for the other."""
     key = SigningKey.generate()
-    record = plex("sealed")
-    context = ProofContext(setups=("0" * 43, "0" * 43), plan_id="E." + "0" * 43)
+    context = ProofContext(setups=("0" * 43, "1" * 43), plan_id="E." + "0" * 43)
+    facts = [
+        *(("ProofSetup", str(each), context.setups[each]) for each in (0, 1)),
+        ("ProofPlan", context.plan_id),
+        ("ProofSigner", "0", str(key.verifier)),
+    ]
+    text = "".join(f"{format_fact(fact)}\n" for fact in facts).encode()
     proof = make_proof(key, context, index=0, aux=secrets.token_bytes(32))
-    assert not verify(key.verifier, record.id.digest, proof)
+    as_payload = key.sign(digest(text))
+    assert verify(key.verifier, digest(PROOF_LABEL + text), proof), "that is the text"
+    assert verify(key.verifier, digest(text), as_payload)
+    assert not verify(key.verifier, digest(text), proof)
+    claimed = {"index": 0, "signer": str(key.verifier)}
+    assert check_proof(context, **claimed, proof=str(proof)) == key.verifier
+    with pytest.raises(InterlaceFailure, match=FORGED):
+        check_proof(context, **claimed, proof=str(as_payload))
+
+
+def test_a_proof_in_a_seal_and_a_seal_as_a_proof() -> None:
+    """A record whose data is all that a proof hashes still signs something else."""
+    key = SigningKey.generate()
+    context = ProofContext(setups=("0" * 43, "0" * 43), plan_id="E." + "0" * 43)
+    proof = make_proof(key, context, index=0)
+    for record in (plex("sealed"), plex("label", PROOF_LABEL + b"ProofSetup")):
+        assert not verify(key.verifier, record.id.digest, proof)
+        assert not record.bytes.startswith(PROOF_LABEL)
+        seal = record.seal(key)
+        signature = str(seal.signature)
+        with pytest.raises(InterlaceFailure, match=FORGED):
+            check_proof(context, index=0, signer=str(key.verifier), proof=signature)
+        assert Seal(plex=record, signed_by=key.verifier, signature=signature) == seal
+        with pytest.raises(RecordError, match="the signature is not one by"):
+            Seal(plex=record, signed_by=key.verifier, signature=proof)
 
 
 @pytest.fixture(scope="module")

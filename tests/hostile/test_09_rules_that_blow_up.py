@@ -73,6 +73,31 @@ def test_bombs(tmp_path: Path, limit: str, count: int) -> None:
 
 
 @pytest.mark.requirement("030-110")
+@pytest.mark.parametrize("is_closed", [False, True], ids=["clique", "closure"])
+def test_the_closure_of_a_clique(tmp_path: Path, is_closed: bool) -> None:
+    """The clique itself is paid for; each step of its closure finds what is there already."""
+    rules = (
+        HAVE
+        + "SelectAdvertised(P,S) :- Reached(P,P), Advertised(P,S).\n"
+        + "Linked(P,Q) :- Advertised(P,S), Advertised(Q,S).\n"
+        + "Reached(P,Q) :- Linked(P,Q).\n"
+        + ("Reached(P,R) :- Reached(P,Q), Linked(Q,R)." if is_closed else "")
+    )
+    with attacked(tmp_path, "--set", "peer_max_work=5000000", "--debug") as target:
+        peer = target.connect()
+        source = peer.enter(rules)
+        peer.read_block()
+        peer.block([("Advertised", record, source) for record in records(300)])
+        if is_closed:
+            assert peer.outcome() == b""
+            target.said("evaluation error")
+            target.said("peer_max_work=5000000")
+        else:
+            wanted, _ = peer.read_block()
+            assert len(wanted) == 300
+
+
+@pytest.mark.requirement("030-110")
 def test_deep_recursion(tmp_path: Path) -> None:
     """A chain through as many steps as there are records, each a pass of its own."""
     rules = (

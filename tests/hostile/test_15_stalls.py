@@ -1,14 +1,15 @@
 """Case 15: a peer that keeps this side waiting.
 
 It says nothing, stops in the middle, sends a byte now and then, or takes nothing of what it is
-sent. Expected: "phase timeout" by an absolute
-deadline however the bytes are spread, and nobody else waits; as many as may connect at once
-use up nothing but their share.
+sent. Expected: "phase timeout" by an absolute deadline however the bytes are spread, and nobody
+else waits; as many as may connect at once use up nothing but their share, and far less waits in
+memory than was asked for. One that writes all it has before it reads anything is served.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ import pytest
 
 from lace.api import open_lace
 from lace.iltp.items import PREFACE
-from tests.cli.links import EXPOSE_ALL, plex
-from tests.hostile.kit import attacked
+from tests.cli.links import EXPOSE_ALL, hashes, plex
+from tests.hostile.kit import MIB, attacked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SOON = ("--set", "phase_timeout_seconds=2")
-RECORDS, RECORD_BYTES = 1000, 32 * 1024
+RECORDS = 150
+"""Records of a mebibyte each: several times what a server may grow by."""
+MUCH = ("--set", "service_budget_bytes=1GiB", "--set", "store_cache_bytes=8MiB")
+"""So that neither a budget nor the cache of the store is what is measured."""
 
 
 @pytest.mark.requirement("050-221")
@@ -60,9 +64,14 @@ def test_so_many_that_nobody_else_fits_in_from_there(tmp_path: Path) -> None:
 def test_a_peer_that_takes_nothing(tmp_path: Path) -> None:
     """It asks for more than a socket holds, says all that it has to, and never reads again."""
     (tmp_path / "everyone.lace").write_text(EXPOSE_ALL)
-    with attacked(tmp_path, *SOON, "--expose", tmp_path / "everyone.lace", "--debug") as target:
-        with open_lace(target.host.folder) as lace:
-            lace.add_all(plex(f"many/{n}", os.urandom(RECORD_BYTES)) for n in range(RECORDS))
+    options = (*SOON, *MUCH, "--expose", tmp_path / "everyone.lace", "--debug")
+    with attacked(tmp_path, *options, growth=RECORDS * MIB // 3) as target:
+        chance = random.Random(15)
+        many = [plex(f"many/{n}", chance.randbytes(MIB)) for n in range(RECORDS)]
+        for party in (target.host, target.honest):  # whom they would take too long for
+            with open_lace(party.folder) as lace:
+                lace.add_all(many)
+        target.measure()
         peer = target.connect()
         peer.enter()
         offered, _ = peer.read_block()
@@ -73,4 +82,31 @@ def test_a_peer_that_takes_nothing(tmp_path: Path) -> None:
         peer.block([])
         target.said("the peer took less than")
         target.said("phase timeout")
+        peer.got = b""  # everything is exposed to it
+
+
+@pytest.mark.requirement("060-141")
+def test_both_write_at_once(tmp_path: Path) -> None:
+    """Each has more to send than sockets hold; the peer reads nothing until it has sent all."""
+    (tmp_path / "everyone.lace").write_text(EXPOSE_ALL)
+    with attacked(tmp_path, *MUCH, "--expose", tmp_path / "everyone.lace") as target:
+        with open_lace(target.host.folder) as lace:
+            lace.add_all(plex(f"theirs/{n}", os.urandom(MIB)) for n in range(24))
+        mine = {str(each.id): each for each in (plex(f"{n}", os.urandom(MIB)) for n in range(24))}
+        peer = target.connect()
+        source = peer.enter()
+        offered, _ = peer.read_block()
+        peer.block([("Advertised", record, source) for record in sorted(mine)])
+        wanted, _ = peer.read_block()
+        assert {fact[1] for fact in wanted} == set(mine)
+        asked = [fact[1] for fact in offered if fact[0] == "Advertised"]
+        peer.block([("MayRequest", record) for record in asked])
+        for fact in wanted:
+            assert peer.send(mine[fact[1]].bytes + b"\n"), "it is read while it writes"
+        assert peer.send(b"\n")
+        assert peer.skip_batch() == len(asked) >= 24
+        peer.end()
+        peer.outcome()
+        target.said("peer closed early")
+        assert hashes(target.host) >= set(mine)
         peer.got = b""  # everything is exposed to it

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
+from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.partitions import AdvertisementSet
+from lace.interlacing.summaries import partition_fact
 from tests.hostile.kit import MIB, attacked
 
 if TYPE_CHECKING:
@@ -49,6 +52,64 @@ def test_listings(tmp_path: Path) -> None:
         peer.block([("AdvertisedField", listing(1, source)[0][1], source, "Group", "0", "u")])
         peer.outcome()
         target.said("malformed fact block", 2)
+
+
+def told(count: int, source: str) -> tuple[list[Fact], list[Fact]]:
+    """Summaries of some records as mode 1 begins with, and the listings of all that they name."""
+    claims = [Advertisement(fact[1]) for fact in listing(count, source)]
+    own = AdvertisementSet.of(
+        [each.record for each in claims], [each.digest(source) for each in claims]
+    )
+    heads = [partition_fact(own, prefix) for prefix in own.partitions(2)]
+    return heads, [fact for each in claims for fact in each.facts(source)]
+
+
+def other_root(fact: Fact) -> Fact:
+    return (*fact[:3], ROOT)
+
+
+def other_count(fact: Fact) -> Fact:
+    return (*fact[:2], str(int(fact[2]) + 1), fact[3])
+
+
+def same(fact: Fact) -> Fact:
+    return fact
+
+
+LIES = {
+    "nothing": (same, same),
+    "root": (other_root, other_root),
+    "count": (other_count, other_count),
+    "root, in the end": (same, other_root),
+    "count, in the end": (same, other_count),
+}
+
+
+@pytest.mark.requirement("050-169", "050-220")
+@pytest.mark.parametrize("lie", LIES)
+def test_listings_that_are_not_as_announced(tmp_path: Path, lie: str) -> None:
+    """Well formed, and asked for; what is announced of one partition is not what is listed."""
+    first, last = LIES[lie]
+    with attacked(tmp_path) as target:
+        peer = target.connect()
+        source = peer.enter(mode=1)
+        heads, claims = told(5, source)
+        peer.block([first(heads[0]), *heads[1:]])
+        peer.read_block()
+        questions, _ = peer.read_block()
+        asked = {fact[1] for fact in questions if fact[0] == "ListAdvertisementPartition"}
+        assert asked == {fact[1] for fact in heads}
+        peer.block([])
+        peer.block([last(heads[0]), *heads[1:], *claims])
+        if last is not same:
+            assert b"MayRequest" not in peer.outcome(), "nothing of it is evaluated"
+            target.said('why="advertisement list root mismatch" rule=050-169')
+            return
+        facts: list[Fact] = []
+        while not facts:
+            peer.block([])
+            facts, _ = peer.read_block()
+        assert facts == sorted(("MayRequest", fact[1]) for fact in claims)
 
 
 @pytest.mark.requirement("050-169", "050-219", "050-220")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.base.limits import MAX_DATA_LENGTH, MAX_DATA_SETTING
 from tests.cli.links import plex
 from tests.hostile.kit import MIB, attacked
 
@@ -51,16 +52,21 @@ def test_frames(tmp_path: Path) -> None:
             target.said("record framing lost", count)
 
 
-def test_a_length_that_is_only_announced(tmp_path: Path) -> None:
-    """Two gigabytes are announced and nine bytes come; then the peer goes."""
-    with attacked(tmp_path, growth=32 * MIB) as target:
+@pytest.mark.parametrize(
+    ("announced", "most"),
+    [(MAX_DATA_LENGTH, "32MiB"), (MAX_DATA_LENGTH, "900MiB"), (MAX_DATA_SETTING, "900MiB")],
+    ids=["two gigabytes", "two gigabytes beside much", "all that may be stored"],
+)
+def test_a_length_that_is_only_announced(tmp_path: Path, announced: int, most: str) -> None:
+    """So much is announced and ten bytes come; then the peer goes."""
+    with attacked(tmp_path, "--set", f"max_data_bytes={most}", growth=32 * MIB) as target:
         peer = target.connect()
         source = peer.enter()
         peer.read_block()
         peer.block([("Advertised", str(RECORD.id), source)])
         peer.read_block()
         peer.block([])
-        peer.send(HEAD + b"Data-Length: 33554432\n\nnine bytes")
+        peer.send(HEAD + b"Data-Length: %d\n\nten bytes." % announced)
         target.still_serves()
         peer.end()
         peer.outcome()

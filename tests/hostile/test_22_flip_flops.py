@@ -1,19 +1,29 @@
 """Case 22: a peer that never settles, or becomes somebody else in the middle of a loop.
 
-It sends another setup where its request list belongs: an abort. It advertises one thing, then
-another, then the first again, without an end: the loop limit ends that, and the server says
-that it is not at a fixed point.
+It sends another setup where its request list belongs, or comes back from a rest as somebody
+else: an abort. It advertises one thing, then another, then the first again, without an end: the
+loop limit ends that, and the server says that it is not at a fixed point. And a server whose own
+rules change while records are moving: what was not under way goes by the new ones.
 """
 
 from __future__ import annotations
 
 import itertools
+import secrets
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.links import EXPOSE_ALL, plex
-from tests.hostile.kit import Attacked, Gone, attacked
+from lace.api import SigningKey, open_lace
+from lace.interlacing.setup import make_setup
+from lace.interlacing.vocabulary import format_block
+from lace.policy.operand import operand_of
+from tests.cli.links import EXPOSE_ALL, hashes, make_parties, plex, serving, wait_until
+from tests.cli.policies import ALL, EXPOSE_TEAM
+from tests.cli.relays import Relay
+from tests.cli.running import spawn
+from tests.hostile.kit import MIB, Attacked, Gone, attacked, resource_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +52,64 @@ def test_another_setup_in_the_middle(tmp_path: Path) -> None:
         peer.block(peer.ours.facts)
         assert peer.outcome() == b""
         target.said("malformed fact block")
+
+
+@pytest.mark.requirement("050-211")
+@pytest.mark.parametrize("is_known", [True, False])
+def test_another_key_in_the_middle(tmp_path: Path, *, is_known: bool) -> None:
+    """At rest it begins anew with the claim of another, and proves that too, or does not."""
+    with attacked(tmp_path, "--open") as target:
+        with open_lace(target.honest.folder) as lace:
+            honest = lace.keys.load()
+        peer = target.connect()
+        peer.enter()
+        for _ in range(3):  # nothing is offered, asked for or sent
+            facts, _ = peer.read_block()
+            assert not facts
+            peer.block([])
+        other = honest if is_known else SigningKey.generate()
+        setup = make_setup(
+            operand_of(ALL, 0), verifier=other.verifier, nonce=secrets.token_bytes(32)
+        )
+        peer.send(resource_block(ALL) + format_block(setup.facts))
+        peer.outcome()
+        target.said("outcome=failed")
+        target.said("peer verifier mismatch")
+        failed = [line for line in target.server.errors.split("\n") if "outcome=failed" in line]
+        assert not any(f"peer={other.verifier}" in line for line in failed)
+
+
+def test_rules_that_change_while_records_move(tmp_path: Path) -> None:
+    """SIGHUP in the middle of a transfer: what comes later is shown by the new rules alone."""
+    left, right = make_parties(tmp_path)
+    with open_lace(right.folder) as lace:
+        lace.add_all(plex(f"large/{n}", secrets.token_bytes(MIB)) for n in range(20))
+    with (
+        serving(right, left, "tcp:127.0.0.1:0", "--open") as server,
+        Relay(server.address, 10 * MIB) as relay,
+    ):
+        started = spawn("sync", relay.address, *left.policy(right), "--open")
+        try:
+            relay.wait()
+            right.view.write_text(EXPOSE_TEAM)
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("were read again")
+            relay.go_on()
+            wait_until(lambda: len(hashes(left)) == 30)
+            with open_lace(right.folder) as lace:
+                hidden = lace.add(plex("later"))
+                shown = lace.add(plex("later", group="team"))
+            wait_until(lambda: str(shown) in hashes(left))
+            assert str(hidden) not in hashes(left)
+            assert server.process.poll() is None
+            started.terminate()
+            out, err = started.communicate(timeout=60)
+        finally:
+            started.kill()
+            started.communicate()
+    assert started.returncode == 143, err
+    assert b"at-fixed-point yes" in out
+    assert str(hidden) not in hashes(left)
 
 
 def go_on(target: Attacked, listings: Iterator[list[Fact]], *, asks: bool = False) -> int:

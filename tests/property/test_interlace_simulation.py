@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +15,8 @@ import pytest
 from lace.interlacing import events as happened
 from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.failures import Failure
-from lace.interlacing.machine import Machine
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
+from tests.simulator.traces import begin, replay, save
 from tests.simulator.world import Plan, World, is_waiting, some_world
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.property
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 GROUPS = 300 if IS_DEEP else 7
+FAULTY_GROUPS = 300 if IS_DEEP else 20
+"""Groups with faults, where most can go wrong: two hundred seeds."""
 SEEDS = 10
 """Seeds in one group."""
 
@@ -84,7 +88,7 @@ class Trouble:
             world.renew()
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", range(FAULTY_GROUPS))
 def test_exchanges_with_faults(group: int) -> None:
     """Stores change, links break; afterwards an undisturbed exchange comes to an end."""
     for seed in seeds(group):
@@ -157,19 +161,46 @@ def stop(world: World) -> None:
     world.check_accounts()
 
 
-def test_a_trace_replays() -> None:
-    """The same events at the same times give the same effects."""
+def test_a_saved_trace_replays(tmp_path: Path) -> None:
+    """The same events at the same times give the same effects, out of a file as well."""
     for seed in range(1000 if IS_DEEP else 10):
-        world = some_world(seed, is_open=(True, True))
-        starts = world.rnd.getstate()
-        world.connect()
+        world = begin(seed)
         world.settle(Trouble(world, 1.0, 0.0, 0.0))
-        world.rnd.setstate(starts)
         for side in world.sides:
-            random_bytes = random.Random(world.rnd.getrandbits(32)).randbytes
-            machine = Machine(replace(side.config, random_bytes=random_bytes))
-            for event, now, effects in side.trace:
-                assert machine.receive(event, now) == effects
+            path = tmp_path / f"{side.name}.trace"
+            save(path, seed, side)
+            assert replay(path) == len(side.trace) > 3
+
+
+REPLAY = (
+    "import sys, pathlib; from tests.simulator.traces import replay; "
+    "print(replay(pathlib.Path(sys.argv[1])))"
+)
+
+
+@pytest.mark.slow
+def test_a_saved_trace_replays_in_another_process(tmp_path: Path) -> None:
+    """Sets have another order there; a trace that was changed does not replay."""
+    world = begin(3)
+    world.settle(Trouble(world, 1.0, 0.0, 0.0))
+    path, side = tmp_path / "saved", world.sides[0]
+    save(path, 3, side)
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    root = Path(__file__).parents[2]
+
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", REPLAY, str(path)]
+        return subprocess.run(
+            command, check=False, cwd=root, env=environment, capture_output=True, text=True
+        )
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(side.trace)
+    text = path.read_text()
+    last = text.rindex("fixed point")
+    path.write_text(text[:last] + "fixed Point" + text[last + len("fixed point") :])
+    assert "AssertionError: event" in run().stderr
 
 
 BAITS = (
