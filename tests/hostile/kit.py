@@ -159,6 +159,7 @@ class Peer:
         key: SigningKey | None = None,
         claim: str | None = None,
         nonce: bytes | None = None,
+        again: bool = False,
     ) -> None:
         """Send preface, selector and setup; a claim may name somebody else."""
         self.key, self.select = key, select
@@ -168,7 +169,8 @@ class Peer:
         if claim is not None:
             object.__setattr__(setup, "claim", claim)
         self.ours = setup
-        self.send(PREFACE + resource_block(select) + format_block(setup.facts))
+        start = b"" if again else PREFACE
+        self.send(start + resource_block(select) + format_block(setup.facts))
 
     def meet(self, select: str = ALL, *, key: SigningKey | None = None, **how: Any) -> Hello:
         """Go up to the hello that would be right; it is not sent yet."""

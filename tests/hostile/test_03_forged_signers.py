@@ -88,10 +88,10 @@ def test_the_same_bytes_signed_as_a_payload_and_as_a_proof() -> None:
     assert verify(key.verifier, digest(PROOF_LABEL + text), proof), "that is the text"
     assert verify(key.verifier, digest(text), as_payload)
     assert not verify(key.verifier, digest(text), proof)
-    claimed = {"index": 0, "signer": str(key.verifier)}
-    assert check_proof(context, **claimed, proof=str(proof)) == key.verifier
+    signer = str(key.verifier)
+    assert check_proof(context, index=0, signer=signer, proof=str(proof)) == signer
     with pytest.raises(InterlaceFailure, match=FORGED):
-        check_proof(context, **claimed, proof=str(as_payload))
+        check_proof(context, index=0, signer=signer, proof=str(as_payload))
 
 
 def test_a_proof_in_a_seal_and_a_seal_as_a_proof() -> None:

@@ -55,7 +55,7 @@ def records(count: int) -> list[str]:
     return sorted(f"P.{b64a.encode(chance.randbytes(32))}.H3" for _ in range(count))
 
 
-@pytest.mark.requirement("050-173", "030-110")
+@pytest.mark.requirement("050-173", "030-119")
 @pytest.mark.parametrize(
     ("limit", "count"),
     [("peer_max_work", 2000), ("peer_max_derived_facts", 1500), ("peer_max_derived_bytes", 600)],
@@ -72,7 +72,7 @@ def test_bombs(tmp_path: Path, limit: str, count: int) -> None:
         target.said(f"{limit}=")
 
 
-@pytest.mark.requirement("030-110")
+@pytest.mark.requirement("030-119")
 @pytest.mark.parametrize("is_closed", [False, True], ids=["clique", "closure"])
 def test_the_closure_of_a_clique(tmp_path: Path, is_closed: bool) -> None:
     """The clique itself is paid for; each step of its closure finds what is there already."""
@@ -97,7 +97,7 @@ def test_the_closure_of_a_clique(tmp_path: Path, is_closed: bool) -> None:
             assert len(wanted) == 300
 
 
-@pytest.mark.requirement("030-110")
+@pytest.mark.requirement("030-119")
 def test_deep_recursion(tmp_path: Path) -> None:
     """A chain through as many steps as there are records, each a pass of its own."""
     rules = (

@@ -85,7 +85,7 @@ def test_a_peer_that_takes_nothing(tmp_path: Path) -> None:
         peer.got = b""  # everything is exposed to it
 
 
-@pytest.mark.requirement("060-141")
+@pytest.mark.requirement("060-98")
 def test_both_write_at_once(tmp_path: Path) -> None:
     """Each has more to send than sockets hold; the peer reads nothing until it has sent all."""
     (tmp_path / "everyone.lace").write_text(EXPOSE_ALL)

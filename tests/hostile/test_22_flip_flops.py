@@ -1,9 +1,10 @@
 """Case 22: a peer that never settles, or becomes somebody else in the middle of a loop.
 
 It sends another setup where its request list belongs, or comes back from a rest as somebody
-else: an abort. It advertises one thing, then another, then the first again, without an end: the
-loop limit ends that, and the server says that it is not at a fixed point. And a server whose own
-rules change while records are moving: what was not under way goes by the new ones.
+else without a proof: an abort. It advertises one thing, then another, then the first again,
+without an end: the loop limit ends that, and the server says that it is not at a fixed point.
+And a server whose own rules change while records are moving: what was not under way goes by the
+new ones.
 """
 
 from __future__ import annotations
@@ -11,19 +12,18 @@ from __future__ import annotations
 import itertools
 import secrets
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lace.api import SigningKey, open_lace
-from lace.interlacing.setup import make_setup
-from lace.interlacing.vocabulary import format_block
-from lace.policy.operand import operand_of
+from lace.record.ids import Verifier
 from tests.cli.links import EXPOSE_ALL, hashes, make_parties, plex, serving, wait_until
-from tests.cli.policies import ALL, EXPOSE_TEAM
+from tests.cli.policies import EXPOSE_TEAM
 from tests.cli.relays import Relay
 from tests.cli.running import spawn
-from tests.hostile.kit import MIB, Attacked, Gone, attacked, resource_block
+from tests.hostile.kit import MIB, Attacked, Gone, attacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,29 +54,33 @@ def test_another_setup_in_the_middle(tmp_path: Path) -> None:
         target.said("malformed fact block")
 
 
-@pytest.mark.requirement("050-211")
-@pytest.mark.parametrize("is_known", [True, False])
-def test_another_key_in_the_middle(tmp_path: Path, *, is_known: bool) -> None:
-    """At rest it begins anew with the claim of another, and proves that too, or does not."""
+@pytest.mark.requirement("050-98")
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_another_key_in_the_middle(tmp_path: Path, *, is_proven: bool) -> None:
+    """At rest it begins anew as somebody else: that counts only if it is proven, as before."""
     with attacked(tmp_path, "--open") as target:
-        with open_lace(target.honest.folder) as lace:
-            honest = lace.keys.load()
+        own, other = SigningKey.generate(), SigningKey.generate()
         peer = target.connect()
-        peer.enter()
+        peer.enter(key=own)
         for _ in range(3):  # nothing is offered, asked for or sent
             facts, _ = peer.read_block()
             assert not facts
             peer.block([])
-        other = honest if is_known else SigningKey.generate()
-        setup = make_setup(
-            operand_of(ALL, 0), verifier=other.verifier, nonce=secrets.token_bytes(32)
-        )
-        peer.send(resource_block(ALL) + format_block(setup.facts))
-        peer.outcome()
-        target.said("outcome=failed")
-        target.said("peer verifier mismatch")
+        if is_proven:
+            peer.block(peer.meet(key=other, again=True).facts)
+            facts, _ = peer.read_block()
+            assert not facts, "another has the same exposures: none"
+            peer.end()
+            peer.outcome()
+            target.said(f"peer={other.verifier}")
+            return
+        victim = Verifier(target.honest.verifier)
+        hello = peer.meet(key=own, claim=str(victim), again=True)
+        peer.block(replace(hello, signer=victim).facts)
+        assert peer.outcome() == b""
+        target.said("signer without valid proof")
         failed = [line for line in target.server.errors.split("\n") if "outcome=failed" in line]
-        assert not any(f"peer={other.verifier}" in line for line in failed)
+        assert not any(f"peer={victim}" in line for line in failed)
 
 
 def test_rules_that_change_while_records_move(tmp_path: Path) -> None:
