@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import apsw
 import pytest
@@ -112,7 +116,7 @@ def test_no_more_bytes_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_limits_are_modest() -> None:
-    assert MOST_RECORDS <= 1024
+    assert MOST_RECORDS <= 4096
     assert MOST_BYTES <= 4 * 1024 * 1024
 
 
@@ -136,8 +140,57 @@ def test_what_was_removed_is_not_there(store: SqliteStore, reads: list[int]) -> 
     assert reads == []
 
 
-def test_what_others_stored_is_read(folder: Path, store: SqliteStore, reads: list[int]) -> None:
+def test_all_of_a_process_remember_together(
+    folder: Path, store: SqliteStore, reads: list[int]
+) -> None:
     one, two, three = blobs(1, 2, 3)
+    with closing(SqliteStore(folder)) as other:
+        store.admit([one])
+        other.admit([two])
+        assert new(store) == new(other) == [one, two]
+    store.admit([three])
+    with closing(SqliteStore(folder, read_only=True)) as reader:
+        assert new(reader) == [one, two, three]
+    assert reads == []
+
+
+def test_what_nobody_has_open_is_forgotten(folder: Path, reads: list[int]) -> None:
+    records = blobs(1, 2)
+    with closing(SqliteStore(folder, create=True)) as store:
+        store.admit(records)
+    del store
+    gc.collect()
+    with closing(SqliteStore(folder)) as again:
+        assert new(again) == records
+        assert reads == [0]
+        assert new(again) == records  # what was read is remembered, too
+        assert reads == [0]
+
+
+def test_threads_remember_together() -> None:
+    recent = RecentRecords()
+    shares = [blobs(*range(start, 200, 4)) for start in range(4)]
+    found: list[bool] = []
+
+    def tell(share: list[ValidRecord]) -> None:
+        for record in share:
+            recent.remember([record])
+            found.append(recent.find_all(keys([record])) == [record])
+
+    threads = [threading.Thread(target=tell, args=(share,)) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 200
+    assert recent.find_all(keys(blobs(*range(200)))) == blobs(*range(200))
+
+
+def test_what_other_processes_stored_is_read(
+    folder: Path, store: SqliteStore, reads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = blobs(1, 2, 3)
+    monkeypatch.setattr(recent_module, "_by_database", WeakValueDictionary())
     other = SqliteStore(folder)
     store.admit([one])
     other.admit([two])

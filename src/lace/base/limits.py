@@ -232,6 +232,12 @@ class Settings:
     reconcile_mode: int = _setting(
         2, "how advertisements are compared (0: listed, 1: partitions, 2: fingerprints)", 0, 2
     )
+    offer_all_fields: int = _setting(
+        0, "negotiate all fields of records, not only those that rules name (1: yes)", 0, 1
+    )
+    store_differing: int = _setting(
+        0, "store records, too, whose advertisements said something else (1: yes)", 0, 1
+    )
 
     spark_handover_rows: int = _setting(
         SPARK_HANDOVER_ROWS,

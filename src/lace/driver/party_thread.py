@@ -1,10 +1,15 @@
-"""The thread of a party: whatever it does happens there, one step after the other."""
+"""The thread of a party: whatever it does happens there, one step after the other.
+
+A process has one for each of its links; few of them compute at the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+
+from lace.store.slots import at_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +34,15 @@ class PartyThread:
         """Do something there, and return what it returns."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, work)
+            return await loop.run_in_executor(self._thread, _at_work, work)
         finally:
             self._after()
 
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""
         self._thread.shutdown(wait=False)
+
+
+def _at_work(work: Callable[[], _Made]) -> _Made:
+    with at_work():
+        return work()

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from lace.store.interface import StoreBusyError, StoreUnavailableError
+from lace.store.slots import slot_lent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +62,11 @@ class WriteLock:
             turn = _turns.setdefault(self._lock.absolute(), threading.Lock())
         # Each of them holds it for a moment only; their number is no sign that the lace is busy.
         patience = wait_seconds * _OWN_PATIENCE
-        if not (turn.acquire(timeout=patience) if patience else turn.acquire(blocking=False)):
-            raise self._busy(wait_seconds)
+        if not turn.acquire(blocking=False):
+            with slot_lent():
+                is_ours = patience > 0 and turn.acquire(timeout=patience)
+            if not is_ours:
+                raise self._busy(wait_seconds)
         try:
             yield
         finally:
@@ -100,7 +104,8 @@ class WriteLock:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise self._busy(wait_seconds) from None
-                time.sleep(_PAUSE_SECONDS)
+                with slot_lent():
+                    time.sleep(_PAUSE_SECONDS)
             else:
                 return
 

@@ -32,14 +32,14 @@ def batches(draw: st.DrawFn) -> tuple[int, int, list[list[Row]]]:
     size, arity = draw(SIZES), draw(st.integers(0, 5))
     values = st.one_of(st.integers(0, min(size, 4) - 1), st.integers(max(0, size - 3), size - 1))
     row = st.tuples(*(values for _ in range(arity)))
-    return size, arity, draw(st.lists(st.lists(row, max_size=8), max_size=5))
+    return size, arity, draw(st.lists(st.lists(row, max_size=8), max_size=10))
 
 
 @pytest.mark.property
 @given(batches(), st.data())
 def test_row_sets(case: tuple[int, int, list[list[Row]]], data: st.DataObject) -> None:
     size, arity, groups = case
-    rows = RowSet(arity, size)
+    rows = RowSet(arity, size, may_flag=data.draw(st.booleans()) and size**arity <= 2**24)
     known: set[Row] = set()
     for group in groups:
         fresh = rows_of(rows.add(columns(group, arity), len(group)))
@@ -107,3 +107,19 @@ def test_which_rows_are_numbers() -> None:
     assert radix_fits(2**30, 2)
     assert not radix_fits(2**31 - 2, 3)
     assert radix_fits(1, 500) is False  # a size of one still takes a digit
+
+
+def test_flags_come_with_rows_or_with_additions() -> None:
+    few = RowSet(2, 2000, may_flag=True)
+    assert few.flag_bytes == 2000**2  # may come to take
+    for number in range(7):
+        few.add(columns([(number, number)], 2), 1)
+        assert few._flags is None
+    few.add(columns([(7, 7)], 2), 1)
+    assert few._flags is not None
+    assert np.count_nonzero(few._flags) == few.rows == 8
+    many = RowSet(2, 2000)
+    assert many.flag_bytes == 0
+    many.add(columns([(number, 0) for number in range(2000)], 2), 2000)
+    many.add(columns([(number, 1) for number in range(2000)], 2), 2000)
+    assert many.flag_bytes == 2000**2

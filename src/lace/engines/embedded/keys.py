@@ -33,6 +33,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 _LARGEST_KEY: Final = 2**62
 _LEAST_SHARE: Final = 1024
 """A set has a table of flags from the first row in so many possible ones on."""
+_FEW_ADDS: Final = 8
+"""So many additions go without a table of flags although it would have room."""
 _FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
 _MAX_FLAGS: Final = 2**26
@@ -155,18 +157,19 @@ class PairNumbers:
 class RowSet:
     """A growing set of rows of one arity, of numbers below size.
 
-    One that is expected to be `large` has flags from the start.
+    One that `may_flag` goes over to a table of flags, however few rows it has, once it was
+    added to several times: each row that is added to flags takes a page of memory at worst,
+    each time that rows are added to runs takes a search.
     """
 
-    def __init__(self, arity: int, size: int, *, large: bool = False) -> None:
+    def __init__(self, arity: int, size: int, *, may_flag: bool = False) -> None:
         self._arity = arity
         self._size = max(size, 1)
         self._direct = radix_fits(self._size, arity)
         self._pairs = [] if self._direct else [PairNumbers(size) for _ in range(arity - 2)]
         self._possible = self._size**arity if self._direct else 0
         self._flags: Flags | None = None
-        if large and 0 < self._possible <= _MAX_FLAGS:
-            self._flags = np.zeros(self._possible, np.bool_)
+        self._adds_until_flags = _FEW_ADDS if may_flag else -1
         self._runs = _Runs()
         self.rows = 0
 
@@ -177,8 +180,9 @@ class RowSet:
 
     @property
     def flag_bytes(self) -> int:
-        """How many bytes its table of flags takes."""
-        return len(self._flags) if self._flags is not None else 0
+        """How many bytes its table of flags takes, or may come to take."""
+        has_or_may = self._flags is not None or self._adds_until_flags >= 0
+        return self._possible if has_or_may else 0
 
     def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
         if not columns:
@@ -221,8 +225,9 @@ class RowSet:
         return self._columns(fresh), len(fresh)
 
     def _make_flags(self, more: int) -> None:
-        """Go over to a table of flags as soon as there are enough rows for its size."""
-        if (self.rows + more) * _LEAST_SHARE >= self._possible:
+        """Go over to a table of flags when there are enough rows for its size, or additions."""
+        self._adds_until_flags -= 1
+        if not self._adds_until_flags or (self.rows + more) * _LEAST_SHARE >= self._possible:
             self._flags = np.zeros(self._possible, np.bool_)
             for run in self._runs.clear():
                 self._flags[run] = True

@@ -90,6 +90,7 @@ class SegmentWriter:
         columns: FactColumns,
         covered: Covered,
         removed: Ids,
+        before_entry: Callable[[], None] = lambda: None,
     ) -> Segments:
         """Append the facts of records; returns the new state.
 
@@ -97,6 +98,7 @@ class SegmentWriter:
             columns: the facts of the records that are new here.
             covered: what the segments cover then.
             removed: ids of all covered records that are not stored now, sorted.
+            before_entry: waits until the records may be covered; its failure leaves all as it was.
         """
         before = self.entry
         texts = Texts(columns, self.segments.dictionary, self.segments.text_hash)
@@ -142,6 +144,7 @@ class SegmentWriter:
             directory_check,
             tuple(runs),
         )
+        before_entry()
         self._commit(entry)
         for run in merged:
             with suppress(OSError):  # a reader opens runs at once, or begins anew

@@ -39,7 +39,7 @@ WHOLE: Final = -2
 """The plan of a rule that starts from no change."""
 GOAL: Final = -1
 """The plan of a rule that starts from the facts asked about."""
-_MOST_FLAG_BYTES: Final = 2**26
+_MOST_FLAG_BYTES: Final = 2**20
 """What the sets of derived rows take together for flags before they have many rows."""
 _NEW_PLAN_BITS: Final = 3
 """A plan is made again when a relation has grown or shrunk by this power of two."""
@@ -116,8 +116,8 @@ class State:
         found = self.sets.get(predicate)
         if found is None:
             flags = sum(each.flag_bytes for each in self.sets.values())
-            large = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
-            found = self.sets[predicate] = RowSet(predicate.arity, self.size, large=large)
+            fits = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
+            found = self.sets[predicate] = RowSet(predicate.arity, self.size, may_flag=fits)
             present = self._all(predicate)
             if present.rows:
                 found.add(present.columns(), present.rows)

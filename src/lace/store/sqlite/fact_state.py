@@ -142,8 +142,8 @@ def fact_state(segments: Segments, snapshot: SqliteSnapshot) -> FactState | None
     found = advance(segments, snapshot)
     if found is None:
         return None
-    behind = snapshot.numbered_records(after=segments.entry.high_water)
-    tail = [record for _number, record in found.not_returned(behind)]
+    behind = enumerate(snapshot.new_records(segments.entry.high_water))
+    tail = [record for _place, record in found.not_returned(behind)]
     covered = found.covered
     return FactState(
         segments,
@@ -161,7 +161,7 @@ def all_as_tail(snapshot: SqliteSnapshot) -> FactState:
     return FactState(
         None,
         np.empty(0, np.int32),
-        list(snapshot.records()),
+        snapshot.new_records(0),
         counters.high_water,
         counters.removal_sequence or 0,
         counters.records,

@@ -8,7 +8,7 @@ from lace.facts.columns import fact_columns
 from lace.store.sqlite.fact_state import covered_by_counters, extended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from lace.engines.embedded.segment import Segments
     from lace.engines.embedded.segment_files import Ids
@@ -54,10 +54,12 @@ def append_all(
     numbered: Iterable[tuple[int, ValidRecord]],
     covered: Covered,
     removed: Ids,
+    committed: Callable[[], None] = lambda: None,
 ) -> None:
     """Append records in parts of bounded size; the last part brings the segments to `covered`.
 
     A part before it covers its records only: removals and what came back wait for the last.
+    No entry is written before `committed` returns.
     """
     part: list[ValidRecord] = []
     size = head_size = 0
@@ -69,6 +71,6 @@ def append_all(
         if is_large or len(part) >= SLICE_RECORDS:
             so_far = extended(writer.entry, part, number)
             if so_far.high_water < covered.high_water:
-                writer.append(fact_columns(part), so_far, writer.segments.removed())
+                writer.append(fact_columns(part), so_far, writer.segments.removed(), committed)
                 part, size, head_size = [], 0, 0
-    writer.append(fact_columns(part), covered, removed)
+    writer.append(fact_columns(part), covered, removed, committed)

@@ -26,14 +26,14 @@ from lace.engines.embedded.segment_journal import (
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from lace.engines.embedded.segment import Segments
     from lace.engines.embedded.segment_writer import SegmentWriter
-    from lace.record.validate import ValidRecord
     from lace.store.sqlite.counters import Counters
     from lace.store.sqlite.fact_state import FactState
+    from lace.store.sqlite.inserting import Inserted
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
     Snapshots = Callable[[], AbstractContextManager[SqliteSnapshot]]
@@ -205,21 +205,16 @@ class SegmentKeeper:
     # -- writing ------------------------------------------------------------------------
 
     def after_admission(
-        self,
-        numbered: Sequence[tuple[int, ValidRecord]],
-        before: Counters,
-        now: Counters,
-        snapshots: Snapshots,
+        self, inserted: Inserted, snapshots: Snapshots, committed: Callable[[], None]
     ) -> bool:
-        """Append what was just stored, under the write lock; True when a rebuild is due.
+        """Append what is being stored, under the write lock; True when a rebuild is due.
 
         Args:
-            numbered: the records that were stored, with their StoreRecordIds.
-            before: the counters before them.
-            now: the counters after them.
+            inserted: the records that are stored, and the counters before and after them.
             snapshots: opens a snapshot of the store.
+            committed: waits until they are; no entry is written before.
         """
-        state = self.state()
+        state, before, now = self.state(), inserted.before, inserted.now
         if state is None:
             if now.records < APPEND_RECORDS and now.record_bytes < APPEND_BYTES:
                 return False
@@ -232,7 +227,7 @@ class SegmentKeeper:
             return False
         is_rebuild_due = False
         with self._noting_failures():
-            is_rebuild_due = self._append(state, numbered, before, now, snapshots)
+            is_rebuild_due = self._append(state, inserted, now, snapshots, committed)
         return is_rebuild_due
 
     def catch_up(self, counters: Counters, snapshots: Snapshots) -> bool:
@@ -242,16 +237,16 @@ class SegmentKeeper:
             return True
         is_rebuild_due = False
         with self._noting_failures():
-            is_rebuild_due = self._append(state, (), None, counters, snapshots)
+            is_rebuild_due = self._append(state, None, counters, snapshots)
         return is_rebuild_due
 
     def _append(
         self,
         state: tuple[str, Entry],
-        numbered: Sequence[tuple[int, ValidRecord]],
-        before: Counters | None,
+        inserted: Inserted | None,
         now: Counters,
         snapshots: Snapshots,
+        committed: Callable[[], None] = lambda: None,
     ) -> bool:
         from lace.engines.embedded.segment_writer import SegmentWriter
         from lace.store.sqlite.fact_state import advance, covered_by_counters
@@ -263,9 +258,11 @@ class SegmentKeeper:
             if writer is None or writer.folder.name != generation or not writer.is_current():
                 writer = self._writer = SegmentWriter(self.folder / generation)
             removed = writer.segments.removed()
-            if before is not None and not len(removed) and is_at(entry, before):
-                append_all(writer, numbered, covered_by_counters(now), removed)
+            if inserted is not None and not len(removed) and is_at(entry, inserted.before):
+                numbered = zip(inserted.stored, inserted.new, strict=True)
+                append_all(writer, numbered, covered_by_counters(now), removed, committed)
                 return False
+            committed()
             if now.high_water - entry.high_water > _REBUILD_RECORDS:
                 return True
             with snapshots() as snapshot:

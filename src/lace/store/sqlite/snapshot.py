@@ -139,9 +139,12 @@ class SqliteSnapshot:
             yield _load(number, key, raw)
 
     def new_records(self, after: int) -> list[ValidRecord]:
-        """Return the records above `after`, rising, without reading what was just stored."""
-        remembered = self._recent.find_all(self.keys(after))
-        return list(self.records(after=after)) if remembered is None else remembered
+        """Return the records above `after`, rising, without reading what is remembered."""
+        found = self._recent.find_all(self.keys(after))
+        if found is None:
+            found = list(self.records(after=after))
+            self._recent.remember(found)
+        return found
 
     def numbered_records(self, after: int = 0) -> Iterator[tuple[int, ValidRecord]]:
         """Yield StoreRecordId and record of every record above `after`, rising."""

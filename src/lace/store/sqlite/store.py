@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from lace.base.limits import DEFAULT_SETTINGS, MIB, Settings
 from lace.errors import StoreError
-from lace.record.structure import SIGNED_BY
 from lace.record.validate import ValidRecord
 from lace.store.interface import (
     Admission,
@@ -27,9 +26,10 @@ from lace.store.interface import (
 )
 from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import connect, translated
-from lace.store.sqlite.counters import Counters, read_counters, xor_of_digests, xor_of_keys
+from lace.store.sqlite.counters import Counters, read_counters, xor_of_keys
+from lace.store.sqlite.inserting import Transaction, insert_records, write_counters
 from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
-from lace.store.sqlite.recent import RecentRecords, key_of_record
+from lace.store.sqlite.recent import recent_of
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
 from lace.store.watching import announce_change
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lace.record.ids import RecordId
     from lace.store.sqlite.fact_state import FactState
 
-__all__ = ["DATABASE_NAME", "INSERT", "Operation", "SqliteStore", "is_lace", "record_rows"]
+__all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
 
 DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset(
@@ -53,12 +53,6 @@ _READ_CACHE_BYTES: Final = 4 * MIB
 The system keeps the rest of what was read, and records that are read by their hashes lie all
 over a large store: a larger cache is seldom hit, and colder memory for the pages that pass.
 """
-
-INSERT: Final = (
-    "INSERT INTO record "
-    "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +109,7 @@ class SqliteStore:
         self.segments = SegmentKeeper(folder, random_bytes)
         self._migrations = migrations
         self._idle: list[apsw.Connection] = []  # for snapshots
-        self._recent = RecentRecords()
+        self._recent = recent_of(self.path)
         self._writer: apsw.Connection | None = None
         self._closed = False
         try:
@@ -188,23 +182,12 @@ class SqliteStore:
             yield connection
 
     @contextmanager
-    def _begun(self, connection: apsw.Connection) -> Iterator[apsw.Connection]:
-        """Be inside a transaction; any failure undoes all of it."""
-        with translated(self.path):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-    @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
         """Hold the write lock and a transaction."""
-        with self._locked() as connection, self._begun(connection):
-            yield connection
+        with self._locked() as connection, Transaction(connection, self.path) as transaction:
+            with translated(self.path):
+                yield connection
+            transaction.commit(0)
 
     def admit(self, records: Sequence[ValidRecord]) -> Admission:
         """Store every record that is not there yet: all of them, or on any failure none."""
@@ -215,30 +198,20 @@ class SqliteStore:
             return Admission((), 0)
         is_rebuild_due = False
         with self._locked() as connection:
-            with self._begun(connection):
-                before = now = self._counters(connection)
-                stored = _insert(connection, records, before.high_water + 1)
-                new = list(records)
-                if len(stored) < len(new):
-                    new = [new[number - before.high_water - 1] for number in stored]
-                if stored:
-                    now = replace(
-                        before,
-                        high_water=stored[-1],
-                        records=before.records + len(new),
-                        record_bytes=before.record_bytes + sum(len(r.bytes) for r in new),
-                        key_xor=(before.key_xor or 0) ^ xor_of_digests([r.digest for r in new]),
+            with Transaction(connection, self.path) as transaction:
+                with translated(self.path):
+                    made = insert_records(connection, self.path, records)
+                transaction.commit(len(made.new))
+                if made.stored:
+                    is_rebuild_due = self.segments.after_admission(
+                        made, self.snapshot, transaction.wait
                     )
-                    _write_counters(connection, now)
-            if stored:
-                self._recent.remember(new)
-                numbered = list(zip(stored, new, strict=True))
-                is_rebuild_due = self.segments.after_admission(numbered, before, now, self.snapshot)
-        if stored:
+            self._recent.remember(made.new)
+        if made.stored:
             announce_change(self.folder)
         if is_rebuild_due:
             self._rebuild_segments()
-        return Admission(tuple(stored), len(records) - len(stored))
+        return Admission(tuple(made.stored), len(records) - len(made.stored))
 
     def remove(self, identifiers: Iterable[RecordId]) -> int:
         """Take records out; returns how many were there."""
@@ -270,7 +243,7 @@ class SqliteStore:
                     removal_sequence=sequence + len(gone),
                     key_xor=(before.key_xor or 0) ^ xor_of_keys(gone),
                 )
-                _write_counters(connection, now)
+                write_counters(connection, now)
         if gone:
             announce_change(self.folder)
         return len(gone)
@@ -390,34 +363,3 @@ def _foreign_names(folder: Path) -> list[str]:
         return [folder.name]
     ours = {DATABASE_NAME + end for end in ("", "-wal", "-shm", "-journal")} | _OWN_NAMES
     return sorted(entry.name for entry in folder.iterdir() if entry.name not in ours)
-
-
-def record_rows(
-    records: Sequence[ValidRecord], first: int
-) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
-    """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
-    for number, record in enumerate(records, first):
-        raw, _digest, plex_at, _blob_at, _data_at, group, app, name, tai = record
-        signed_by = raw[SIGNED_BY].decode("ascii") if plex_at > 0 else None
-        yield number, key_of_record(record), group, app, name, tai, signed_by, raw
-
-
-def _insert(
-    connection: apsw.Connection, records: Sequence[ValidRecord], first: int
-) -> Sequence[int]:
-    """Insert the records that are not there yet; returns the StoreRecordIds they got."""
-    before = connection.total_changes()
-    connection.executemany(INSERT, record_rows(records, first))
-    if connection.total_changes() - before == len(records):
-        return range(first, first + len(records))
-    numbers = connection.execute(
-        "SELECT store_record_id FROM record WHERE store_record_id >= ?", (first,)
-    )
-    return [number for (number,) in numbers]
-
-
-def _write_counters(connection: apsw.Connection, counters: Counters) -> None:
-    connection.executemany(
-        "UPDATE counter SET value = ? WHERE name = ?",
-        [(value, name) for name, value in asdict(counters).items() if value is not None],
-    )

@@ -1,0 +1,137 @@
+"""Threads that compute take turns; whoever waits for a lock lets others work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from lace.store import slots
+from lace.store.lock import WriteLock
+from lace.store.slots import MOST_AT_WORK, at_work, slot_lent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+WAIT_SECONDS = 30
+
+
+def start(count: int, work: Callable[[], object]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_so_many_are_at_work_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    guard, full = threading.Lock(), threading.Barrier(MOST_AT_WORK)
+    now = 0
+    seen: list[int] = []
+
+    def work() -> None:
+        nonlocal now
+        with at_work():
+            with guard:
+                now += 1
+                seen.append(now)
+            full.wait(WAIT_SECONDS)  # as many as may be there are there
+            with guard:
+                now -= 1
+
+    join(start(3 * MOST_AT_WORK, work))
+    assert max(seen) == MOST_AT_WORK
+    assert len(seen) == 3 * MOST_AT_WORK
+
+
+def test_who_fails_gives_the_slot_back() -> None:
+    def work() -> None:
+        try:
+            with at_work():
+                raise ValueError
+        except ValueError:
+            pass
+
+    join(start(3 * MOST_AT_WORK, work))
+    with at_work(), slot_lent(), at_work():
+        pass
+
+
+def test_without_a_slot_there_is_none_to_lend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    gate = threading.Event()
+    inside = threading.Semaphore(0)
+
+    def work() -> None:
+        with at_work():
+            inside.release()
+            gate.wait(WAIT_SECONDS)
+
+    threads = start(MOST_AT_WORK, work)
+    for _ in threads:
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    with slot_lent():
+        pass  # neither gives a slot away nor waits for one
+    gate.set()
+    join(threads)
+
+
+def test_who_computes_for_long_keeps_nobody_waiting() -> None:
+    gate = threading.Event()
+    inside = threading.Semaphore(0)
+
+    def compute() -> None:
+        with at_work():
+            inside.release()
+            assert gate.wait(WAIT_SECONDS)
+
+    long = start(2 * MOST_AT_WORK, compute)
+    for _ in long:
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    done: list[int] = []
+
+    def work() -> None:
+        with at_work():
+            done.append(1)
+
+    join(start(3, work))
+    assert len(done) == 3
+    gate.set()
+    join(long)
+    assert not slots._slots._since
+
+
+def test_who_waits_for_the_write_lock_lets_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    lock = WriteLock(tmp_path, "holding")
+    written: list[float] = []
+
+    def write() -> None:
+        with at_work(), WriteLock(tmp_path, "waiting").held(WAIT_SECONDS):
+            written.append(time.monotonic())
+
+    with lock.held(WAIT_SECONDS):
+        threads = start(2 * MOST_AT_WORK, write)
+        done = threading.Event()
+
+        def read() -> None:
+            with at_work():
+                done.set()
+
+        readers = start(2, read)
+        assert done.wait(WAIT_SECONDS)
+        join(readers)
+        assert not written
+    join(threads)
+    assert len(written) == 2 * MOST_AT_WORK
