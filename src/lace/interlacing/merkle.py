@@ -123,12 +123,12 @@ class KnownRoots:
         finally:
             _KNOWN.reset(token)
 
-    def root(self, digests: Digests, leaves: Callable[[], Digests]) -> bytes:
-        """Return the root of digests; leaves are asked for if they are needed."""
+    def root(self, digests: Digests, compute: Callable[[], bytes]) -> bytes:
+        """Return the root of digests; it is computed if it is not known."""
         content = digest(np.ascontiguousarray(digests).data)
         made = self._roots.get(content)
         if made is None:
-            made = self._roots[content] = root_of_leaves(digests, leaves())
+            made = self._roots[content] = compute()
             if len(self._roots) > _MOST_KNOWN:
                 del self._roots[next(iter(self._roots))]
         return made
@@ -137,10 +137,10 @@ class KnownRoots:
 _KNOWN: Final[ContextVar[KnownRoots | None]] = ContextVar("known roots", default=None)
 
 
-def known_root_of(digests: Digests, leaves: Callable[[], Digests]) -> bytes:
+def known_root_of(digests: Digests, compute: Callable[[], bytes]) -> bytes:
     """Return the root of digests, from those that are known if there are many."""
     known = _KNOWN.get() if len(digests) >= _MANY else None
-    return root_of_leaves(digests, leaves()) if known is None else known.root(digests, leaves)
+    return compute() if known is None else known.root(digests, compute)
 
 
 def node_of(left: bytes, right: bytes) -> bytes:

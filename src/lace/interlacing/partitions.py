@@ -27,9 +27,11 @@ from lace.interlacing.merkle import (
     known_root_of,
     leaves_of,
     order_of,
+    root_of_leaves,
     roots_without_one,
 )
 from lace.interlacing.rows import Rows, keys_of, records_of
+from lace.interlacing.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +43,8 @@ _OTHER: Final = re.compile(rf"[A-Z]\.[{b64a.ALPHABET}]+\.[0-9A-Za-z]+")
 _FINGERPRINT_BYTES: Final = 6
 _MOST_ROOTS: Final = 100_000
 """Roots of partitions that a set keeps; others are computed each time."""
+_MOST_KEPT: Final = 1 << 15
+"""Records whose leaves and tree are kept for the sets that come of theirs: 3 MiB of hashes."""
 _KEPT_SHARE: Final = 4
 """A change of at most one in so many records is worth keeping the other roots for."""
 
@@ -80,12 +84,14 @@ class AdvertisementSet:
     0
     """
 
-    __slots__ = ("_others", "_roots", "_rows")
+    __slots__ = ("_others", "_roots", "_rows", "_tree")
 
     def __init__(self) -> None:
         self._rows = Rows.empty()
         self._others: dict[str, bytes] = {}
         self._roots: dict[str, bytes] = {"": EMPTY_ROOT}
+        self._tree: Tree | None = None
+        """That of this set, or of one that it came of."""
 
     @classmethod
     def of(cls, records: Sequence[str], digests: Iterable[bytes]) -> AdvertisementSet:
@@ -116,10 +122,13 @@ class AdvertisementSet:
         return made
 
     def for_comparing(self) -> AdvertisementSet:
-        """Return the same set without what is held to compute roots soon."""
+        """Return the same set without what is held to compute roots soon, if that is much."""
         made = AdvertisementSet()
-        made._rows, made._others = self._rows.without_leaves(), self._others
+        made._rows, made._others = self._rows, self._others
         made._roots = {"": self.root("")}
+        made._tree = self._tree
+        if len(self) > _MOST_KEPT:
+            made._rows, made._tree = self._rows.without_leaves(), None
         return made
 
     @classmethod
@@ -165,7 +174,7 @@ class AdvertisementSet:
     @property
     def held_bytes(self) -> int:
         """The bytes of memory that its records take."""
-        return self._rows.held_bytes
+        return self._rows.held_bytes + (0 if self._tree is None else self._tree.held_bytes)
 
     # -- records -------------------------------------------------------------------------------
 
@@ -210,6 +219,7 @@ class AdvertisementSet:
             made._others = _ordered(kept | others)
         made._rows = self._rows.changed(come, as_digests(values), keys_of(removed)[0])
         made._roots = self._roots_beside([*records, *removed])
+        made._tree = self._tree if len(made) <= _MOST_KEPT else None
         return made
 
     def _roots_beside(self, touched: Sequence[str]) -> dict[str, bytes]:
@@ -278,12 +288,18 @@ class AdvertisementSet:
         return self._root_of(prefix, self._rows.span(prefix))
 
     def _root_of(self, prefix: str, found: slice) -> bytes:
-        made = known_root_of(
-            self._digests_in(prefix, found), lambda: self._leaves_in(prefix, found)
-        )
+        digests = self._digests_in(prefix, found)
+        made = known_root_of(digests, lambda: self._compute(prefix, found, digests))
         if len(self._roots) < _MOST_ROOTS or not prefix:
             self._roots[prefix] = made
         return made
+
+    def _compute(self, prefix: str, found: slice, digests: Digests) -> bytes:
+        leaves = self._leaves_in(prefix, found)
+        if prefix or len(digests) > _MOST_KEPT:
+            return root_of_leaves(digests, leaves)
+        self._tree = Tree(digests, leaves, self._tree)
+        return self._tree.root
 
     def _digests_in(self, prefix: str, found: slice) -> Digests:
         digests, others = self._rows.digests[found], self._other_digests(prefix)
