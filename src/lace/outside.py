@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import stat
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -19,7 +21,15 @@ from lace.record.seal import SigningKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SETTINGS_FILE", "now", "opened_file", "processors", "read_chunks", "read_settings_file"]
+__all__ = [
+    "SETTINGS_FILE",
+    "now",
+    "opened_file",
+    "processors",
+    "read_chunks",
+    "read_settings_file",
+    "written_file",
+]
 
 SETTINGS_FILE: Final = "lace.toml"
 _CHUNK_BYTES: Final = 1 << 20
@@ -94,3 +104,31 @@ def opened_file(
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
         raise StoreError(f"reading {path} failed: {error.strerror}") from error
+
+
+@contextmanager
+def written_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to be written; it appears, or replaces another, when all went well.
+
+    Failures of the disk are the caller's to tell of.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:  # a device or a pipe
+            yield file
+        return
+    target = path.resolve()
+    number = f"{os.getpid()}-{threading.get_ident()}"
+    scratch = target.with_name(f".{target.name}.{number}.part")
+    opened = scratch.open("xb")  # one that is there belongs to somebody else
+    try:
+        with opened as file:
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        raise

@@ -67,6 +67,7 @@ CONFINED = {
     "numpy": (
         "engines/",
         "interlacing/merkle.py",
+        "interlacing/tree.py",
         "interlacing/partitions.py",
         "interlacing/rows.py",
         "pipeline/lookup.py",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.api import SigningKey
-from lace.engines.spark.session import open_session
 from tests.pipeline.samples import make_records
+from tests.spark import JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """The session; its Java compiles little, because nothing here runs for long."""
-    settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    with open_session("local[2]", settings=settings) as session:
-        yield session
+def spark(spark_session: Any) -> Any:
+    """The session of this process, which the commands use as well."""
+    return spark_session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _java_of_others(spark_defaults: Path) -> Iterator[None]:
+    """Have the Java of other processes compile little."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(spark_defaults))
+        patch.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lace.pipeline.advertise import advertise
 from lace.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
+from lace.pipeline.evaluate import made_by
 from lace.pipeline.ingest import find_new, ingest
 from lace.record.model import Blob, Plex, Seal
 from lace.rules.syntax import PredicateKey
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lace.pipeline.warehouse import Warehouse
 
 __all__ = [
+    "RULES",
     "SOURCE",
     "advertise_as",
     "derive",
@@ -35,10 +37,33 @@ __all__ = [
     "names_of",
     "rewrite",
     "run_script",
+    "write_rules",
 ]
 
 SOURCE = "V.vISNhGb54ALSjDPjV~ESSDbZOre1F6igmKXAU9MCeV4.H3"
 LIMIT = 1024 * 1024
+RULES = """\
+Tagged(P,T) :- Field(P,'Tag',_,T), Field(P,'App',_,'ding').
+Linked(P,Q) :- RecordLink(P,_,_,_,Q).
+Reach(P,Q) :- Linked(P,Q).
+Reach(P,R) :- Reach(P,Q), Linked(Q,R).
+Selected(P) :- Reach(P,Q), Tagged(Q,'a'), not Field(P,'Signed-By',_,_).
+Selected('it\\'s no record') :- Have(_).
+Here() :- Have(_).
+Never(X,X) :- Have(X), X != X.
+"""
+_MINE = """\
+SelectHave(P) :- Field(P,'App',_,'ding').
+SelectAdvertised(P,S) :- Advertised(P,S).
+"""
+_THEIRS = """\
+SelectHave(P) :- Field(P,'Tag',_,'a').
+SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'ding').
+"""
+_SHOWN = """\
+AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Group',_,'u/1').
+AllowQueryRecord(V,P) :- AllowQueryRecord(V,Q), RecordLink(Q,_,_,_,P).
+"""
 
 
 def make_records(key: SigningKey, count: int, seed: int = 1) -> list[Blob | Plex | Seal]:
@@ -68,6 +93,12 @@ def make_records(key: SigningKey, count: int, seed: int = 1) -> list[Blob | Plex
     return made
 
 
+def write_rules(folder: Path) -> None:
+    """Write rules, two selectors and what is shown, each into the file that is named so."""
+    for name, text in (("rules", RULES), ("mine", _MINE), ("theirs", _THEIRS), ("shown", _SHOWN)):
+        (folder / name).write_text(text)
+
+
 def ingest_files(spark: Any, warehouse: Warehouse, *paths: Path, **rest: Any) -> Ingested:
     """Ingest files as the command does."""
     with warehouse.writing("a test") as job:
@@ -89,7 +120,7 @@ def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -
     with warehouse.writing("a test") as job:
         counts = {PredicateKey(each, 1): len(texts) for each, texts in sets.items()}
         folder = job.folder("evaluation")
-        write_evaluated(Evaluated(name, "0" * 64, counts), folder)
+        write_evaluated(Evaluated(name, "0" * 64, counts, made_by=made_by()), folder)
         new = warehouse.manifest.with_replaced(evaluation_table(name), job.adopt(folder))
         for number, (key, texts) in enumerate(zip(counts, sets.values(), strict=True)):
             target = job.folder(f"derived-{number}")

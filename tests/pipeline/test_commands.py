@@ -14,7 +14,7 @@ import pytest
 from lace.api import open_lace
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
-from tests.cli.running import LIMITED, Result, call, clean_environment, on_terminal, spawn
+from tests.cli.running import LIMITED, call, on_terminal, process, spawn
 from tests.pipeline.samples import ingest_files, names_of, run_script
 
 if TYPE_CHECKING:
@@ -22,21 +22,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_here")]
 
+SECONDS = 300.0
+"""How long a command may take that starts a Java on a busy machine."""
+
 
 @pytest.fixture
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def process(*arguments: object, env: dict[str, str] | None = None, **rest: Any) -> Result:
-    """Run the command as a process; a Java that starts on a busy machine takes its time."""
-    with spawn(*arguments, env=clean_environment(**(env or {})), **rest) as started:
-        try:
-            out, err = started.communicate(timeout=300)
-        except BaseException:
-            started.kill()
-            raise
-    return Result(started.returncode, out, err.decode("utf-8"))
 
 
 def test_a_whole_run(
@@ -257,7 +249,9 @@ def test_verify_needs_no_spark_unless_tables_are_compared(
 def test_a_second_job_at_once_exits_5(tmp_path: Path, file: Path) -> None:
     warehouse = Warehouse.create(tmp_path / "wh")
     with warehouse.writing("lace pipeline facts"):
-        result = process("pipeline", "ingest", "wh", file, "--wait", 0, cwd=tmp_path)
+        result = process(
+            "pipeline", "ingest", "wh", file, "--wait", 0, cwd=tmp_path, seconds=SECONDS
+        )
     assert result.code == 5
     assert "(lace pipeline facts, for" in result.err
     assert "Traceback" not in result.err
@@ -272,7 +266,7 @@ def test_java_alone_from_the_extra_is_enough_and_quiet(tmp_path: Path, file: Pat
             if program.name != "java" and not (tools / program.name).is_symlink():
                 (tools / program.name).symlink_to(program)
     env = {"PATH": str(tools), "JAVA_HOME": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    result = process("pipeline", "ingest", "wh", file, env=env, cwd=tmp_path)
+    result = process("pipeline", "ingest", "wh", file, env=env, cwd=tmp_path, seconds=SECONDS)
     assert result.err == ""
     assert result.code == 0
     assert list((tmp_path / "cache" / "lace").glob("java-*/bin/java"))
@@ -285,7 +279,9 @@ def test_a_full_disk_exits_3_and_commits_nothing(
     blobs = b"".join(Blob(chance.randbytes(300_000)).bytes for _number in range(8))
     (tmp_path / "big").write_bytes(records[0].bytes + blobs)
     prefix = (sys.executable, "-c", LIMITED, "1000000")
-    result = process("pipeline", "ingest", "wh", "big", prefix=prefix, cwd=tmp_path)
+    result = process(
+        "pipeline", "ingest", "wh", "big", prefix=prefix, cwd=tmp_path, seconds=SECONDS
+    )
     assert result.code == 3, result.err
     assert "a disk is full" in result.err
     assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
@@ -296,14 +292,15 @@ def test_a_killed_driver_leaves_nothing_and_the_next_run_completes(
     spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
     warehouse = Warehouse.create(tmp_path / "wh")
-    started = spawn("pipeline", "ingest", "wh", file, cwd=tmp_path)
-    deadline = time.monotonic() + 120
-    while not any((tmp_path / "wh" / "data").iterdir()):
-        assert started.poll() is None, started.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    started.kill()
-    started.communicate(timeout=300)
+    with spawn("pipeline", "ingest", "wh", file, cwd=tmp_path) as started:
+        try:
+            deadline = time.monotonic() + SECONDS
+            while not any((tmp_path / "wh" / "data").iterdir()):
+                assert started.poll() is None, started.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            started.kill()
     assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
     done = ingest_files(spark, warehouse, file)
     assert (done.stored, done.known) == (len(records), 0)

@@ -112,6 +112,19 @@ def test_a_query_tells_what_spark_is_at(
     assert standing_text(None) == standing_text(spark.sparkContext) == ""
 
 
+def test_the_bar_has_the_time_left() -> None:
+    """Of eight tasks, one is done every five seconds."""
+    shown, now = io.StringIO(), 0.0
+    console = Console(file=shown, force_terminal=True, color_system=None, width=120)
+    with stage_bar(console, lambda: now) as bar:
+        task = bar.add_task("ingest, stage 0", total=8, rows=0)
+        for done in (1, 2, 3):
+            now += 5
+            bar.update(task, completed=done, rows=done * 1000)
+    line = [line for line in shown.getvalue().splitlines() if "3/8 tasks, 3,000 rows" in line][-1]
+    assert "0:00:15 0:00:25" in line, "so far, and left"
+
+
 def test_the_bar_has_stage_tasks_and_rows() -> None:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, color_system=None, width=120)

@@ -270,7 +270,7 @@ def test_what_a_made_up_set_advertises_is_compared_and_the_set_is_wrong(
     spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
 ) -> None:
     table = answer_table("some", PredicateKey("Selected", 1))
-    made_up = "it does not tell by which rules it was made; evaluate it again"
+    made_up = "it does not tell by which rules it was made; run `lace pipeline evaluate` again"
 
     texts = [str(record.id) for record in records]
     derive(warehouse, "some", {"Selected": texts[:9]})

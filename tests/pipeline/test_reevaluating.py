@@ -10,13 +10,14 @@ import pytest
 
 from lace.api import SigningKey
 from lace.pipeline.derived import answer_table, evaluation_table, question_table
+from lace.pipeline.evaluate import made_by
 from lace.pipeline.facts import make_facts
 from lace.pipeline.proof import Proof
 from lace.pipeline.reevaluating import prove_derived
 from lace.pipeline.warehouse import Warehouse
 from lace.rules.syntax import PredicateKey
 from tests.cli.running import call
-from tests.pipeline.samples import derive, ingest_files, rewrite
+from tests.pipeline.samples import derive, ingest_files, rewrite, write_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,27 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("_here")]
 
 COUNT = 60
-RULES = """\
-Linked(P,Q) :- RecordLink(P,_,_,_,Q).
-Reach(P,Q) :- Linked(P,Q).
-Reach(P,R) :- Reach(P,Q), Linked(Q,R).
-Selected(P) :- Reach(P,Q), Field(Q,'Tag',_,'a'), not Field(P,'Signed-By',_,_).
-Selected('it\\'s no record') :- Have(_).
-Here() :- Have(_).
-Never(X,X) :- Have(X), X != X.
-"""
-MINE = """\
-SelectHave(P) :- Field(P,'App',_,'ding').
-SelectAdvertised(P,S) :- Advertised(P,S).
-"""
-THEIRS = """\
-SelectHave(P) :- Field(P,'Tag',_,'a').
-SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'ding').
-"""
-SHOWN = """\
-AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Group',_,'u/1').
-AllowQueryRecord(V,P) :- AllowQueryRecord(V,Q), RecordLink(Q,_,_,_,P).
-"""
 SELECTED = answer_table("some", PredicateKey("Selected", 1))
 MAY_SEND = answer_table("exchange", PredicateKey("MaySend", 1))
 
@@ -64,8 +44,7 @@ def original(
     """A warehouse with the answers to rules and to an exchange, and newer records and facts."""
     folder = tmp_path_factory.mktemp("derived")
     wh = folder / "wh"
-    for name, text in (("rules", RULES), ("mine", MINE), ("theirs", THEIRS), ("shown", SHOWN)):
-        (folder / name).write_text(text)
+    write_rules(folder)
     viewer = SigningKey.generate().verifier
     peer = [f"Advertised('{record.id}','{viewer}')\n" for record in records[-5:]]
     peer += [f"AdvertisedField('{records[-1].id}','{viewer}','App','0','ding')\n"]
@@ -107,7 +86,7 @@ def test_answers_are_proven_also_after_more_records_came(original: Path) -> None
     proof = proven(warehouse)
     assert (proof.wrong, proof.faults, proof.uncompared) == (0, [], [])
     tables = [table for table in warehouse.manifest.tables if table.startswith("derived/")]
-    assert len(tables) == 6  # Never has no facts, and no table
+    assert len(tables) == 7  # Never has no facts, and no table
     assert proof.derived == sum(warehouse.manifest.rows(table) for table in tables) > COUNT
 
 
@@ -184,6 +163,57 @@ def test_other_rules_are_found(warehouse: Warehouse, old: str, new: str, words: 
     ((what, reason),) = proven(warehouse).faults
     assert what == "derived some"
     assert words in reason
+
+
+def made_before(table: pa.Table, who: str | None) -> pa.Table:
+    """Return what tells of an evaluation as another version wrote it."""
+    table = table.drop_columns(["made_by"])
+    names = pa.array(["0" * 64] * table.num_rows, pa.string())
+    table = table.set_column(table.column_names.index("identity"), "identity", names)
+    if who is None:
+        return table
+    return table.append_column("made_by", pa.array([who] * table.num_rows, pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [(None, "an earlier version of Lace"), ("Lace 9.9 (00000000)", "Lace 9.9 (00000000)")],
+)
+def test_what_another_version_evaluated_is_no_damage(
+    spark: Any, warehouse: Warehouse, original: Path, who: str | None, told: str
+) -> None:
+    assert spark is not None
+    rewrite(warehouse, evaluation_table("some"), lambda table: made_before(table, who))
+    proof = proven(warehouse)
+    assert (proof.wrong, [what for what, _reason in proof.uncompared]) == (0, ["derived some"])
+    shown = call("pipeline", "verify", "wh", "--sample", 3)
+    assert (shown.code, "wrong 0" in shown.lines) == (0, True)
+    assert shown.lines[-1].startswith(
+        f"not compared: derived some: it was evaluated by {told}, and"
+    )
+    assert shown.lines[-1].endswith("run `lace pipeline evaluate` again with --out some")
+    rules = original.parent / "rules"
+    assert call("pipeline", "evaluate", "wh", "--rules", rules, "--out", "some").code == 0
+    proof = proven(Warehouse.open(warehouse.folder), 2 * COUNT)
+    assert (proof.wrong, proof.uncompared) == (0, [])
+
+
+def test_a_question_that_another_version_kept_in_its_own_form(warehouse: Warehouse) -> None:
+    rewrite(warehouse, evaluation_table("some"), lambda table: made_before(table, None))
+    with warehouse.writing("a test") as job:
+        job.commit(warehouse.manifest.with_replaced(question_table("some"), ()))
+    assert [what for what, _reason in proven(warehouse).uncompared] == ["derived some"]
+
+
+def test_a_wrong_set_of_another_version_says_whose_it_is(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(warehouse, SELECTED, other_values)
+    ((_what, reason),) = proven(warehouse).faults
+    assert reason.endswith("1 are too many")
+    monkeypatch.setattr("lace.pipeline.reevaluating.made_by", lambda: "Lace 9.9")
+    ((_what, reason),) = proven(warehouse).faults
+    assert reason.endswith(f"1 are too many (it was evaluated by {made_by()})")
 
 
 def test_a_made_up_set_exits_6(

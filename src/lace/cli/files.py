@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lace.cli.output import Output, OutputError
 from lace.errors import LaceError, UsageError
+from lace.outside import written_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,26 +42,8 @@ def written(name: str) -> Iterator[IO[bytes]]:
         OutputError: the disk or its permissions stand in the way.
     """
     check_target(name)
-    path = Path(name)
-    if path.exists() and not path.is_file():
-        with _told(name), path.open("wb") as file:  # a device or a pipe
-            yield file
-        return
-    target = path.resolve()
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
-    with _told(name):
-        try:
-            with scratch.open("xb") as file:
-                if target.exists():
-                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                scratch.unlink(missing_ok=True)
-            raise
+    with _told(name), written_file(Path(name)) as file:
+        yield file
 
 
 @contextmanager

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_ALL_RECORDS = "all"
-
 
 @lace_command(
     "advertise",
@@ -94,22 +92,13 @@ def command(
 
     check_installed()
     from lace.interlacing.capabilities import Schema
-    from lace.pipeline.advertise import advertise, is_current
-    from lace.pipeline.derived import find_derived, find_exchange
-    from lace.pipeline.states import Asked
+    from lace.pipeline.advertise import advertise, asked_of, is_current
     from lace.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))
     schema = Schema(names=frozenset(fields), all=all_fields)
-    if exchange is not None:
-        of, schema = find_exchange(opened, exchange)
-    asked = Asked(
-        name=name or exchange or (of or _ALL_RECORDS).partition("/")[0],
-        source=source,
-        schema=schema,
-        of=find_derived(opened, of) if of else "",
-    )
+    asked = asked_of(opened, source, schema, of=of, exchange=exchange, name=name)
     with open_job(session, opened, "advertise") as job:
         done = is_current(opened, asked)
         if done is None:  # else there is nothing to start Spark for

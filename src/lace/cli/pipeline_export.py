@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
-from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.export import Target, check_output
 from lace.cli.files import written
@@ -23,9 +21,7 @@ from lace.cli.pipeline_session import (
 )
 from lace.cli.progress import Progress
 from lace.cli.questions import SELECTED
-from lace.cli.records import NotFoundError
 from lace.errors import UsageError
-from lace.record.paths import parse_address
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,17 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-def _wanted(warehouse: Warehouse, texts: tuple[str, ...]) -> frozenset[str]:
-    from lace.pipeline.records import find_hashes
-
-    found = find_hashes(warehouse, [parse_address(text) for text in texts])
-    missing = [text for text, each in zip(texts, found, strict=True) if each is None]
-    if missing:
-        names = ", ".join(shorten(text, 100) for text in missing)
-        raise NotFoundError(f"not in this warehouse: {names}")
-    return frozenset(each for each in found if each is not None)
-
-
 def _chosen(
     session: Session,
     warehouse: Warehouse,
@@ -55,21 +40,18 @@ def _chosen(
     options: SparkOptions,
 ) -> frozenset[str]:
     """Return the records that rules choose; values that are no record here are counted."""
-    from lace.pipeline.evaluate import select_values
-    from lace.pipeline.records import held_hashes
+    from lace.pipeline.choosing import choose_records
 
     question = read_selection(session, rules, predicate)
     note_without_facts(session, warehouse.manifest)
-    how = replace(engine_options(session, options), cuts="local")  # a reader writes nothing
+    how = engine_options(session, options)
     with spark_session(session, options, "export") as spark:
-        values = select_values(spark, warehouse, question, options=how)
-    found = held_hashes(warehouse, values)
-    strangers = len(values) - len(found)
-    if strangers:
-        are = "is no record" if strangers == 1 else "are no records"
-        count = plural(strangers, "value")
+        found = choose_records(spark, warehouse, question, how)
+    if found.strangers:
+        are = "is no record" if found.strangers == 1 else "are no records"
+        count = plural(found.strangers, "value")
         session.output.note(f"{count} of {question.predicates[0]} {are} of this warehouse")
-    return found
+    return found.hashes
 
 
 @lace_command(
@@ -124,12 +106,13 @@ def command(
     from lace.engines.spark.session import check_installed
 
     check_installed()
+    from lace.pipeline.choosing import find_named
     from lace.pipeline.records import iterate_records
     from lace.pipeline.tables import RECORDS
     from lace.pipeline.warehouse import Warehouse
 
     opened = Warehouse.open(Path(warehouse))
-    wanted = None if everything else _wanted(opened, records)
+    wanted = None if everything else find_named(opened, records)
     if rules is not None:
         options = SparkOptions(master, python_env, spark_settings)
         wanted = _chosen(session, opened, rules, predicate, options)

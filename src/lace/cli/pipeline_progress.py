@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.cli.output import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
     from rich.progress import Progress
 
@@ -70,7 +72,7 @@ def standing_text(context: Any) -> str:  # noqa: ANN401 - PySpark has no types h
     return f"stage {numbers}, {now.done} of {plural(now.total, 'task')}, {plural(now.rows, 'row')}"
 
 
-def stage_bar(console: Console) -> Progress:
+def stage_bar(console: Console, clock: Callable[[], float] = time.monotonic) -> Progress:
     """Return the bar: what, tasks, `rows` of the task's fields, time so far and left."""
     from rich import progress
 
@@ -82,6 +84,7 @@ def stage_bar(console: Console) -> Progress:
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
         console=console,
+        get_time=clock,
         transient=True,
     )
 

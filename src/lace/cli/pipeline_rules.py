@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.cli.output import plural
 from lace.cli.policy_files import explain_empty_view, note_missing_facts, read_policy, warn_of
 from lace.cli.questions import SELECTED
 from lace.cli.rule_files import read_file, refusing
@@ -66,19 +65,15 @@ def read_selection(session: Session, rules: str, predicate: str | None) -> Quest
         UsageError: they do not define it, or it has another number of arguments.
         RuleError: the rules are not legal; all findings were shown.
     """
+    from lace.pipeline.choosing import check_selection
+
     try:
         question = read_question(session, rules, [predicate or SELECTED])
     except UsageError as error:
         if predicate is None and "no rule defines" in error.message:
             error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"
         raise
-    (key,) = question.predicates
-    if key.arity != 1:
-        raise UsageError(
-            f"{key} has {plural(key.arity, 'argument')}, and records are chosen by one",
-            hint="name a predicate with one argument",
-        )
-    return question
+    return check_selection(question)
 
 
 def read_exchange(session: Session, given: PolicyArguments) -> Question:

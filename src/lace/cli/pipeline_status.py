@@ -54,7 +54,7 @@ def command(session: Session, warehouse: str) -> int:
     A run is a stage that committed something: ingest, facts, evaluate or advertise. Its time
     begins with the command, or with the commit before it. Needs neither Spark nor Java.
     """
-    from lace.pipeline.checking import describe_warehouse
+    from lace.pipeline.describing import describe_warehouse
     from lace.pipeline.warehouse import Warehouse
 
     found = describe_warehouse(Warehouse.open(Path(warehouse)))

@@ -17,6 +17,7 @@ from lace.cli.pipeline_session import (
 )
 from lace.cli.progress import Progress
 from lace.errors import UsageError
+from lace.pipeline.proof import MOST_SAMPLED
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _DAMAGED = 6
-
-
-_MOST_SAMPLED = 100_000
 
 
 @lace_command(
@@ -51,7 +49,8 @@ _MOST_SAMPLED = 100_000
         "derived": "how many derived facts were compared with what the embedded engine derives",
         "wrong": "how many of all these are not what they should be",
         "faults": "a list of {what, reason}",
-        "uncompared": "a list of {what, reason}: evaluations of too many records to be compared",
+        "uncompared": "a list of {what, reason}: evaluations of too many records to be compared, "
+        "or by another version of Lace",
     },
     examples=[
         ("lace pipeline verify big.wh", "compare every file with the manifest"),
@@ -62,7 +61,7 @@ _MOST_SAMPLED = 100_000
 @click.option(
     "--sample",
     metavar="N",
-    type=click.IntRange(1, _MOST_SAMPLED),
+    type=click.IntRange(1, MOST_SAMPLED),
     help="Validate so many records, and compare the tables with them.",
 )
 @click.option(
@@ -90,7 +89,8 @@ def command(
     facts is compared by its digest; so are advertisements, and Merkle roots are computed again.
     Derived tables are compared with what the embedded engine derives by the same rules from all
     records, if these are no more than the setting warehouse_embedded_records; else it is said that
-    they were not compared. Exit code 6 when anything is not as it should be. Without these options
+    they were not compared, as it is of those that another version of Lace has evaluated in its own
+    way. Exit code 6 when anything is not as it should be. Without these options
     neither Spark nor Java is needed.
     """
     if sample is not None and everything:
@@ -104,15 +104,13 @@ def command(
     total = sum(file.size for file in opened.manifest.all_files())
     with Progress(session, "verify", total, "bytes") as progress:
         found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
-    proof = None
     if not found.damaged:  # else what is read now would only say so again
         if everything or sample is not None:
-            proof = _prove(session, opened, options, sample)
+            found.proof = _prove(session, opened, options, sample)
         else:
             validate_some(opened, found)
-    _show(session, found, proof)
-    is_wrong = found.damaged or found.wrong or (proof is not None and proof.wrong)
-    return _DAMAGED if is_wrong else 0
+    _show(session, found)
+    return 0 if found.is_sound else _DAMAGED
 
 
 def _check_packages(*, with_spark: bool) -> None:
@@ -137,8 +135,8 @@ def _prove(
         return prove(spark, warehouse, sample, most_records=most)
 
 
-def _show(session: Session, found: Checked, proof: Proof | None) -> None:
-    output = session.output
+def _show(session: Session, found: Checked) -> None:
+    output, proof = session.output, found.proof
     counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
     counts |= {"validated": found.validated, "wrong": found.wrong}
     if proof is not None:

@@ -109,6 +109,7 @@ class Progress:
             progress.TimeRemainingColumn(),
             progress.TextColumn("{task.fields[note]}", markup=False),
             console=console,
+            get_time=time.monotonic,
             transient=True,
         )
         task = bar.add_task(self._title, total=self._total, note="")

@@ -21,9 +21,11 @@ from lace.pipeline.claiming import (
     Rooting,
     Spanning,
 )
+from lace.pipeline.derived import find_derived, find_exchange
 from lace.pipeline.failures import translated
 from lace.pipeline.states import (
     WHOLE,
+    Asked,
     Partitions,
     State,
     inputs_of,
@@ -50,12 +52,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lace.interlacing.capabilities import Schema
     from lace.pipeline.manifest import DataFile
-    from lace.pipeline.states import Asked
     from lace.pipeline.warehouse import Job, Warehouse
 
-__all__ = ["Done", "advertise", "is_current", "root_of_whole", "roots_of_prefixes"]
+__all__ = ["Done", "advertise", "asked_of", "is_current", "root_of_whole", "roots_of_prefixes"]
 
+_ALL_RECORDS: Final = "all"
 _SHARES: Final = 8
 """Shares of the digests for each part of a shuffle, so that parts come out about equal."""
 _LEAD_VALUES: Final = 2**16
@@ -73,6 +76,39 @@ class Done:
     added: int
     partitions: int
     root: bytes
+
+
+def asked_of(
+    warehouse: Warehouse,
+    source: str,
+    schema: Schema,
+    *,
+    of: str | None = None,
+    exchange: str | None = None,
+    name: str | None = None,
+) -> Asked:
+    """Return what to advertise, by what somebody says of it.
+
+    Args:
+        warehouse: where derived sets and exchanges are looked up.
+        source: who advertises.
+        schema: which fields; an exchange brings its own.
+        of: a derived set, as `NAME` or `NAME/PREDICATE`; all records by default.
+        exchange: the name of an exchange, whose `MaySend` it is then.
+        name: what to call it; else it is called as the exchange, the derived set, or `all`.
+
+    Raises:
+        UsageError: there is no such set or exchange, or a name or the source has another form.
+        WarehouseDamagedError: a table that tells of an evaluation is damaged.
+    """
+    if exchange is not None:
+        of, schema = find_exchange(warehouse, exchange)
+    return Asked(
+        name=name or exchange or (of or _ALL_RECORDS).partition("/")[0],
+        source=source,
+        schema=schema,
+        of=find_derived(warehouse, of) if of else "",
+    )
 
 
 def is_current(warehouse: Warehouse, asked: Asked) -> Done | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.base.text import shorten
 from lace.errors import UsageError
+from lace.pipeline.describing import DERIVED
 from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.registered import Registration
@@ -31,7 +32,6 @@ __all__ = [
     "Evaluated",
     "answer_table",
     "check_name",
-    "derived_counts",
     "derived_tables",
     "evaluation_table",
     "evaluations",
@@ -44,7 +44,6 @@ __all__ = [
     "write_evaluated",
 ]
 
-_DERIVED: Final = "derived"
 _EVALUATIONS: Final = "evaluations"
 _QUESTIONS: Final = "questions"
 _USUAL: Final = "Selected"
@@ -64,7 +63,8 @@ class Evaluated:
 
     `identity` is the same for the same rules, limits and facts; `counts` has how many facts
     each predicate has; `fresh` tells whether it was made now or had been before. Of an exchange
-    `registration` tells which one.
+    `registration` tells which one. `made_by` names the version of Lace that made it; it is empty
+    where that was one that did not say.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Evaluated:
     counts: Mapping[PredicateKey, int]
     fresh: bool = False
     registration: Registration | None = None
+    made_by: str = ""
 
 
 def check_name(name: str) -> str:
@@ -99,7 +100,7 @@ def answer_table(name: str, predicate: PredicateKey) -> str:
             f"{predicate} is too long for the name of a table",
             hint="give the predicate a name of at most 120 letters",
         )
-    return f"{_DERIVED}/{name}/{predicate.name}~{predicate.arity}"
+    return f"{DERIVED}/{name}/{predicate.name}~{predicate.arity}"
 
 
 def evaluation_table(name: str) -> str:
@@ -114,7 +115,7 @@ def question_table(name: str) -> str:
 
 def derived_tables(manifest: Manifest) -> list[str]:
     """Return all tables of derived facts."""
-    return sorted(table for table in manifest.tables if table.startswith(f"{_DERIVED}/"))
+    return sorted(table for table in manifest.tables if table.startswith(f"{DERIVED}/"))
 
 
 def evaluations(manifest: Manifest) -> list[str]:
@@ -125,23 +126,12 @@ def evaluations(manifest: Manifest) -> list[str]:
 
 def without_derived(manifest: Manifest, name: str) -> Manifest:
     """Return a state without the tables of an evaluation."""
-    mine = f"{_DERIVED}/{name}/"
+    mine = f"{DERIVED}/{name}/"
     about = (evaluation_table(name), question_table(name))
     for table in manifest.tables:
         if table in about or table.startswith(mine):
             manifest = manifest.with_replaced(table, ())
     return manifest
-
-
-def derived_counts(manifest: Manifest) -> dict[str, int]:
-    """Return how many facts there are by evaluation and predicate, as `NAME Predicate/arity`."""
-    found: dict[str, int] = {}
-    for table in manifest.tables:
-        kind, _, rest = table.partition("/")
-        if kind == _DERIVED:
-            name, _, predicate = rest.partition("/")
-            found[f"{name} {predicate.replace('~', '/')}"] = manifest.rows(table)
-    return dict(sorted(found.items()))
 
 
 def write_evaluated(done: Evaluated, folder: Path) -> None:
@@ -157,6 +147,7 @@ def write_evaluated(done: Evaluated, folder: Path) -> None:
             "arity": pa.array([key.arity for key in keys], pa.int32()),
             "rows": pa.array([done.counts[key] for key in keys], pa.int64()),
             "identity": pa.array([done.identity] * len(keys), pa.string()),
+            "made_by": pa.array([done.made_by] * len(keys), pa.string()),
             **{name: pa.array([told.get(name, "")] * len(keys), pa.string()) for name in _TOLD},
         }
     )
@@ -174,21 +165,27 @@ def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
     """
     counts: dict[PredicateKey, int] = {}
     identities: set[str] = set()
-    told: set[Registration | None] = set()
+    told: set[tuple[Registration | None, str]] = set()
     try:
         for path in warehouse.files(evaluation_table(name)):
             for row in _rows(path, _MOST_PREDICATES):
                 counts[PredicateKey(str(row["predicate"]), int(row["arity"]))] = int(row["rows"])
                 identities.add(str(row["identity"]))
-                told.add(Registration.from_row(row))
+                told.add((Registration.from_row(row), str(row.get("made_by") or "")))
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(name, str(error)) from error
     if not counts:
         return None
     if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
         raise _damaged(name, "its rows tell of several evaluations")
-    counted = MappingProxyType(counts)
-    return Evaluated(name, identities.pop(), counted, registration=told.pop())
+    registration, made_by = told.pop()
+    return Evaluated(
+        name,
+        identities.pop(),
+        MappingProxyType(counts),
+        registration=registration,
+        made_by=made_by,
+    )
 
 
 def _damaged(name: str, reason: str) -> WarehouseDamagedError:

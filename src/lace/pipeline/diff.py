@@ -19,6 +19,7 @@ from lace.interlacing.capabilities import ALL_FIELDS, Schema
 from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.partitions import AdvertisementSet
+from lace.interlacing.vocabulary import Phase, check_block
 from lace.pipeline.claiming import CLAIM_COLUMNS, Relabelling, claim_batch
 from lace.pipeline.failures import translated
 from lace.pipeline.states import (
@@ -30,10 +31,11 @@ from lace.pipeline.states import (
     state_names,
 )
 from lace.pipeline.tables import ADVERTISEMENTS, read_table, struct_of
+from lace.policy.public_facts import with_peer
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from lace.interlacing.advertisement import Advertisement
     from lace.pipeline.warehouse import Warehouse
 
-__all__ = ["KINDS", "Comparison", "Listing", "Side", "listing_of", "side_of"]
+__all__ = ["KINDS", "Comparison", "Listing", "Side", "given_listing", "listing_of", "side_of"]
 
 FIRST_ONLY: Final = "a"
 SECOND_ONLY: Final = "b"
@@ -117,6 +119,20 @@ def side_of(warehouse: Warehouse, name: str) -> Side:
         )
     partitions = read_partitions(warehouse, name)
     return _Stored(state.asked.source, state.asked.schema, partitions, warehouse, name)
+
+
+def given_listing(facts: Iterable[Fact], name: str) -> Listing:
+    """Return what a peer listed, from facts of anywhere: their forms are checked first.
+
+    Raises:
+        UsageError: something among them is no fact.
+        FactLineError: no peer would list this.
+    """
+    try:
+        block = check_block(with_peer(facts, None), Phase.LISTING)
+    except InterlaceFailure as failure:
+        raise FactLineError(f"{name}: {failure.message}", rule=failure.rule) from failure
+    return listing_of(block.facts, name)
 
 
 def listing_of(facts: Sequence[Fact], file: str) -> Listing:

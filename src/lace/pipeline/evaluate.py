@@ -6,7 +6,8 @@ question about the same facts is answered once: the answer has an identity made 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,7 @@ from lace.pipeline.inputs import Inputs, count_facts, read_inputs
 from lace.pipeline.questions import write_question
 from lace.pipeline.registered import name_of_digest, name_of_facts, register
 from lace.pipeline.tables import read_dictionary, write_rows
+from lace.rules.limits import RuleLimits
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ __all__ = [
     "exchange_question",
     "find_answer",
     "identity_of",
+    "made_by",
     "select_values",
 ]
 
@@ -90,6 +93,12 @@ def identity_of(manifest: Manifest, question: Question) -> str:
     """Return what tells a question and the facts that it is about from all others."""
     programs = [[list(each.lines), asdict(each.limits)] for each in question.programs]
     return name_of_digest([_FORMAT, name_of_facts(manifest), programs, question.public])
+
+
+def made_by() -> str:
+    """Return which Lace this is, and in which way it names the identity of answers."""
+    how = name_of_digest([_FORMAT, [each.name for each in fields(RuleLimits)]])
+    return f"Lace {version('lace')} ({how[:8]})"
 
 
 def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluated | None:
@@ -151,6 +160,7 @@ def evaluate(
         MappingProxyType(counts),
         fresh=True,
         registration=register(manifest, told, question.public) if told is not None else None,
+        made_by=made_by(),
     )
     folder, asked = job.folder("evaluation"), job.folder("question")
     write_evaluated(done, folder)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["Proof"]
+__all__ = ["MOST_SAMPLED", "Proof", "Reports", "report"]
 
+Reports: TypeAlias = "list[tuple[str, str]]"
+"""What something was found about, and what was found: the first of them."""
+MOST_SAMPLED: Final = 100_000
+"""Records that a sample may have; they are named one by one."""
 _MOST_REPORTS: Final = 1000
+
+
+def report(reports: Reports, what: str, reason: str) -> None:
+    """Add to reports, unless there are enough already."""
+    if len(reports) < _MOST_REPORTS:
+        reports.append((what, reason))
 
 
 @dataclass(slots=True)
@@ -24,16 +34,14 @@ class Proof:
     roots: int = 0
     derived: int = 0
     wrong: int = 0
-    faults: list[tuple[str, str]] = field(default_factory=list)
-    uncompared: list[tuple[str, str]] = field(default_factory=list)
+    faults: Reports = field(default_factory=list)
+    uncompared: Reports = field(default_factory=list)
 
     def note(self, what: str, reason: str) -> None:
         """Note something wrong."""
         self.wrong += 1
-        if len(self.faults) < _MOST_REPORTS:
-            self.faults.append((what, reason))
+        report(self.faults, what, reason)
 
     def leave(self, what: str, reason: str) -> None:
         """Note something that was not compared."""
-        if len(self.uncompared) < _MOST_REPORTS:
-            self.uncompared.append((what, reason))
+        report(self.uncompared, what, reason)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.base.limits import MAX_PROVEN_DIGESTS
+from lace.base.text import shorten
 from lace.engines.embedded.engine import evaluate
 from lace.errors import LimitExceeded
 from lace.facts.extract import record_facts
@@ -23,7 +24,7 @@ from lace.pipeline.derived import (
     read_derived,
     read_evaluated,
 )
-from lace.pipeline.evaluate import Question, identity_of
+from lace.pipeline.evaluate import Question, identity_of, made_by
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.questions import read_question
 from lace.pipeline.rechecking import fact_set_digest
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prove_derived"]
 
-_UNKNOWN: Final = "it does not tell by which rules it was made; evaluate it again"
+_UNKNOWN: Final = "it does not tell by which rules it was made; run `lace pipeline evaluate` again"
 _OTHER: Final = "it was not made of the rules and facts that are kept"
 
 
@@ -75,14 +76,18 @@ def prove_derived(warehouse: Warehouse, proof: Proof, most_records: int) -> None
 def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_records: int) -> None:
     name, keys = evaluated.name, tuple(evaluated.counts)
     what = f"derived {name}"
-    kept = read_question(warehouse, name)
+    try:
+        kept = read_question(warehouse, name)
+    except WarehouseDamagedError as error:
+        _refuse(evaluated, error.message, proof)
+        return
     if kept is None:
-        proof.note(what, _UNKNOWN)
+        _refuse(evaluated, _UNKNOWN, proof)
         return
     question = Question(kept[0], keys, kept[1])
     then = _as_it_was(warehouse.manifest, name)
     if identity_of(then, question) != evaluated.identity:
-        proof.note(what, _OTHER)
+        _refuse(evaluated, _OTHER, proof)
         return
     records = then.rows(RECORDS)
     if records > most_records:
@@ -99,6 +104,24 @@ def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_record
         return
     for key in keys:
         _compare(warehouse, evaluated, key, answer.get(key, ()), proof)
+
+
+def _refuse(evaluated: Evaluated, reason: str, proof: Proof) -> None:
+    """Note an answer whose question cannot be asked again.
+
+    Another version of Lace may have kept it in another form, or named it by other limits. Then
+    nothing says that it is wrong, and nothing that it is right.
+    """
+    what = f"derived {evaluated.name}"
+    if evaluated.made_by == made_by():
+        proof.note(what, reason)
+        return
+    who = shorten(evaluated.made_by) if evaluated.made_by else "an earlier version of Lace"
+    proof.leave(
+        what,
+        f"it was evaluated by {who}, and this is {made_by()}; to have it compared, run "
+        f"`lace pipeline evaluate` again with --out {evaluated.name}",
+    )
 
 
 def _as_it_was(manifest: Manifest, name: str) -> Manifest:
@@ -163,8 +186,10 @@ def _compare(
     is_text = all(isinstance(value, str) for fact in found for value in fact)
     if not is_text or fact_set_digest(found) != fact_set_digest(wanted):
         extra, missing = len({*found} - {*wanted}), len({*wanted} - {*found})
+        maker = evaluated.made_by
+        who = f" (it was evaluated by {shorten(maker)})" if maker not in ("", made_by()) else ""
         proof.note(
             what,
             f"it is not what the embedded engine derives: {missing:,} facts are missing, "
-            f"{extra:,} are too many",
+            f"{extra:,} are too many{who}",
         )

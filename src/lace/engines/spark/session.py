@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from importlib import import_module, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.engines.spark.ending import end_gateway, held_signals, own_interrupts, stopped
 from lace.engines.spark.java import Java, find_java
 from lace.errors import EngineError, UsageError
 
@@ -46,7 +45,6 @@ _LEAST_MEMORY: Final = 1024
 _MOST_MEMORY: Final = 8192
 """MiB of the Java heap on `local`: a quarter of the machine's memory, between these."""
 _PACKED: Final = frozenset({".py", ".sql"})
-_STOP_SECONDS: Final = 20
 _TAIL_BYTES: Final = 4096
 _PARTITION_BYTES: Final = 64 * 1024 * 1024
 _MOST_PARTITIONS: Final = 4096
@@ -143,32 +141,13 @@ def open_session(
     with tempfile.TemporaryDirectory(prefix="lace-spark-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         wanted = _settings(master, scratch, archive) | dict(settings or {})
-        with _own_interrupts():
+        with own_interrupts():
             context = _start(wanted, java, scratch / "java.log", archive, debug)
-        try:
+        with stopped(context):
             context.setLogLevel("WARN" if debug else "ERROR")
             if not master.startswith("local"):
                 context.addPyFile(str(_packed_lace(scratch)))
             yield SparkSession(context)
-        finally:
-            _stop(context)
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Have Ctrl-C mean what it meant before, whatever is started inside of the block.
-
-    PySpark would call Java from its handler, in the midst of another call, and print how that
-    fails. Stopping the context ends its jobs as well.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:
@@ -248,15 +227,23 @@ def _start(
         if debug:
             shown = {"stdout": sys.stderr.fileno()}
         try:
-            gateway = launch_gateway(conf, popen_kwargs=shown)
-            return SparkContext(gateway=gateway, conf=conf)
+            with held_signals():  # until it is known which process is Java
+                gateway = launch_gateway(conf, popen_kwargs=shown)
+            context: Any = SparkContext(gateway=gateway, conf=conf)
+            if not debug:  # it prints a traceback when Java is ended while it counts
+                context._accumulatorServer.handle_error = lambda *_request: None
+            return context
         except (PySparkException, Py4JError, OSError) as error:
             if gateway is not None:
-                _end(gateway)
+                end_gateway(gateway)
             raise SparkStartError(
                 f"Spark did not start on {java}: {_reason(log) or str(error).splitlines()[0]}",
                 hint="run it again with --debug to see all that Spark says",
             ) from error
+        except BaseException:  # a signal: nothing of it is to outlive this process
+            if gateway is not None:
+                end_gateway(gateway)
+            raise
 
 
 @contextmanager
@@ -282,34 +269,3 @@ def _reason(log: Path) -> str:
         told = [line.strip() for line in lines if re.search("error|exception", line, re.I)]
         return (told or [line.strip() for line in lines if line.strip()] or [""])[0]
     return ""
-
-
-def _stop(context: Any) -> None:  # noqa: ANN401 - PySpark has no types here
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    gateway = context._gateway
-    with suppress(Exception):  # the Java process may be gone, and is ended below in any case
-        session = SparkSession.getActiveSession()
-        (session or context).stop()
-    with SparkContext._lock:
-        SparkContext._active_spark_context = None
-        SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
-    _end(gateway)
-
-
-def _end(gateway: Any) -> None:  # noqa: ANN401 - Py4J has no types
-    """End the Java process: it goes when its input does, and is made to if it does not."""
-    process = gateway.proc
-    with suppress(Exception):
-        gateway.shutdown()
-    if process is None:
-        return
-    with suppress(OSError):
-        process.stdin.close()
-    try:
-        process.wait(_STOP_SECONDS)
-    except Exception:  # noqa: BLE001 - whatever it is that it waits for
-        process.kill()
-        process.wait()
