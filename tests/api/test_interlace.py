@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,13 +76,35 @@ def test_all_fields_are_offered_where_that_is_asked_for(
     assert told == (every if offer_all else {"Group"})
 
 
+@pytest.mark.requirement("050-124", "050-125")
+def test_all_fields_are_offered_where_settings_say_so(
+    sides: tuple[lace.Lace, lace.Lace], told: set[str]
+) -> None:
+    """Over any transport: as `--set offer_all_fields=1` and in lace.toml."""
+    sides[1].add(plex("n/1"))
+    with ExitStack() as stack:
+        left, right = (
+            stack.enter_context(lace.open(each.store.folder, settings={"offer_all_fields": 1}))
+            for each in sides
+        )
+        with (
+            lace.serve("tcp:127.0.0.1:0", right, policy(left)) as server,
+            lace.connect(server.address, left, policy(right)) as link,
+        ):
+            done = link.result()
+    assert len(done.received) == 1
+    assert told == {"Group", "App", "Name", "TAI", "Type", "Data-Length"}
+
+
 @pytest.mark.requirement("050-45")
+@pytest.mark.parametrize("by_settings", [False, True])
 @pytest.mark.parametrize("store_differing", [False, True])
 def test_records_whose_claims_differ_are_stored_where_that_is_asked_for(
     sides: tuple[lace.Lace, lace.Lace],
     monkeypatch: pytest.MonkeyPatch,
     *,
     store_differing: bool,
+    by_settings: bool,
 ) -> None:
     """X1, with a peer whose advertisements leave out a field."""
     left, right = sides
@@ -100,9 +123,12 @@ SelectHave(P) :- Have(P).
 SelectAdvertised(P,S) :- Advertised(P,S), not Hidden(P).
 Hidden(P) :- AdvertisedField(P,S,'Name',_,N), AdvertisedField(P,S,'App',_,'no').
 """
-    done = lace.interlace(
-        left, right, policy(right, select), policy(left, select), store_differing=store_differing
-    )
+    given = policy(right, select), policy(left, select)
+    if by_settings:
+        left = lace.open(left.store.folder, settings={"store_differing": int(store_differing)})
+        done = lace.interlace(left, right, *given)
+    else:
+        done = lace.interlace(left, right, *given, store_differing=store_differing)
     assert (record in left) is store_differing
     assert dict(done.left.noted) == ({} if store_differing else {Failure.CLAIMS_DIFFER: 1})
 

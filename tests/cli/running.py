@@ -109,11 +109,18 @@ def process(
     env: Mapping[str, str] | None = None,
     prefix: tuple[str, ...] = (),
     cwd: Path | None = None,
+    seconds: float = 60,
 ) -> Result:
-    """Run the command as a process."""
+    """Run the command as a process, which is gone afterwards whatever happens."""
     environment = clean_environment(**(env or {}))
-    started = spawn(*arguments, prefix=prefix, stdin=subprocess.PIPE, env=environment, cwd=cwd)
-    out, err = started.communicate(given, timeout=60)
+    with spawn(
+        *arguments, prefix=prefix, stdin=subprocess.PIPE, env=environment, cwd=cwd
+    ) as started:
+        try:
+            out, err = started.communicate(given, timeout=seconds)
+        except BaseException:
+            started.kill()
+            raise
     return Result(started.returncode, out, err.decode("utf-8"))
 
 

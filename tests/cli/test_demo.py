@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.cli import demo_story
+from tests.cli.documented import check_documented
+from tests.cli.groups import started_group
 from tests.cli.running import Result, call, clean_environment, on_terminal, spawn
 from tests.cli.screens import at_terminal, visible_lines
 
@@ -25,10 +27,11 @@ MOST_SECONDS = 300
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_whole_story(tmp_path: Path) -> None:
+def test_the_whole_story(tmp_path: Path, spark_defaults: Path) -> None:
     """In a pipe, as in CI, with Spark; nothing is left behind."""
-    started = spawn("demo", env=clean_environment(TMPDIR=str(tmp_path)))
-    out, err = started.communicate(timeout=MOST_SECONDS)
+    env = clean_environment(TMPDIR=str(tmp_path), SPARK_CONF_DIR=str(spark_defaults))
+    with spawn("demo", env=env) as started:
+        out, err = started.communicate(timeout=MOST_SECONDS)
     done = Result(started.returncode, out, err.decode("utf-8"))
     assert (done.code, done.err) == (0, "")
     for command in ("init", "key new", "put", "list", "disclose", "preview", "import"):
@@ -53,6 +56,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_finds(tmp_path: Path) -> None:
     done = call("demo", "--json", "--keep", tmp_path / "club")
     found = json.loads(done.out)
+    check_documented("demo", [found], whole=True)
     assert (done.code, found["received"], found["loops"]) == (0, 30, 3)
     assert found["bait_learned"] is False
     assert 0 < found["again_bytes"] < FEW_BYTES
@@ -131,6 +135,22 @@ def test_an_interrupt_says_what_stays(tmp_path: Path, is_kept: bool) -> None:
         assert (tmp_path / "club" / "alice.lace").is_dir()
     else:
         assert "interrupted; nothing is left behind" in told
+
+
+WITH_SPARK = "from lace.cli import demo_story, main; demo_story.READINGS = 300; main.main()"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_an_interrupt_while_spark_works(tmp_path: Path) -> None:
+    """Ctrl-C reaches all that it has started; none of it stays, and no file."""
+    program = (sys.executable, "-c", WITH_SPARK)
+    with started_group("demo", temporary=tmp_path / "temporary", program=program) as group:
+        group.wait_for_member("org.apache.spark.deploy.SparkSubmit")
+        group.interrupt()
+        ended = group.end()
+    assert (ended.code, ended.err) == (130, "lace: interrupted; nothing is left behind\n")
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def closing_commands(shown: str) -> list[str]:

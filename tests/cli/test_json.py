@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lace.api import SigningKey, open_lace
+from tests.cli.documented import PIPELINE_SAMPLES, check_documented, read_documents
 from tests.cli.links import Party, make_parties, plex, serving
 from tests.cli.policies import TEAM
 from tests.cli.running import call, process
@@ -27,16 +26,10 @@ name = "one"
 facts = ["Field('P.x','Name','0','a')"]
 derived = { "Named/2" = [["P.x", "a"]] }
 """
-SPARK = frozenset(
-    f"lace pipeline {name}"
-    for name in (
-        *("ingest", "facts", "advertise", "diff", "evaluate", "run", "verify", "export"),
-        *("import-lace", "export-lace"),
-    )
-)
-"""They need Spark; tests/pipeline/test_commands.py runs them."""
+SPARK = frozenset(f"lace pipeline {name}" for name in PIPELINE_SAMPLES)
+"""They need Spark; tests/pipeline/test_json.py runs them."""
 ELSEWHERE = frozenset({"lace serve", "lace demo"})
-"""A server is run below; the demonstration, which starts Spark, in test_demo.py."""
+"""A server is run below, the demonstration in test_demo.py; both are held to their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +113,6 @@ def test_every_command_has_a_sample() -> None:
     assert leaves == {f"lace {name}" for name in SAMPLES} | SPARK | ELSEWHERE
 
 
-def keys_of(path: str) -> set[str]:
-    """Return the first words of the documented keys; `NAME` stands for any."""
-    found: set[str] = set()
-    for text in COMMANDS[path].documentation.json_keys:  # type: ignore[attr-defined]
-        found.update(re.split(r"[.\[]", part)[0] for part in re.split(r",\s*|\s+or\s+", text))
-    return found
-
-
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_command_writes_json_as_documented(name: str, left: Party) -> None:
     each = SAMPLES[name]
@@ -143,7 +128,7 @@ def test_a_command_writes_json_as_documented(name: str, left: Party) -> None:
         assert call("key", "new", *place).code == 0
     done = call("--json", *place, *words, given=each.given)
     assert done.code in each.codes, done.err
-    documents = _documents(done.out)
+    documents = read_documents(done.out)
     assert documents, "nothing was written"
     check_documented(name, documents)
 
@@ -154,19 +139,4 @@ def test_a_server_writes_json_as_documented(left: Party, tmp_path: Path) -> None
         address = json.loads(server.address)
         left.sync(left, address["address"])
         out, _err = server.process.communicate(timeout=60)
-    check_documented("serve", [address, *_documents(out.decode())])
-
-
-def check_documented(name: str, documents: list[Any]) -> None:
-    known = keys_of(f"lace {name}")
-    for document in documents:
-        assert isinstance(document, dict)
-        assert "NAME" in known or set(document) <= known, set(document) - known
-
-
-def _documents(text: str) -> list[Any]:
-    """Return one document, or one of each line."""
-    try:
-        return [json.loads(text)] if text else []
-    except ValueError:
-        return [json.loads(line) for line in text.splitlines()]
+    check_documented("serve", [address, *read_documents(out.decode())])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
+from socket import AF_UNIX
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +18,7 @@ from lace.cli.outcomes import LinkLine
 from lace.driver.standing import Standing
 from lace.interlacing.result import Counters
 from lace.interlacing.transitions import State
-from tests.cli.links import hashes, make_parties, serving, wait_until
+from tests.cli.links import SECONDS, hashes, make_parties, serving, wait_until
 from tests.cli.running import call
 
 if TYPE_CHECKING:
@@ -55,6 +57,46 @@ def test_pauses_grow_up_to_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert set(failed[6:]) == {60}
     for seconds in (1, 2, 4, 8, 15, 30, 60):
         assert f"; again in {seconds} s" in done.err
+
+
+@pytest.mark.slow
+def test_a_server_that_says_nothing_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that ends takes connections for a moment more, and closes them."""
+    left, right = make_parties(tmp_path)
+    path, is_there = tmp_path / "s", threading.Event()
+    taken = 0
+
+    async def sleep(_seconds: float) -> None:
+        assert is_there.wait(SECONDS)
+        if taken == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(SECONDS)
+
+    monkeypatch.setattr(link_runs, "asyncio", SimpleNamespace(sleep=sleep))
+    with serving(right, left, f"unix:{path}", "--open") as server, socket.socket(AF_UNIX) as silent:
+
+        def replace() -> None:
+            nonlocal taken
+            wait_until(lambda: hashes(left) == hashes(right))
+            server.process.kill()
+            server.process.wait()
+            path.unlink()
+            silent.bind(str(path))
+            silent.listen()
+            is_there.set()
+            for number in range(1, 4):
+                connection = silent.accept()[0]
+                taken = number
+                connection.close()
+
+        replacing = threading.Thread(target=replace, daemon=True)
+        replacing.start()
+        done = call("sync", f"unix:{path}", *left.policy(right), "--open")
+        replacing.join(SECONDS)
+    assert done.code == 143, done.err
+    assert taken == 3
 
 
 def line_of(**counted: int) -> str:

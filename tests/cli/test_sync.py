@@ -88,6 +88,7 @@ def test_wss(parties: tuple[Party, Party], certificates: Certificates) -> None:
         wrong = left.sync(right, server.address, *ca)
         assert wrong.code == 4
         assert "the server's certificate is not for 127.0.0.1" in wrong.err
+        check_one_line(wrong)
 
 
 @pytest.mark.requirement("060-137")
@@ -205,11 +206,15 @@ def test_nobody_listens(parties: tuple[Party, Party], tmp_path: Path) -> None:
     assert absent.code == 4
     assert "there is no such socket" in absent.err
     for done in (refused, absent):
-        assert done.out == ""
-        assert "Traceback" not in done.err
-        assert done.err.count("\nlace: ") + done.err.startswith("lace: ") == 1 + done.err.count(
-            "lace: warning"
-        )
+        check_one_line(done)
+
+
+def check_one_line(done: Result) -> None:
+    """What went wrong is said once, in one line, perhaps with a hint below it."""
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    said = [line for line in done.err.splitlines() if line.startswith("lace: ")]
+    assert len([line for line in said if not line.startswith("lace: warning")]) == 1, done.err
 
 
 def test_an_address_that_cannot_be_had(parties: tuple[Party, Party], tmp_path: Path) -> None:
@@ -234,6 +239,8 @@ def test_an_address_that_cannot_be_had(parties: tuple[Party, Party], tmp_path: P
     assert "no.pem: the file cannot be read" in missing.err
     url = call("serve", "ws://127.0.0.1", *left.policy(right))
     assert url.code == 2
+    for done in (used, long, bare, missing, url):
+        check_one_line(done)
 
 
 def test_wrong_usage(parties: tuple[Party, Party]) -> None:

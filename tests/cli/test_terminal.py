@@ -6,7 +6,7 @@ import io
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
@@ -188,6 +188,27 @@ def test_progress_comes_after_a_second_only(monkeypatch: pytest.MonkeyPatch) -> 
     shown = bar(monkeypatch, 1.5)
     assert "import" in shown
     assert "15 stored" in shown
+
+
+@pytest.mark.parametrize("unit", ["bytes", "records"])
+def test_a_bar_tells_rate_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, unit: Literal["bytes", "records"]
+) -> None:
+    """Of 10,000 in all, a thousand comes every ten seconds."""
+    screen, now = _Screen(), 0.0
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("lace.cli.progress.time.monotonic", lambda: now)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    with Progress(Session({"NO_COLOR": "1"}), "import", 10_000, unit) as progress:
+        progress.update(500)
+        assert screen.getvalue() == "", "nothing is shown in the first second"
+        for done in (1000, 2000, 3000):
+            now += 10
+            progress.update(done)
+    shown = [each for each in screen.getvalue().split("\n") if "30%" in each][-1]
+    assert "0:01:10" in shown
+    assert ("100 bytes/s" if unit == "bytes" else "100 records/s") in shown
 
 
 def test_a_bar_tells_no_rate_before_it_knows_one(monkeypatch: pytest.MonkeyPatch) -> None:

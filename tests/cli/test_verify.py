@@ -19,6 +19,7 @@ from lace.api import open_lace
 from lace.record.model import Blob, Plex
 from lace.store.lock import WriteLock
 from lace.store.sqlite.store import DATABASE_NAME
+from tests.cli.groups import started_group
 from tests.cli.running import call, process, spawn
 
 if TYPE_CHECKING:
@@ -203,6 +204,28 @@ def test_a_signal_ends_an_import_between_batches(
     assert (entry["command"], entry["exit_code"]) == ("import", code)
     assert entry["result"]["stored"] == records
     assert call("verify").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    ids=["INT", "TERM"],
+)
+def test_a_signal_ends_a_verification(
+    folder: Path, large: Path, tmp_path: Path, number: signal.Signals, code: int, word: str
+) -> None:
+    """It comes while other processes validate; they go as well."""
+    assert call("import", large).code == 0
+    command = ("--lace", folder, "--set", "import_workers=2", "verify")
+    with started_group(*command, temporary=tmp_path / "temporary") as group:
+        group.wait_for(lambda: len(group.members()) > 2)
+        group.interrupt(number)
+        ended = group.end()
+    assert (ended.code, ended.raw) == (code, b"")
+    assert ended.err == f"lace: {word}; nothing was changed\n"
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert call("verify").lines[0] == "records 20000"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

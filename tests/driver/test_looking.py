@@ -12,13 +12,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import lace
-from lace.api import now
 from lace.driver import open_pairing, session
 from lace.driver.party import Party
-from lace.exchanging import Side, open_exchange
 from tests.driver.test_open import ADD
-from tests.driver.test_pairing import hashes, policy
+from tests.driver.test_pairing import hashes
 from tests.driver.test_session import connected
 from tests.driver.test_session import session as session_of
 
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    import lace
+    from lace.driver.open_pairing import OpenPairing
     from lace.driver.session import Session
     from lace.interlacing.result import Outcome
     from lace.transport.stream import ByteStream
@@ -66,30 +65,22 @@ class Looks:
 
 
 def test_two_sides_in_one_process(
-    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, right = sides
     looks, waited = Looks(monkeypatch, left), []
-    with lace.open(left.store.folder) as here, lace.open(right.store.folder) as there:
-        exchange = open_exchange(
-            Side(here.store, here.settings, policy(right), here.signing_key()),
-            Side(there.store, there.settings, policy(left), there.signing_key()),
-            now,
-        )
-        try:
-            real = exchange._news.wait
+    real = exchange._news.wait
 
-            def wait(seconds: float | None = None) -> bool:
-                if threading.current_thread() is exchange._thread:
-                    waited.append(seconds)
-                return real(seconds)
+    def wait(seconds: float | None = None) -> bool:
+        if threading.current_thread() is exchange._thread:
+            waited.append(seconds)
+        return real(seconds)
 
-            monkeypatch.setattr(exchange._news, "wait", wait)
-            assert exchange.wait_until(lambda: len(waited) > 1, SECONDS), "it is at rest"
-            looks.store(left)
-            assert exchange.wait_until(lambda: len(hashes(right)) == 1, SECONDS)
-        finally:
-            exchange.stop(SECONDS)
+    monkeypatch.setattr(exchange._news, "wait", wait)
+    assert exchange.wait_until(lambda: len(waited) > 1, SECONDS), "it is at rest"
+    looks.store(left)
+    assert exchange.wait_until(lambda: len(hashes(right)) == 1, SECONDS)
+    exchange.stop(SECONDS)
     looks.check()
     assert open_pairing.LOOK_SECONDS <= LONGEST
     assert all(seconds is not None and 0 <= seconds <= LONGEST for seconds in waited)

@@ -6,17 +6,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
-import lace
-from lace.api import now
-from lace.exchanging import Side, open_exchange
-from lace.store import watching
-from tests.driver.test_pairing import hashes, plex, policy
+from tests.driver.test_pairing import hashes, plex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    import lace
     from lace.driver.open_pairing import OpenPairing
 
 SOON = 20.0
@@ -25,23 +18,6 @@ import sys, lace
 with lace.open(sys.argv[1]) as store:
     store.add(lace.Plex(group="u", app="ding", name="by another", data=b"x"))
 """
-
-
-@pytest.fixture
-def exchange(sides: tuple[lace.Lace, lace.Lace]) -> Iterator[OpenPairing]:
-    left, right = sides
-    with lace.open(left.store.folder) as here, lace.open(right.store.folder) as there:
-        made = open_exchange(
-            Side(here.store, here.settings, policy(right), here.signing_key()),
-            Side(there.store, there.settings, policy(left), there.signing_key()),
-            now,
-        )
-        try:
-            yield made
-        finally:
-            made.stop(SOON)
-        assert made.error is None
-    assert not watching._watchers
 
 
 def test_what_comes_on_one_side_reaches_the_other(

@@ -33,6 +33,8 @@ __all__ = ["DemoError", "Stage"]
 _MOST_LINES: Final = 14
 """Lines of an answer that are shown; of a longer one, how many are left."""
 _END_SECONDS: Final = 20.0
+_RUN_END_SECONDS: Final = 30
+"""Java may be starting, and has to end then."""
 _LONG: Final = re.compile(r"([A-Z]\.[0-9A-Za-z_~]{6})[0-9A-Za-z_~]{37}(?:\.H3)?")
 """Hashes and verifiers; what is shown of them tells them apart."""
 _MARGIN: Final = 3
@@ -200,13 +202,32 @@ class Stage:
         """
         self._typed(words)
         with nullcontext() if self._is_json else Waiting(self._session, title):
-            done = subprocess.run(  # noqa: S603 - ourselves
-                self._command(words), capture_output=True, cwd=self._folder, text=True, check=False
-            )
-        if done.returncode:
-            problem = done.stderr.strip() or f"exit code {done.returncode}"
-            raise DemoError(f"`lace {_typed(words)}` failed: {problem}")
-        return done.stdout
+            code, out, err = self._run(words)
+        if code:
+            raise DemoError(f"`lace {_typed(words)}` failed: {err.strip() or f'exit code {code}'}")
+        return out
+
+    def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
+        """Run a process to its end; returns its exit code and what it wrote.
+
+        An interrupt at the terminal is for this process alone, which tells the other one to end,
+        and waits until all is gone that it has made for a while.
+        """
+        with subprocess.Popen(  # noqa: S603 - ourselves
+            self._command(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            cwd=self._folder,
+            text=True,
+        ) as process:
+            try:
+                out, err = process.communicate()
+            except BaseException:
+                _end(process, _RUN_END_SECONDS)
+                raise
+        return process.returncode, out, err
 
     @contextmanager
     def serving(self, *words: str) -> Iterator[str]:
@@ -243,10 +264,10 @@ class Stage:
         return f"{self._folder / name}{at}{viewer}" if is_here else word
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[str], seconds: float = _END_SECONDS) -> None:
     process.send_signal(signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_END_SECONDS)
+        process.wait(seconds)
         return
     process.kill()
 

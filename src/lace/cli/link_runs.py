@@ -71,6 +71,8 @@ class LinkRun:
         self._address, self._options, self._connecting = address, options, connecting
         self._is_stopping = False
         self._link = 0
+        self._heard = 0
+        """Bytes that came on the last link."""
         self.line = LinkLine()
         self.hear: Callable[[LinkEvent], None] | None = None
         """Hears of all that happens on the link."""
@@ -173,6 +175,7 @@ class LinkRun:
         link = self.line.link
         if link is None:
             raise AssertionError("an exchange that ended has begun")
+        self._heard = link.received
         figures = {
             "link": self._link,
             **outcome_figures(outcome),
@@ -185,7 +188,7 @@ class LinkRun:
 
     async def _run_again(self) -> None:
         failed = 0
-        was_told = False
+        was_told = has_worked = False
         while True:
             since = time.monotonic()
             try:
@@ -196,8 +199,13 @@ class LinkRun:
                 why = str(error)
             else:
                 outcome = self.outcome
-                if self._is_stopping or outcome is None or not _is_passing(outcome):
+                # A server that ends may still have taken the connection, and says nothing then.
+                is_passing = outcome is not None and (
+                    _is_passing(outcome) or (has_worked and not self._heard)
+                )
+                if self._is_stopping or outcome is None or not is_passing:
                     return
+                has_worked = has_worked or self._heard > 0
                 why = outcome.reason
                 if outcome.failure is None:  # a server that keeps no link open: that is its way
                     text = None if was_told else _NOT_KEPT
