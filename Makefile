@@ -19,6 +19,9 @@ TEST_LEVEL := spark
 # More for pytest, as in: make test ARGS='-k seal'
 ARGS ?=
 
+# The tests start hundreds of processes, and without its bytecode each would compile all of Lace.
+export PYTHONDONTWRITEBYTECODE :=
+
 STEP = @printf '\n==> %s\n'
 
 .PHONY: help demo test check format bench docs conformance pages coverage lock clean distclean venv

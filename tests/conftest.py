@@ -70,17 +70,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    """A Spark session for small tables: what takes long there is to compile, not to run."""
+    """The Spark session of this process, for small tables."""
     from lace.engines.spark.session import open_session
+    from tests.spark import SETTINGS
 
-    settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    with open_session("local[2]", settings=settings) as session:
+    with open_session("local[2]", settings=SETTINGS) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def spark_defaults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for SPARK_CONF_DIR: Java compiles little, and queries run as anybody's."""
+    from tests.spark import PLAIN, write_defaults
+
+    return write_defaults(tmp_path_factory.mktemp("spark"), PLAIN)
 
 
 PARTIAL = pytest.StashKey[bool]()
@@ -107,8 +110,13 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
         item.config.stash[PARTIAL] = True
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip Spark tests where PySpark is not installed."""
+    """Put Spark tests first, so that one worker has them; skip them where PySpark is missing.
+
+    They are the longest, and each worker that has some starts a Java and warms it up.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
     if importlib.util.find_spec("pyspark") is None:
         skip = pytest.mark.skip(reason="PySpark is not installed")
         for item in items:

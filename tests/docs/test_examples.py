@@ -24,6 +24,7 @@ from tests.docs.examples import (
     read_blocks,
     script,
 )
+from tests.spark import SETTINGS, write_defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -41,13 +42,6 @@ ALONE = [
 PAGES = [*TUTORIAL, *ALONE]
 EXPLAINED = sorted((DOCS / "explanation").glob("*.md"))
 MOST_PAGES_AND_BLOCKS_NOT_RUN = 12
-# What takes long in a small run is to compile, not to run.
-SPARK_SETTINGS = """\
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.adaptive.enabled false
-spark.sql.codegen.wholeStage false
-spark.sql.codegen.factoryMode NO_CODEGEN
-"""
 
 
 def name_of(page: Path) -> str:
@@ -62,7 +56,7 @@ def run_blocks(blocks: list[Block], folder: Path) -> None:
     for name, arguments in (("python", ""), ("lace", "-m lace ")):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
         (programs / name).chmod(0o755)
-    (settings / "spark-defaults.conf").write_text(SPARK_SETTINGS)
+    write_defaults(settings, SETTINGS)
     environment = clean_environment(
         HOME=str(place),
         PATH=f"{programs}:{os.environ['PATH']}",

@@ -32,10 +32,23 @@ FIRST = [
     PREFACE + b"A('x')\r\n\r\n",
     PREFACE + b"A('x') \n\n",
     PREFACE + "A('x')\u2028B('y')\n\n".encode(),
+    PREFACE + "A('x')\u0085B('y')\n\n".encode(),
     PREFACE + "\uff21('x')\n\n".encode(),
     PREFACE + b"\xf0\x9f\xa7\xa9: R." + b"0" * 43 + b"  lacegram\nA(P) :- Have(P).\n\n",
 ]
-NUMBERS = ["1_0", "\uff11\uff10", "010", "+10", " 10", "10\u2028", "-0", "1e9", "0x10", ""]
+NUMBERS = [
+    "1_0",
+    "\uff11\uff10",
+    "010",
+    "+10",
+    " 10",
+    "10\u2028",
+    "10\u0085",
+    "-0",
+    "1e9",
+    "0x10",
+    "",
+]
 TIMES = ["1700000000:0", "1700000000:00000000\u0660", "1_700000000:000000000", "17:000000000"]
 
 

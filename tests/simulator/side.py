@@ -7,6 +7,7 @@ machine, says whether what is sent and requested may be.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -77,7 +78,7 @@ class Side:
         self.machine = Machine(config)
         self.kept = kept
         self.store = kept.store
-        self.peer: Side
+        self._peer: weakref.ref[Side] | None = None
         self._rnd = rnd
         self.effects: deque[wanted.Effect] = deque()
         self.answers: deque[happened.Event] = deque()
@@ -108,6 +109,17 @@ class Side:
         """Whether the reference evaluator looks at what is sent and requested."""
         self.is_trusting = True
         """Whether what reconciliation finds is compared with what the peer has."""
+
+    @property
+    def peer(self) -> Side:
+        """The other side, which the world holds: engines go with a world, and wait for no cycle."""
+        found = None if self._peer is None else self._peer()
+        assert found is not None
+        return found
+
+    @peer.setter
+    def peer(self, other: Side) -> None:
+        self._peer = weakref.ref(other)
 
     # -- events --------------------------------------------------------------------------------
 
