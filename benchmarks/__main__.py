@@ -29,7 +29,7 @@ from benchmarks.reconciling import (
 )
 from benchmarks.results import RESULTS, Row, Section, write_results
 from benchmarks.spark_engine import benchmark_spark_engine
-from benchmarks.starting import benchmark_listing, benchmark_start
+from benchmarks.starting import benchmark_demo, benchmark_listing, benchmark_start
 from benchmarks.wire import (
     benchmark_wire_again,
     benchmark_wire_blobs,
@@ -62,6 +62,7 @@ def _plan(small: int, large: int) -> list[_Benchmark]:
         _Benchmark("Growth and memory of an import", lambda: benchmark_growth(small, large)),
         _Benchmark("Starting", benchmark_start),
         _Benchmark("Listing", lambda: benchmark_listing(large)),
+        _Benchmark("Demonstration", benchmark_demo),
     ]
 
 
@@ -115,7 +116,8 @@ def _reconciling_plan(small: int, large: int) -> list[_Benchmark]:
             lambda: benchmark_reconciling((LEAST, small, large)),
         ),
         _Benchmark(
-            "Reconciliation: bytes with four fields", lambda: benchmark_reconciling_fields(small)
+            "Reconciliation: bytes with four fields",
+            lambda: benchmark_reconciling_fields((LEAST, small)),
         ),
         _Benchmark(
             f"Reconciliation: a set of {large:,} records",

@@ -27,9 +27,9 @@ from lace.record.seal import verify_many
 from lace.record.validate import ValidRecord, validate_many
 from lace.store.sqlite.connection import connect
 from lace.store.sqlite.fact_state import extended
+from lace.store.sqlite.inserting import INSERT, record_rows
 from lace.store.sqlite.migrations import migrate
 from lace.store.sqlite.segment_append import SLICE_RECORDS
-from lace.store.sqlite.store import INSERT, record_rows
 from lace.store.validation import SIGNATURE_BATCH
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ __all__ = [
     "run_command",
     "run_program",
     "run_steps",
+    "settle",
 ]
 
 
@@ -68,16 +69,22 @@ def cpu_of_tree() -> float:
     return total
 
 
-def run_command(arguments: Sequence[str], *, memory: bool = False) -> Run:
+def run_command(
+    arguments: Sequence[str], *, memory: bool = False, given: Path | None = None
+) -> Run:
     """Run `python …` and return what it and all its children used."""
-    return run_program([sys.executable, *arguments], memory=memory)
+    return run_program([sys.executable, *arguments], memory=memory, given=given)
 
 
-def run_program(command: Sequence[str], *, memory: bool = False) -> Run:
-    """Run a program and return what it and all its children used."""
+def run_program(command: Sequence[str], *, memory: bool = False, given: Path | None = None) -> Run:
+    """Run a program, with a file as its input, and return what it and all its children used."""
+    settle()
     before = children_cpu()
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment())
+    with (given or Path(os.devnull)).open("rb") as file:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=file, stdout=subprocess.DEVNULL, env=environment()
+        )
     watcher = _MemoryWatcher(process.pid) if memory else None
     code = process.wait()
     wall = time.perf_counter() - start
@@ -113,6 +120,13 @@ class Steps:
         """Note a number, such as that of the facts derived."""
         self._counts[name] = number
 
+    def take(self, other: StepsRun) -> None:
+        """Take over what another process has told."""
+        for mine, theirs in ((self._cpu, other.cpu), (self._wall, other.wall)):
+            for name, seconds in theirs.items():
+                mine.setdefault(name, []).extend(seconds)
+        self._counts |= other.counts
+
     def tell(self) -> None:
         """Print what `run_steps` reads."""
         print(json.dumps([self._cpu, self._wall, self._counts, peak_of()]))
@@ -138,6 +152,7 @@ class StepsRun:
 
 def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> StepsRun | None:
     """Run `python …` whose last line is what `Steps.tell` prints; None when it takes too long."""
+    settle()
     try:
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -150,6 +165,11 @@ def run_steps(arguments: Sequence[str], *, seconds: float | None = None) -> Step
     except subprocess.TimeoutExpired:
         return None
     return StepsRun(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def settle() -> None:
+    """Wait until what was written before is on the disk: it would slow down what comes next."""
+    os.sync()
 
 
 def process_cpu(pid: int) -> float:

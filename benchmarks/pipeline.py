@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.measure import run_steps
@@ -46,9 +47,11 @@ def _each(run: StepsRun, name: str, records: int) -> float:
 def benchmark_pipeline(small: int, large: int, folder: Path, *, further: bool) -> list[Row]:
     """Run stages in warm sessions of several sizes; with `further`, of the largest as well."""
     run = _run(large, "--pool", "--plain")
-    pool, spark = run.wall_sum("pool"), run.wall_sum("ingest")
+    pool, spark = median(run.wall["pool"]), median(run.wall["ingest"])
     processor = _processor(run, "ingest") / max(0.01, _processor(run, "pool"))
-    times, plain = spark / pool, _processor(run, "advertise") / _processor(run, "plain")
+    pairs = zip(run.wall["ingest"], run.wall["pool"], strict=True)
+    times = median(ours / theirs for ours, theirs in pairs)
+    plain = _processor(run, "advertise") / _processor(run, "plain")
     rows = [
         Row("a plain pool that validates and writes the same", f"{pool:.1f} s"),
         Row(

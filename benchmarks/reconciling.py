@@ -42,8 +42,6 @@ ROUND_TRIP: Final = 2
 """Turns of a round trip: in each, both sides send one block."""
 RECORD_BYTES: Final = 600
 FULL_SIZE: Final = 1_000_000
-MOST_FIRST: Final = 1_000
-"""Differences at first contact that are tried with so many records."""
 FEW: Final = 100
 
 
@@ -110,11 +108,9 @@ def _ways(size: int, differing: int, case: _Case) -> Iterator[_Way]:
             yield FIRST
         return
     yield CURSORS
+    yield FIRST
     if size < FULL_SIZE:
-        yield FIRST
         yield PLAIN
-    elif differing <= MOST_FIRST:
-        yield FIRST
 
 
 def _row(name: str, way: _Way, turns: int, sent: int, known: int | None) -> Row:
@@ -141,12 +137,19 @@ def _sides(world: World, case: _Case, way: _Way) -> tuple[Side, Side]:
     return first, second
 
 
-def benchmark_reconciling_fields(size: int) -> list[Row]:
+def benchmark_reconciling_fields(sizes: tuple[int, ...]) -> list[Row]:
     """Show the same with four fields, where advertisements outweigh the records."""
-    world = world_of_fields(size)
-    told = f"{world.advertisement_bytes} B, {RECORD_BYTES} B"
+    worlds = [(size, world_of_fields(size)) for size in sizes]
+    told = f"{worlds[0][1].advertisement_bytes} B, {RECORD_BYTES} B"
     rows = [Row("an advertisement, a record", told)]
-    for differing in (0, 10, 1_000):
+    for size, world in worlds:
+        rows += _rows_of_fields(size, world)
+    return rows
+
+
+def _rows_of_fields(size: int, world: World) -> list[Row]:
+    rows: list[Row] = []
+    for differing in _differing(size):
         case = _cases(differing)[0]
         for way in (FIRST, CURSORS):
             turns, sent = run_sides(*_sides(world, case, way))

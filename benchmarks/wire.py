@@ -265,6 +265,10 @@ def benchmark_wire_again(records: int) -> list[Row]:
             size < MOST_AGAIN_BYTES,
         ),
         Row(
+            "apart from these: setup, hello, and the rest of the blocks, both ways",
+            f"{max(run.control_bytes for run in [fresh, *again]):,} B",
+        ),
+        Row(
             f"{name}: connected to ended",
             f"{link:.2f} s",
             f"< {MOST_AGAIN_SECONDS:g} s",

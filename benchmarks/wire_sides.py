@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.corpus import FOLDER
 from benchmarks.exchange_side import EXPOSE, SELECT
-from benchmarks.measure import Run, environment, peak_of, run_command
+from benchmarks.measure import Run, environment, peak_of, run_command, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,6 +76,12 @@ class Synced:
     def received(self) -> int:
         """The records that came."""
         return int(self.figures["received"])
+
+    @property
+    def control_bytes(self) -> int:
+        """The bytes of setup, hello and all else that is neither claims nor records, both ways."""
+        names = "control-bytes-received", "control-bytes-sent"
+        return sum(int(self.figures[name]) for name in names)
 
     @property
     def reconciliation_bytes(self) -> int:
@@ -145,6 +151,7 @@ def sync(folder: Path, address: str, options: Sequence[str]) -> Synced:
     """Run `lace sync` to its end; both sides have to be at a fixed point."""
     log = folder.with_suffix(".log")
     command = _lace(folder, "sync", address, "--log-format", "json", *options)
+    settle()
     start = time.perf_counter()
     with (
         log.open("w") as errors,
