@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from lace.algebra.lower import lower_program
-from lace.base.text import shorten
 from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.difference import Difference, only
 from lace.engines.embedded.enclave import Enclave
@@ -28,8 +27,8 @@ from lace.engines.embedded.load import GroupedFacts, group_facts, intern_constan
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 from lace.engines.embedded.state import State
-from lace.errors import EngineError
-from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES, FactClass
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.policy.public_facts import PUBLIC, check_public
 from lace.policy.scope import scope_name
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
@@ -52,11 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["Enforcement", "Permissions"]
 
 _HAVE: Final = PredicateKey("Have", 1)
-_PUBLIC: Final = frozenset(
-    PredicateKey(found.name, found.arity)
-    for found in BASE_PREDICATES.values()
-    if found.fact_class is not FactClass.RECORD
-)
 
 
 class Permissions:
@@ -110,9 +104,9 @@ class Enforcement:
         self._ours = (scope_name(our, SELECT_HAVE), scope_name(our, SELECT_ADVERTISED))
         self._theirs = (scope_name(their, SELECT_HAVE), scope_name(their, SELECT_ADVERTISED))
         self._read_by_lowering = frozenset(
-            {*self._ours, _HAVE, *(_PUBLIC & set(executable.lowering.required_base))}
+            {*self._ours, _HAVE, *(PUBLIC & set(executable.lowering.required_base))}
         )
-        self._their_public = _PUBLIC & set(executable.theirs.required_base)
+        self._their_public = PUBLIC & set(executable.theirs.required_base)
         self._identifying = {
             scope_name(their, PredicateKey(found.name, found.arity)): found.identifying
             for found in RECORD_PREDICATES.values()
@@ -171,12 +165,7 @@ class Enforcement:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
         come, gone = group_facts(added), group_facts(removed)
-        for name, arity in come:
-            if PredicateKey(name, arity) not in _PUBLIC:
-                raise EngineError(
-                    f"{shorten(name)!r} with {arity} values is no public fact",
-                    hint="public are what a peer advertises and the runtime facts",
-                )
+        check_public(come)
         if not come and not gone:
             return
         with self._undone_on_failure():
@@ -335,6 +324,6 @@ class Enforcement:
 def _public_facts(base: FactBase) -> list[Fact]:
     return [
         (key.name, *row)
-        for key in sorted(_PUBLIC & base.relations.keys())
+        for key in sorted(PUBLIC & base.relations.keys())
         for row in base.dictionary.rows(base.relations[key].columns(), base.relations[key].rows)
     ]

@@ -15,7 +15,7 @@ from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
 from lace.store.sqlite.store import Operation, SqliteStore
 from lace.store.sqlite.verify import Verification, verify_store
-from lace.store.validation import ALONE_BATCHES, helpful_workers
+from lace.store.validation import batches_alone, helpful_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -322,7 +322,7 @@ class Lace:
                 settings=self.settings,
                 random_bytes=os.urandom,
                 workers=self.workers,
-                alone=0 if self.settings.import_workers else ALONE_BATCHES,
+                alone=batches_alone(self.settings),
                 source=name,
                 size=size,
                 admit_embedded=admit_embedded,
@@ -338,7 +338,7 @@ class Lace:
                 settings=self.settings,
                 random_bytes=os.urandom,
                 workers=self.workers,
-                alone=0 if self.settings.import_workers else ALONE_BATCHES,
+                alone=batches_alone(self.settings),
                 report=report,
             )
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lace.policy.local import Exchange, Policy, Rules
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Decision", "Gate", "Preview", "preview_policy", "preview_store"]
+__all__ = ["Decision", "Gate", "Preview", "exchange_of", "preview_policy", "preview_store"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 
@@ -309,6 +309,28 @@ def preview_store(
     )
 
 
+def exchange_of(
+    settings: Settings,
+    policy: Policy,
+    peer_select: Rules,
+    *,
+    index: int = 0,
+    viewer: str | None = None,
+) -> Exchange:
+    """Return an exchange with a peer's selector, which gets the limits of a peer's rules.
+
+    Raises:
+        RuleError: the peer's selector is not legal.
+        PolicyError: the viewer is no verifier, or there is no plan for these two.
+        UsageError: an argument is of another type.
+    """
+    check_policy(policy)
+    check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
+    check_index(index)
+    peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
+    return prepare_exchange(policy, peer, viewer)
+
+
 def preview_policy(
     store: SqliteStore,
     settings: Settings,
@@ -327,12 +349,8 @@ def preview_policy(
         LimitExceeded: a limit was reached; there is no part of an answer.
         UsageError: an argument is of another type.
     """
-    check_policy(policy)
-    check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
-    check_index(index)
-    peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
     return preview_store(
-        prepare_exchange(policy, peer, viewer),
+        exchange_of(settings, policy, peer_select, index=index, viewer=viewer),
         store,
         with_peer(public, viewer),
         max_value_bytes=settings.max_value_bytes,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checking",
+    "check_lace",
     "check_spark",
     "chosen_records",
     "differing_records",
@@ -41,6 +42,17 @@ __all__ = [
     "spark_session",
     "write_records",
 ]
+
+
+def check_lace(store: object) -> None:
+    """Refuse what is no open lace.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    from lace.opened import Lace
+
+    check_argument(store, Lace, "store is an open lace", "open it with lace.open(path)")
 
 
 def check_spark(master: object) -> None:

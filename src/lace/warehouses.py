@@ -1,13 +1,12 @@
-"""Warehouses from a program: what is in one, its tables as Arrow, and the stages of the pipeline.
+"""Warehouses from a program: what is in one, its tables as Arrow, and its records.
 
-Looking needs pyarrow at most; a stage starts Spark, or takes a session that there is.
+Looking needs pyarrow at most; what needs Spark starts it, or takes a session that there is.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -15,15 +14,16 @@ from lace.arguments import check_argument, check_callable, check_many
 from lace.base.limits import Source, resolve_settings
 from lace.engines.arrow import load_pyarrow
 from lace.errors import UsageError
+from lace.staging import Stages
 from lace.stocktaking import (
     Checking,
+    check_lace,
     check_spark,
     chosen_records,
     differing_records,
     engine_options,
     question_of,
     side_of_state,
-    spark_session,
     write_records,
 )
 
@@ -32,21 +32,15 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from lace.base.limits import Settings
     from lace.engines.queries import Rules
     from lace.facts.lines import Fact
-    from lace.pipeline.advertise import Done
+    from lace.opened import Lace
     from lace.pipeline.checking import Checked
-    from lace.pipeline.derived import Evaluated
-    from lace.pipeline.facts import Extracted
-    from lace.pipeline.ingest import Ingested
-    from lace.pipeline.warehouse import Job
-    from lace.pipeline.warehouse import Warehouse as Folder
     from lace.record.ids import RecordId
+    from lace.store.intake import Intake, Report
 
 __all__ = ["Warehouse", "open_warehouse"]
 
-_RESULT: Final = "result"
 _SELECTED: Final = "Selected/1"
 
 
@@ -76,14 +70,11 @@ def open_warehouse(
     return Warehouse(Folder.create(place) if create else Folder.open(place), resolved)
 
 
-class Warehouse:
+class Warehouse(Stages):
     """A warehouse folder; each stage of the pipeline leaves it at a new state.
 
     A stage takes `spark`, a session that there is, or starts one at `master` and ends it.
     """
-
-    def __init__(self, folder: Folder, settings: Settings) -> None:
-        self._folder, self._settings = folder, settings
 
     def __repr__(self) -> str:
         return f"<Warehouse {str(self.path)!r}: {self.status()['records']:,} records>"
@@ -135,142 +126,6 @@ class Warehouse:
                 )
         parts = [parquet.read_table(each, columns=names) for each in files]
         return arrow.concat_tables(parts)
-
-    def ingest(
-        self,
-        *sources: str | os.PathLike[str],
-        spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
-        master: str = "local[*]",
-    ) -> Ingested:
-        """Validate the records of files, folders or patterns, and keep those that are new.
-
-        Raises:
-            UsageError: a file cannot be read.
-            EngineError: what Spark needs is not installed, or Spark failed.
-            StoreError: the warehouse is damaged, or another process writes.
-        """
-        for source in sources:
-            check_argument(source, (str, os.PathLike), "a source is a path or a pattern of paths")
-        check_spark(master)
-        from lace.pipeline.ingest import Ingested, find_new, ingest
-        from lace.pipeline.sources import find_files
-
-        paths = find_files([str(source) for source in sources])
-        with self._writing("ingest") as job:
-            new = find_new(self._folder, paths)
-            if not new.files:  # there is nothing to start Spark for
-                return Ingested(skipped=new.skipped)
-            with spark_session(spark, master) as session:
-                return ingest(session, job, new, max_data_bytes=self._settings.max_data_bytes)
-
-    def make_facts(
-        self,
-        *,
-        spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
-        master: str = "local[*]",
-    ) -> Extracted:
-        """Make the facts of all records that have none yet.
-
-        Raises:
-            EngineError: what Spark needs is not installed, or Spark failed.
-            StoreError: the warehouse is damaged, or another process writes.
-        """
-        check_spark(master)
-        from lace.pipeline.facts import Extracted, has_fresh_records, make_facts
-
-        with self._writing("facts") as job:
-            if not has_fresh_records(self._folder.manifest):
-                return Extracted(0, 0, 0)
-            with spark_session(spark, master) as session:
-                return make_facts(session, job)
-
-    def evaluate(
-        self,
-        rules: Rules,
-        *,
-        name: str = _RESULT,
-        predicates: Iterable[str] = (),
-        spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
-        master: str = "local[*]",
-    ) -> Evaluated:
-        """Evaluate rules over the facts of the warehouse, and keep what follows under a name.
-
-        The facts of `Selected/1` are then the table `derived/NAME/Selected~1`. The same rules
-        over the same facts are not evaluated again.
-
-        Raises:
-            RuleError: the rules are not legal.
-            UsageError: they do not define a predicate, or the name is none.
-            LimitExceeded: a limit was reached; nothing is kept.
-            EngineError: what Spark needs is not installed, or Spark failed.
-            StoreError: the warehouse is damaged, or another process writes.
-        """
-        check_spark(master)
-        from lace.pipeline.derived import check_name
-        from lace.pipeline.evaluate import evaluate, find_answer
-
-        question, kept = question_of(self._settings, rules, predicates), check_name(name)
-        with self._writing("evaluate") as job:
-            known = find_answer(self._folder, kept, question)
-            if known is not None:  # there is nothing to start Spark for
-                return known
-            how = engine_options(self._settings, master)
-            with spark_session(spark, master) as session:
-                return evaluate(session, job, kept, question, options=how)
-
-    def advertise(
-        self,
-        source: str,
-        *,
-        fields: Iterable[str] = (),
-        all_fields: bool = False,
-        of: str | None = None,
-        exchange: str | None = None,
-        name: str | None = None,
-        spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
-        master: str = "local[*]",
-    ) -> Done:
-        """Make the advertisements of records, with their digests and Merkle roots.
-
-        They are what a peer would be told of these records. Records that came since the last run
-        are added; with another source, other fields or another set, those of that name are
-        replaced. As in `warehouse.advertise("V.….H3", fields=["App", "Group"], name="mine").root`.
-
-        Args:
-            source: who advertises: a verifier, or the label of a side without a key, `Opq_0`.
-            fields: the names of the fields that they carry.
-            all_fields: carry every field.
-            of: only a derived set, `NAME` or `NAME/PREDICATE`; all records by default.
-            exchange: what the exchange evaluated under this name may send, with the fields that
-                its plan needs.
-            name: what to call them: `all`, or the name of the derived set.
-            spark: a session that there is.
-            master: where to start one otherwise.
-
-        Raises:
-            UsageError: there is no such set or exchange, or the name or the source is none.
-            EngineError: what Spark needs is not installed, or Spark failed.
-            StoreError: the warehouse is damaged, or another process writes.
-        """
-        check_many(fields, "fields are the names of fields", "as in ['App']")
-        names = frozenset(fields)
-        if exchange is not None and (names or all_fields or of is not None):
-            raise UsageError(
-                "an exchange says itself what is advertised, and with which fields",
-                hint="leave out of, fields and all_fields",
-            )
-        check_spark(master)
-        from lace.interlacing.capabilities import Schema
-        from lace.pipeline.advertise import advertise, asked_of, is_current
-
-        schema = Schema(names=names, all=all_fields)
-        with self._writing("advertise") as job:
-            asked = asked_of(self._folder, source, schema, of=of, exchange=exchange, name=name)
-            done = is_current(self._folder, asked)
-            if done is not None:  # there is nothing to start Spark for
-                return done
-            with spark_session(spark, master) as session:
-                return advertise(session, job, asked)
 
     def diff(
         self,
@@ -379,8 +234,25 @@ class Warehouse:
             wanted = chosen_records(self._folder, question, how, spark, master)
         return write_records(self._folder, wanted, target)
 
-    @contextmanager
-    def _writing(self, purpose: str) -> Iterator[Job]:
-        wait = self._settings.wait_seconds
-        with self._folder.writing(f"lace.Warehouse.{purpose}", wait) as job:
-            yield job
+    def export_lace(self, store: Lace, *, report: Report | None = None) -> Intake:
+        """Store the records of the warehouse in a lace, each validated as an import does it.
+
+        Without Spark. As in `with lace.open("notes") as notes: warehouse.export_lace(notes)`.
+
+        Args:
+            store: an open lace, whose limits count.
+            report: hears of the counts so far, and of the errors of each batch.
+
+        Raises:
+            UsageError: it is no open lace.
+            EngineError: pyarrow is not installed.
+            StoreError: the warehouse is damaged, or the records could not be stored.
+        """
+        check_lace(store)
+        check_callable(report, "report hears of progress")
+        load_pyarrow()
+        from lace.pipeline.laces import store_records
+
+        return store_records(
+            self._folder, store.store, settings=store.settings, workers=store.workers, report=report
+        )

@@ -51,7 +51,13 @@ def surface() -> Iterator[str]:
 
 
 def _members(name: str, kind: type) -> Iterator[str]:
-    for member, value in sorted(vars(kind).items()):
+    own = {
+        member: value
+        for each in reversed(kind.__mro__)
+        if each.__module__.partition(".")[0] == "lace"
+        for member, value in vars(each).items()
+    }
+    for member, value in sorted(own.items()):
         if member.startswith("_") and member not in {"_repr_html_", "__enter__", "__aenter__"}:
             continue
         if isinstance(value, property) and value.fget is not None:

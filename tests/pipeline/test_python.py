@@ -12,7 +12,8 @@ import pytest
 import lace
 from lace.errors import UsageError
 from lace.store.interface import NoStoreError
-from tests.pipeline.samples import SOURCE
+from tests.cli.running import call
+from tests.pipeline.samples import SOURCE, write_rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +158,157 @@ def test_a_warehouse_is_verified(spark: Any, held: lace.Warehouse) -> None:
     found = held.verify(everything=True)
     assert (found.is_sound, found.damaged, found.proof) == (False, 1, None)
     assert found.damage[0][1] == "its bytes have changed"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_records_go_between_a_lace_and_a_warehouse(
+    spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
+    seen: list[tuple[int, int]] = []
+    with lace.open(tmp_path / "one") as store:
+        store.add_all(records)
+        done = warehouse.import_lace(
+            store, report=lambda number, total: seen.append((number, total)), spark=spark
+        )
+        assert (done.files, done.stored, done.rejected) == (1, len(records), 0)
+        assert seen == [(number, len(records)) for number in range(1, len(records) + 1)]
+        assert warehouse.import_lace(store).skipped == 1, "for that, no Spark is started"
+        store.remove(records[3].id)
+        more = store.add(lace.Blob(b"one more"))
+        again = warehouse.import_lace(store, spark=spark)
+        assert (again.stored, again.known) == (1, len(records) - 1)
+    (label,) = set(warehouse.to_arrow("sources", ["path"]).column(0).to_pylist())
+    assert label == f"lace:{(tmp_path / 'one').resolve()}"
+    told: list[int] = []
+    with lace.open(tmp_path / "two") as store:
+        store.add(records[5])
+        counts = warehouse.export_lace(store, report=lambda counts, _: told.append(counts.stored))
+        assert (counts.stored, counts.known, counts.rejected) == (len(records), 1, 0)
+        assert told[-1] == len(records)
+        assert {row.id for row in store.records()} == {more, *(record.id for record in records)}
+    with lace.open(tmp_path / "small", settings={"max_data_bytes": 20}) as store:
+        small = warehouse.export_lace(store)
+        assert (small.stored, small.known) == (len(store), 0)
+        assert small.rejected >= len(records) + 1 - len(store) > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.requirement("040-71", "040-72", "040-74")
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_exchange_means_what_a_preview_tells(
+    spark: Any,
+    held: lace.Warehouse,
+    tmp_path: Path,
+    records: list[Blob | Plex | Seal],
+    index: int,
+) -> None:
+    write_rules(tmp_path)
+    mine, theirs, shown = ((tmp_path / name).read_text() for name in ("mine", "theirs", "shown"))
+    policy = lace.Policy(select=mine, exposures=[(shown, SOURCE)])
+    wanted = lace.Blob(b"of the peer").id
+    public = [
+        ("Advertised", wanted, SOURCE),
+        ("AdvertisedField", wanted, SOURCE, "App", "0", "ding"),
+    ]
+    held.make_facts(spark=spark)
+    with lace.open(tmp_path / "lace") as store:
+        store.add_all(records)
+        told = store.preview(policy, theirs, index=index, viewer=SOURCE, public=public).result
+    for viewer, sent in ((SOURCE, told["MaySend/1"]), (None, frozenset())):
+        done = held.evaluate_exchange(
+            policy, theirs, index=index, viewer=viewer, public=public, spark=spark
+        )
+        counts = {str(key): count for key, count in done.counts.items()}
+        assert counts == {"MaySend/1": len(sent), "MayRequest/1": 1}
+        rows = held.to_arrow("derived/exchange/MayRequest~1").to_pylist()
+        assert {(row["c0"],) for row in rows} == told["MayRequest/1"] == {(wanted,)}
+        if sent:
+            rows = held.to_arrow("derived/exchange/MaySend~1").to_pylist()
+            assert {(row["c0"],) for row in rows} == sent
+            assert held.advertise(SOURCE, exchange="exchange", spark=spark).records == len(sent)
+    assert told["MaySend/1"], "else nothing is compared"
+    again = held.evaluate_exchange(policy, theirs, index=index, public=public)
+    assert not again.fresh, "for that, no Spark is started"
+
+
+def test_what_is_no_exchange(tmp_path: Path) -> None:
+    warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
+    select = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    policy, record = lace.Policy(select=select), lace.Blob(b"").id
+    for refused, said in (
+        ([("Have", record)], "'Have' with 1 values is no public fact"),
+        ([("Advertised", record)], "'Advertised' with 1 values is no public fact"),
+        ([("Peer", "x" * 10_000)], "a fact value has 10000 bytes"),
+        ([("Peer", 5)], "a public fact is a tuple of texts"),
+    ):
+        with pytest.raises(lace.LaceError, match=said):
+            warehouse.evaluate_exchange(policy, select, public=refused)  # type: ignore[arg-type]
+    with pytest.raises(lace.PolicyError, match="index 0 or 1"):
+        warehouse.evaluate_exchange(policy, select, index=2)
+    with pytest.raises(lace.PolicyError):
+        warehouse.evaluate_exchange(policy, select, viewer="me")
+    with pytest.raises(lace.RuleError):
+        warehouse.evaluate_exchange(policy, "SelectHave(P) :- Have(Q).")
+    with pytest.raises(UsageError, match="policy is a Policy, not str"):
+        warehouse.evaluate_exchange(select, select)  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(UsageError):
+        warehouse.evaluate_exchange(policy, select, name="a/b")
+    for taking in (warehouse.import_lace, warehouse.export_lace):
+        with pytest.raises(UsageError, match="store is an open lace, not PosixPath"):
+            taking(tmp_path)  # type: ignore[arg-type]  # what is refused
+    assert warehouse.tables == ()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_run_is_all_stages_and_what_the_command_does(
+    spark: Any, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark is not None  # the command uses the session that is open, and so does a run
+    write_rules(tmp_path)
+    warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
+    rules = (tmp_path / "rules").read_text()
+    asked: dict[str, Any] = {"rules": rules, "name": "all", "source": SOURCE, "fields": ["App"]}
+    ran = warehouse.run(file, **asked)
+    assert (ran.ingested.files, ran.extracted.records) == (1, ran.ingested.stored)
+    assert ran.advertised is not None
+    assert ran.advertised.records == ran.ingested.stored
+    options = ("--rules", tmp_path / "rules", "--out", "all", "--source", SOURCE, "--field", "App")
+    told = call("pipeline", "run", tmp_path / "second", file, *options, "--json").json()
+    assert told["evaluate"] == {str(key): count for key, count in ran.evaluated.counts.items()}
+    other = lace.open_warehouse(tmp_path / "second")
+    assert other.tables == warehouse.tables
+    root = other.to_arrow("partitions/all").sort_by("prefix").to_pylist()[0]["root"]
+    assert root == warehouse.to_arrow("partitions/all").sort_by("prefix").to_pylist()[0]["root"]
+    for table in (each for each in other.tables if each.startswith("derived/")):
+        rows = [each.to_arrow(table).to_pylist() for each in (warehouse, other)]
+        assert sorted(map(str, rows[0])) == sorted(map(str, rows[1]))
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("lace.engines.spark.session.open_session", refuse)
+    again = warehouse.run(file, **asked)
+    assert (again.ingested.skipped, again.extracted.records) == (1, 0)
+    assert (again.evaluated.fresh, again.evaluated.counts) == (False, ran.evaluated.counts)
+    assert again.advertised is not None
+    assert (again.advertised.added, again.advertised.root) == (0, ran.advertised.root)
+    (tmp_path / "more").write_bytes(lace.Blob(b"more").bytes)
+    before = warehouse.status()
+    for refused, kind in (
+        ({"rules": "A(P) :- Have(Q)."}, lace.RuleError),
+        ({"source": "me"}, UsageError),
+        ({"source": None}, UsageError),
+        ({"name": "a/b"}, UsageError),
+        ({"predicates": ["Other/1"]}, UsageError),
+        ({"fields": "App"}, UsageError),
+    ):
+        with pytest.raises(kind):
+            warehouse.run(tmp_path / "more", **{**asked, **refused})
+    assert warehouse.status() == before
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from lace.cli.pipeline_session import (
 )
 from lace.cli.progress import Progress
 from lace.cli.questions import SELECTED
+from lace.engines.arrow import load_pyarrow
 from lace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,9 +104,11 @@ def command(
     if predicate is not None and rules is None:
         raise UsageError("--predicate is of rules", hint="give --rules FILE")
     check_output(session.output, target)
-    from lace.engines.spark.session import check_installed
+    if rules is not None:
+        from lace.engines.spark.session import check_installed
 
-    check_installed()
+        check_installed()
+    load_pyarrow()
     from lace.pipeline.choosing import find_named
     from lace.pipeline.records import iterate_records
     from lace.pipeline.tables import RECORDS

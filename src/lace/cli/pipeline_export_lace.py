@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,16 +37,14 @@ def command(session: Session, warehouse: str) -> int:
     """Store the records of a warehouse in the lace.
 
     The lace is the one that --lace names, or the one here. Every record is validated as an
-    import does it.
+    import does it. It needs no Spark.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.engines.arrow import load_pyarrow
 
-    check_installed()
-    from lace.pipeline.records import iterate_records
+    load_pyarrow()
+    from lace.pipeline.laces import store_records
     from lace.pipeline.tables import RECORDS
     from lace.pipeline.warehouse import Warehouse
-    from lace.store.intake import import_stream
-    from lace.store.validation import ALONE_BATCHES
 
     opened = Warehouse.open(Path(warehouse))
     total = opened.manifest.rows(RECORDS)
@@ -61,15 +58,9 @@ def command(session: Session, warehouse: str) -> int:
                 session.output.complain(str(error))
             progress.update(counts.stored + counts.known + counts.rejected)
 
-        done = import_stream(
-            change.lace.store,
-            (record.bytes for record in iterate_records(opened)),
-            settings=change.lace.settings,
-            random_bytes=os.urandom,
-            workers=change.lace.workers,
-            alone=ALONE_BATCHES,
-            source=warehouse,
-            report=report,
+        lace = change.lace
+        done = store_records(
+            opened, lace.store, settings=lace.settings, workers=lace.workers, report=report
         )
         counts = {"stored": done.stored, "known": done.known, "rejected": done.rejected}
         change.result.update(counts)

@@ -17,29 +17,25 @@ from lace.cli.pipeline_session import (
     warehouse_argument,
 )
 from lace.cli.progress import Progress
-from lace.store.interface import Order
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
+    from lace.pipeline.ingest import NewFiles
     from lace.pipeline.warehouse import Job
 
 __all__ = ["command"]
 
 
-def _write_records(session: Session, job: Job) -> tuple[Path, str]:
-    """Write the records of the lace to a file of the job; returns it, and the lace's name."""
-    from lace.pipeline.warehouse import told
+def _find_records(session: Session, job: Job) -> NewFiles:
+    """Read the records of the lace, shown as it goes on."""
+    from lace.pipeline.laces import find_lace_records
 
-    folder = session.folder().resolve()
-    target = job.scratch("lace") / "lace.records"
-    with session.reading("pipeline import-lace") as lace, lace.snapshot() as snapshot, told(target):
-        target.parent.mkdir(parents=True)
+    with session.reading("pipeline import-lace") as lace, lace.snapshot() as snapshot:
         total = snapshot.totals().records
-        with target.open("wb") as file, Progress(session, "read", total, "records") as progress:
-            for number, record in enumerate(snapshot.records(order=Order.ID)):
-                file.write(record.bytes)
-                progress.update(number)
-    return target.resolve(), f"lace:{folder}"
+        with Progress(session, "read", total, "records") as progress:
+            return find_lace_records(
+                job, lace.store.folder, snapshot, lambda number, _total: progress.update(number)
+            )
 
 
 @lace_command(
@@ -66,15 +62,14 @@ def command(
     from lace.engines.spark.session import check_installed
 
     check_installed()
-    from lace.pipeline.ingest import Ingested, find_new, ingest
+    from lace.pipeline.ingest import Ingested, ingest
     from lace.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     limit = session.settings(session.folder())[0].max_data_bytes
     opened = Warehouse.create(Path(warehouse))
     with open_job(session, opened, "import-lace") as job:
-        path, name = _write_records(session, job)
-        new = find_new(opened, [path], {str(path): name})
+        new = _find_records(session, job)
         done = Ingested(skipped=new.skipped)
         if new.files:  # else there is nothing to start Spark for
             with spark_session(session, options, "import-lace") as spark:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,69 +20,23 @@ from lace.cli.pipeline_session import (
 from lace.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lace.cli.session import Session
-    from lace.pipeline.evaluate import Question
-    from lace.pipeline.states import Asked
-    from lace.pipeline.warehouse import Job
+    from lace.pipeline.running import Ran
 
 __all__ = ["command"]
 
 
-class _Run:
-    """One run: the stages, and a Spark session from the first on that has work for it."""
-
-    def __init__(self, session: Session, options: SparkOptions, job: Job, stack: ExitStack) -> None:
-        self._session = session
-        self._options = options
-        self._job = job
-        self._stack = stack
-        self._spark: Any = None
-
-    def _started(self) -> Any:  # noqa: ANN401 - PySpark's own
-        if self._spark is None:
-            opening = spark_session(self._session, self._options, "run")
-            self._spark = self._stack.enter_context(opening)
-        return self._spark
-
-    def ingest(self, paths: list[Path], max_data_bytes: int) -> dict[str, int]:
-        """Take in the files that are new."""
-        from lace.pipeline.ingest import Ingested, find_new, ingest
-
-        new = find_new(self._job.warehouse, paths)
-        done = Ingested(skipped=new.skipped)
-        if new.files:
-            done = ingest(self._started(), self._job, new, max_data_bytes=max_data_bytes)
-        return {name: getattr(done, name) for name in INGEST_KEYS}
-
-    def facts(self) -> dict[str, int]:
-        """Make the facts of the records that have none."""
-        from lace.pipeline.facts import Extracted, has_fresh_records, make_facts
-
-        done = Extracted(0, 0, 0)
-        if has_fresh_records(self._job.warehouse.manifest):
-            done = make_facts(self._started(), self._job)
-        return {"facts": done.facts, "texts": done.texts}
-
-    def evaluate(self, name: str, question: Question) -> dict[str, int]:
-        """Answer a question that has no answer yet."""
-        from lace.pipeline.evaluate import evaluate, find_answer
-
-        done = find_answer(self._job.warehouse, name, question)
-        if done is None:
-            how = engine_options(self._session, self._options)
-            done = evaluate(self._started(), self._job, name, question, options=how)
-        return {str(key): count for key, count in done.counts.items()}
-
-    def advertise(self, asked: Asked) -> dict[str, int]:
-        """Advertise all records."""
-        from lace.pipeline.advertise import advertise, is_current
-
-        done = is_current(self._job.warehouse, asked)
-        if done is None:
-            done = advertise(self._started(), self._job, asked)
-        return {"records": done.records, "added": done.added, "partitions": done.partitions}
+def _counts(ran: Ran) -> dict[str, dict[str, int]]:
+    """Return what each stage counts, by the names that its own command has for it."""
+    done = {
+        "ingest": {name: getattr(ran.ingested, name) for name in INGEST_KEYS},
+        "facts": {"facts": ran.extracted.facts, "texts": ran.extracted.texts},
+        "evaluate": {str(key): count for key, count in ran.evaluated.counts.items()},
+    }
+    if ran.advertised is not None:
+        names = ("records", "added", "partitions")
+        done["advertise"] = {name: getattr(ran.advertised, name) for name in names}
+    return done
 
 
 def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
@@ -97,14 +50,6 @@ def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
             for name, count in found.items()
         }
     )
-
-
-def _asked(source: str, fields: tuple[str, ...]) -> Asked:
-    from lace.interlacing.capabilities import Schema
-    from lace.pipeline.states import Asked
-
-    schema = Schema(names=frozenset(fields), all=False)
-    return Asked(name="all", source=source, schema=schema, of="")
 
 
 @lace_command(
@@ -168,30 +113,24 @@ def command(
     from lace.engines.spark.session import check_installed
 
     check_installed()
-    from lace.pipeline.derived import answer_table, check_name
+    from lace.pipeline.advertise import asked_for_all
+    from lace.pipeline.running import Work, run_stages
     from lace.pipeline.sources import find_files
     from lace.pipeline.warehouse import Warehouse
 
-    check_name(name)
     if fields and source is None:
         raise UsageError("--field is of what is advertised", hint="give --source S")
     options = SparkOptions(master, python_env, spark_settings)
-    question = read_question(session, rules, predicates)
-    paths = find_files(sources)
-    for key in question.predicates:
-        answer_table(name, key)
-    asked = _asked(source, fields) if source is not None else None
-    limit = session.settings(None)[0].max_data_bytes
+    work = Work(
+        question=read_question(session, rules, predicates),
+        paths=find_files(sources),
+        max_data_bytes=session.settings(None)[0].max_data_bytes,
+        name=name,
+        options=engine_options(session, options),
+        asked=asked_for_all(source, fields) if source is not None else None,
+    )
     opened = Warehouse.create(Path(warehouse))  # after all that can be refused
-    with open_job(session, opened, "run") as job, ExitStack() as stack:
-        run = _Run(session, options, job, stack)
-        stages: dict[str, Callable[[], dict[str, int]]] = {
-            "ingest": lambda: run.ingest(paths, limit),
-            "facts": run.facts,
-            "evaluate": lambda: run.evaluate(name, question),
-        }
-        if asked is not None:
-            stages["advertise"] = lambda: run.advertise(asked)
-        results = {stage: work() for stage, work in stages.items()}
-    _show(session, results)
-    return 1 if results["ingest"]["rejected"] else 0
+    with open_job(session, opened, "run") as job:
+        ran = run_stages(job, work, lambda: spark_session(session, options, "run"))
+    _show(session, _counts(ran))
+    return 1 if ran.ingested.rejected else 0

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord
-from lace.store.validation import ALONE_BATCHES, SIGNATURE_BATCH, Batch, ValidationPool
+from lace.store.validation import (
+    ALONE_BATCHES,
+    SIGNATURE_BATCH,
+    Batch,
+    ValidationPool,
+    batches_alone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +55,7 @@ class Intake:
     ) -> None:
         self._store = store
         self._settings = settings
-        alone = 0 if settings.import_workers else ALONE_BATCHES
+        alone = batches_alone(settings)
         self._pool = ValidationPool(random_bytes, workers, alone)
         self._admitting: deque[Sequence[ValidRecord]] = deque()
         self._records = self._bytes = 0

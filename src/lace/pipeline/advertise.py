@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.engines.spark.arrow import map_in_arrow
 from lace.engines.spark.session import shuffle_partitions
+from lace.interlacing.capabilities import Schema
 from lace.interlacing.merkle import EMPTY_ROOT
 from lace.interlacing.spans import Node, root_of_nodes
 from lace.pipeline.claiming import (
@@ -47,16 +48,23 @@ from lace.pipeline.tables import (
 from lace.pipeline.warehouse import check_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lace.interlacing.capabilities import Schema
     from lace.pipeline.manifest import DataFile
     from lace.pipeline.warehouse import Job, Warehouse
 
-__all__ = ["Done", "advertise", "asked_of", "is_current", "root_of_whole", "roots_of_prefixes"]
+__all__ = [
+    "Done",
+    "advertise",
+    "asked_for_all",
+    "asked_of",
+    "is_current",
+    "root_of_whole",
+    "roots_of_prefixes",
+]
 
 _ALL_RECORDS: Final = "all"
 _SHARES: Final = 8
@@ -109,6 +117,15 @@ def asked_of(
         schema=schema,
         of=find_derived(warehouse, of) if of else "",
     )
+
+
+def asked_for_all(source: str, fields: Iterable[str]) -> Asked:
+    """Return what to advertise of all records: some fields, as a source.
+
+    Raises:
+        UsageError: the source has another form.
+    """
+    return Asked(name=_ALL_RECORDS, source=source, schema=Schema(names=frozenset(fields)))
 
 
 def is_current(warehouse: Warehouse, asked: Asked) -> Done | None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.base.digest import digest
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.interlacing.capabilities import Schema
 from lace.pipeline.tables import DICTIONARY
 from lace.policy.compile import flat_program
+from lace.policy.public_facts import PUBLIC
 from lace.rules.profiles import MAY_SEND
 from lace.rules.syntax import PredicateKey
 
@@ -38,13 +38,8 @@ __all__ = [
 
 _FORMAT: Final = 1
 _ALL: Final = "*"
-_PUBLIC: Final = frozenset(
-    PredicateKey(found.name, found.arity)
-    for found in BASE_PREDICATES.values()
-    if found.fact_class is not FactClass.RECORD
-)
 _VARYING: Final = frozenset(
-    key for key in _PUBLIC if key.name in ("Advertised", "AdvertisedField", "TickTAI")
+    key for key in PUBLIC if key.name in ("Advertised", "AdvertisedField", "TickTAI")
 )
 """What changes while an exchange runs: a set that depends on it is evaluated there."""
 
@@ -107,7 +102,7 @@ def register(manifest: Manifest, executable: Executable, public: Iterable[Fact])
 
 def _name_of_sending(manifest: Manifest, executable: Executable, public: Iterable[Fact]) -> str:
     whole = flat_program(executable)
-    read = {key for key in _PUBLIC if whole.depends_on(MAY_SEND, key)}
+    read = {key for key in PUBLIC if whole.depends_on(MAY_SEND, key)}
     if read & _VARYING:
         return ""
     facts = sorted({fact for fact in public if PredicateKey(fact[0], len(fact) - 1) in read})

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.errors import PolicyError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.catalogue import BASE_PREDICATES
 from lace.policy.exposure import Exposure, active_exposures, check_viewer
 from lace.policy.gate import gate_module
 from lace.policy.lower import lowering_rules
 from lace.policy.operand import check_index
 from lace.policy.provenance import Generated, Provenance, made_by, made_of
+from lace.policy.public_facts import PUBLIC
 from lace.policy.scope import scope_name, scope_rules
 from lace.rules.profiles import (
     ALLOW_QUERY_RECORD,
@@ -46,11 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Compiler", "Executable", "compile_policy", "compile_view", "flat_program"]
 
-_PUBLIC: Final = frozenset(
-    PredicateKey(found.name, found.arity)
-    for found in BASE_PREDICATES.values()
-    if found.fact_class is not FactClass.RECORD
-)
 _ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
 _HAVE: Final = PredicateKey("Have", 1)
 _MOST_KEPT: Final = 64
@@ -168,9 +164,9 @@ def compile_policy(
         exposures=active,
         view=_program(view, base, own),
         view_predicates=gated.view,
-        theirs=_program(peer, _PUBLIC | set(gated.view), theirs.module.limits),
+        theirs=_program(peer, PUBLIC | set(gated.view), theirs.module.limits),
         ours=_program(local, _ALL, own),
-        lowering=_program(merged, _PUBLIC | selected | {CAN_QUERY_RECORD, _HAVE}, own),
+        lowering=_program(merged, PUBLIC | selected | {CAN_QUERY_RECORD, _HAVE}, own),
         provenance=Provenance((*view, *peer, *local, *merged)),
     )
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from lace.arguments import check_many
 from lace.base.text import shorten
-from lace.errors import UsageError
+from lace.errors import EngineError, UsageError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
 
-__all__ = ["PEER", "missing_facts", "with_peer"]
+__all__ = ["PEER", "PUBLIC", "check_public", "missing_facts", "with_peer"]
 
 PEER: Final = "Peer"
 """The predicate of the verifier that a peer has proven."""
+PUBLIC: Final = frozenset(
+    PredicateKey(found.name, found.arity)
+    for found in BASE_PREDICATES.values()
+    if found.fact_class is not FactClass.RECORD
+)
+"""What is advertised, and the runtime predicates: all that are not of records."""
 _HINT: Final = "as in [('Advertised','P.….H3','S')]"
 
 
@@ -47,6 +54,20 @@ def with_peer(public: Iterable[Fact], viewer: str | None) -> tuple[Fact, ...]:
 
 def _is_fact(fact: object) -> bool:
     return isinstance(fact, tuple) and bool(fact) and all(isinstance(each, str) for each in fact)
+
+
+def check_public(predicates: Iterable[tuple[str, int]]) -> None:
+    """Refuse predicates, each a name and an arity, of which no fact is public.
+
+    Raises:
+        EngineError: one is so; records are facts only once they are stored.
+    """
+    for name, arity in predicates:
+        if PredicateKey(name, arity) not in PUBLIC:
+            raise EngineError(
+                f"{shorten(name)!r} with {arity} values is no public fact",
+                hint="public are what a peer advertises and the runtime facts",
+            )
 
 
 def missing_facts(programs: Iterable[CheckedProgram], public: Iterable[Fact]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from lace.store.validation_process import ValidationProcess
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lace.base.limits import Settings
     from lace.record.seal import RandomBytes
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Batch",
     "ValidationPool",
     "Verdicts",
+    "batches_alone",
     "helpful_workers",
     "make_batches",
     "validate_batches",
@@ -118,6 +120,11 @@ def _batch(records: list[RawRecord], faults: list[Fault], source: str | None) ->
     ends = [raw.offset + len(raw.data) for raw in records[-1:]]
     ends += [fault.offset for fault in faults[-1:]]
     return Batch(records, faults, max(ends), source)
+
+
+def batches_alone(settings: Settings) -> int:
+    """Return how many batches are validated before processes start to help."""
+    return 0 if settings.import_workers else ALONE_BATCHES
 
 
 def helpful_workers(processors: int) -> int:
