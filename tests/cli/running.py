@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lace.cli.main import run
 from lace.cli.session import Session
 
@@ -27,6 +29,7 @@ __all__ = [
     "LIMITED",
     "Result",
     "call",
+    "call_at_terminal",
     "clean_environment",
     "on_terminal",
     "process",
@@ -81,6 +84,30 @@ def call(*arguments: object, given: bytes = b"", env: Mapping[str, str] | None =
         code = run([str(part) for part in arguments], Session(env or {}))
         sys.stdout.flush()
         return Result(code, out.getvalue(), err.getvalue().decode("utf-8"))
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def call_at_terminal(
+    *arguments: object, columns: int, given: bytes = b"", env: Mapping[str, str] | None = None
+) -> Result:
+    """Run a command in this process as if at a terminal; `raw` is all that is shown there."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    shown = io.BytesIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+    sys.stdout = sys.stderr = _Terminal(shown, "utf-8", "backslashreplace", write_through=True)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(columns))
+            patch.setenv("TERM", "xterm-256color")
+            code = run([str(part) for part in arguments], Session(env or {"NO_COLOR": "1"}))
+        sys.stdout.flush()
+        return Result(code, shown.getvalue(), "")
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
 

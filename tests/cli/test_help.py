@@ -13,6 +13,7 @@ from lace.cli.command import LaceCommand, LaceGroup
 from lace.cli.main import cli
 from lace.cli.register import REGISTER
 from tests.cli.running import call
+from tests.docs.examples import command_lines, parse_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "commands.md"
@@ -50,6 +51,37 @@ def test_a_command_has_help_examples_and_documented_output(path: str) -> None:
     for param in command.params:
         if isinstance(param, click.Option):
             assert param.help, f"{param.opts} has no help"
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_examples_have_commands_options_and_values_that_exist(path: str) -> None:
+    command = COMMANDS[path]
+    assert isinstance(command, (LaceCommand, LaceGroup))
+    for line, _meaning in command.documentation.examples:
+        calls = command_lines(line)
+        assert calls, f"{line!r} calls no lace"
+        for words in calls:
+            parse_whole(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lace lst",
+        "lace list --limt 3",
+        "lace list --limit three",
+        "lace list a b c",
+        "lace query -e x --engine sparc",
+        "echo x | lace put --nme y",
+        'KEY="$(lace key nw)"',
+        "lace key",
+        "lace get",
+    ],
+)
+def test_an_example_that_is_wrong_is_found(line: str) -> None:
+    (words,) = command_lines(line)
+    with pytest.raises(click.UsageError):
+        parse_whole(words)
 
 
 @pytest.mark.parametrize("path", COMMANDS)

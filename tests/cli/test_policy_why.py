@@ -56,7 +56,7 @@ def test_a_record_that_would_be_sent() -> None:
         "the lowering standard-v1",
     ):
         assert part in done.out, part
-    assert on_terminal("why", *TO_BOB, f"MaySend('{SHARED.id}')").out == done.out
+    assert on_terminal("why", *TO_BOB, f"MaySend('{SHARED.id}')", columns=300).out == done.out
 
 
 @pytest.mark.requirement("040-110")

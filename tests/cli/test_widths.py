@@ -14,9 +14,11 @@ from lace.api import open_lace
 from lace.cli.command import LaceCommand, LaceGroup, command_paths
 from lace.cli.main import cli
 from lace.cli.tables import cut_middle
-from lace.cli.wrapping import wrap_command, wrap_prose
+from lace.cli.wrapping import wrap_answer, wrap_command, wrap_prose
 from lace.record.model import Plex
-from tests.cli.running import call, on_terminal
+from tests.cli.running import call, call_at_terminal, on_terminal
+from tests.cli.samples import SAMPLES, make_place, words_of
+from tests.cli.screens import visible_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +146,85 @@ def test_many_facts_are_cut_and_how_to_see_all(folder: Path) -> None:
 
 def test_an_empty_lace_has_no_facts(folder: Path) -> None:
     assert lines_of("--lace", folder, "facts", columns=80) == ["no facts: there are no records yet"]
+
+
+# -- every command -------------------------------------------------------------------------------
+
+SCRIPTS = frozenset({"completion"})
+"""What they write is for a program, as it is."""
+
+
+def unfit(shown: str, columns: int) -> list[str]:
+    """Lines that are wider than a terminal though they could have been broken between words."""
+    wide = [line for line in visible_lines(shown) if cell_len(line) > columns]
+    return [line for line in wide if len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_every_answer_fits(tmp_path: Path, columns: int) -> None:
+    left = make_place(tmp_path)
+    found: dict[str, list[str]] = {}
+    for name, each in SAMPLES.items():
+        shown = call_at_terminal(*words_of(name, left), columns=columns, given=each.given)
+        assert shown.code in each.codes, (name, shown.out)
+        if name not in SCRIPTS and (wide := unfit(shown.out, columns)):
+            found[name] = wide
+    assert found == {}
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path])
+def test_every_refusal_fits(path: str) -> None:
+    """Without a lace, and with an option that there is not."""
+    for words in ([*path.split(), "--nonsense"], ["--lace", "no", *path.split(), *["x"] * 3]):
+        shown = call_at_terminal(*words, columns=40)
+        assert shown.code in (1, 2), shown.out
+        assert shown.out
+        assert unfit(shown.out, 40) == []
+
+
+def test_an_answer_in_a_pipe_is_not_broken(tmp_path: Path) -> None:
+    left = make_place(tmp_path)
+    done = call(*words_of("preview", left))
+    assert max(map(len, done.err.splitlines())) > 200, "a warning is one line"
+    assert max(map(len, call(*words_of("why", left)).lines)) > 80
+
+
+def test_statistics_are_words_where_a_table_has_no_room(filled: Path) -> None:
+    asked = ("--lace", filled, "query", "-e", "A(P) :- Have(P).", "--stats")
+    narrow = call_at_terminal(*asked, columns=40)
+    assert "rule 1: line 1, predicate A/1," in narrow.out
+    assert unfit(narrow.out, 40) == []
+    assert "rule  line  predicate" in call_at_terminal(*asked, columns=100).out
+
+
+def test_carets_stay_below_what_they_are_about(tmp_path: Path) -> None:
+    (tmp_path / "long.lace").write_text(
+        "Some(P) :- Field(P,'Name',_,'a rather long name'), Nobody(P), Other(Q,R).\n"
+    )
+    shown = call_at_terminal("rules", "check", "long.lace", columns=40).lines
+    assert max(map(len, shown)) <= 40
+    at = next(number for number, line in enumerate(shown) if line.lstrip(" ").startswith("^"))
+    marked = shown[at - 1][shown[at].index("^") :]
+    assert marked.startswith(("Nobody", "Other", "Q")), marked
+    assert shown[at - 1].lstrip(" ").startswith("…")
+
+
+def test_a_line_is_broken_with_its_colours(tmp_path: Path) -> None:
+    left = make_place(tmp_path)
+    words = words_of("test", left)
+    plain = call_at_terminal(*words, columns=40)
+    coloured = call_at_terminal(*words, columns=40, env={"LANG": "C"})
+    assert visible_lines(coloured.out) == visible_lines(plain.out)
+    assert "rule coverage: \x1b[32m100 %\x1b[0m, 1 of 1 rule made a\n  fact\n" in coloured.out
+
+
+@given(st.text("ab,'(_ │├─#`", max_size=120), st.integers(20, 60))
+@pytest.mark.property
+def test_an_answer_loses_nothing(text: str, width: int) -> None:
+    lines = wrap_answer(text, width)
+    kept = "".join("".join(lines).split())
+    bars = str.maketrans("", "", "│#")
+    assert kept.translate(bars) == "".join(text.split()).translate(bars)
 
 
 # -- help ----------------------------------------------------------------------------------------

@@ -21,12 +21,22 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from lace.cli.command import require_subcommand
 from lace.cli.main import cli
+from lace.cli.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Block", "check_command", "command_lines", "matches", "read_blocks", "script"]
+__all__ = [
+    "Block",
+    "check_command",
+    "command_lines",
+    "matches",
+    "parse_whole",
+    "read_blocks",
+    "script",
+]
 
 PART = re.compile(
     r"^<!-- example: (?P<mark>before\n|[^\n]*?)(?P<hidden>(?<=\n).*?)? ?-->$"
@@ -113,6 +123,7 @@ def command_lines(text: str) -> list[list[str]]:
     """The words of every line that calls `lace`, up to a pipe, a redirection or another command."""
     found = []
     for line in re.sub(r"\\\n\s*", " ", text).split("\n"):
+        line = re.sub(r'"\$\(([^"]*)\)"', r"$(\1)", line)  # what is called within quotes
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
         lexer.whitespace_split = True
         words = list(lexer)
@@ -139,3 +150,16 @@ def check_command(words: list[str]) -> None:
         context = click.Context(command, parent=context, info_name=name, **command.context_settings)
     own = words[: words.index("--")] if "--" in words else words
     command.make_parser(context).parse_args(list(own))
+
+
+def parse_whole(words: list[str]) -> None:
+    """Raise a `click.UsageError` if click would: also at values, and at arguments that lack."""
+    context = cli.make_context("lace", list(words), obj=Session({}))
+    while isinstance(context.command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            require_subcommand(context)
+            return
+        name, found, rest = context.command.resolve_command(context, rest)
+        assert found is not None
+        context = found.make_context(name, rest, parent=context)

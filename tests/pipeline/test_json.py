@@ -1,4 +1,4 @@
-"""The commands of the pipeline with `--json`: they write all keys that their help names."""
+"""The commands of the pipeline: the keys of their JSON, and a terminal of 40 columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.documented import PIPELINE_SAMPLES, check_documented, read_documents
-from tests.cli.running import call
+from tests.cli.running import call, call_at_terminal
+from tests.cli.test_widths import unfit
 from tests.pipeline.samples import SOURCE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def test_every_command_writes_json_as_documented(
+def test_every_command_writes_json_as_documented_and_fits(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[Blob | Plex | Seal]
 ) -> None:
     """One after another, in one warehouse."""
@@ -36,3 +37,8 @@ def test_every_command_writes_json_as_documented(
         documents = read_documents(done.out)
         assert documents, name
         check_documented(f"pipeline {name}", documents, whole=True)
+    for name, (words, code) in PIPELINE_SAMPLES.items():
+        given = [SOURCE if word == "SOURCE" else word for word in words]
+        shown = call_at_terminal("pipeline", name, *given, columns=40)
+        assert shown.code == code, (name, shown.out)
+        assert unfit(shown.out, 40) == [], name

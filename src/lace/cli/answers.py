@@ -152,9 +152,9 @@ def write_tables(output: Output, result: Result, keys: Sequence[PredicateKey]) -
             output.line("")
         count = result.count(str(key))
         if not key.arity:
-            output.line(f"{key.name}() {'holds' if count else 'does not hold'}")
+            output.say(f"{key.name}() {'holds' if count else 'does not hold'}")
             continue
-        output.line(f"{key}: {plural(count, 'fact') if count else 'no facts'}")
+        output.say(f"{key}: {plural(count, 'fact') if count else 'no facts'}")
         if not count:
             continue
         rows = heapq.nsmallest(MAX_ROWS, result.rows(str(key)))
@@ -166,7 +166,7 @@ def write_tables(output: Output, result: Result, keys: Sequence[PredicateKey]) -
         shortened = shortened or bool(shorter)
         if count > len(rows):
             cut = True
-            output.line(f"these are the first {len(rows):,} of {count:,}")
+            output.say(f"these are the first {len(rows):,} of {count:,}")
     remarks = ["--format facts shows all of them"] if cut else []
     if shortened:
         remarks.append("hashes are cut short; --format facts shows them whole")

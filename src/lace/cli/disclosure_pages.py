@@ -52,7 +52,7 @@ def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
         agreed = "" if told.sent.select is not None else ", if your selector agrees"
         number = plural(len(told.sent.records), "record") if told.sent.records else "nothing"
         output.line("")
-        output.line(f"would be sent: {number}{agreed}")
+        output.say(f"would be sent: {number}{agreed}")
         show_records(output, snapshot, told.sent.records)
 
 
@@ -67,7 +67,7 @@ def _write_fields(output: Output, told: Disclosure) -> None:
     )
     shown = told.fields[:MOST_ROWS]
     output.line("")
-    output.line("which shows these fields:")
+    output.say("which shows these fields:")
     output.line("")
     output.table(
         columns,
@@ -83,7 +83,7 @@ def _write_hashes(output: Output, told: Disclosure) -> None:
     """Write the hashes that the view holds besides those of its records (020-79)."""
     if told.links:
         output.line("")
-        output.line("and these links:")
+        output.say("and these links:")
         output.line("")
         columns = (
             Column("link", style="bold"),
@@ -105,17 +105,17 @@ def _write_hashes(output: Output, told: Disclosure) -> None:
     ]
     if embedded:
         output.line("")
-        output.line(f"and the hashes of {' and '.join(embedded)}".replace("Plexs", "Plexes"))
+        output.say(f"and the hashes of {' and '.join(embedded)}".replace("Plexs", "Plexes"))
     if told.hidden_hashes:
         count = len(told.hidden_hashes)
         told_of = "the hash of 1 record" if count == 1 else f"the hashes of {count:,} records"
         here = f", {told.hidden_here:,} of them stored here" if told.hidden_here else ""
         output.line("")
-        output.line(f"links also tell {told_of} outside the view{here}:")
+        output.say(f"links also tell {told_of} outside the view{here}:")
         output.line("")
         shown_hashes = list(islice(told.hidden_hashes, MOST_ROWS))
         for each in shown_hashes:
-            output.line(f"  {each}")
+            output.say(f"  {each}")
         remark_cut(output, len(shown_hashes), count)
 
 
@@ -145,9 +145,9 @@ def write_change_lines(output: Output, change: DisclosureChange) -> None:
 def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapshot) -> None:
     """Write what came and what went for a person, like a plan before it is applied."""
     if not change:
-        output.line(f"nothing changes for {change.viewer}")
+        output.say(f"nothing changes for {change.viewer}")
         return
-    output.line(f"for {change.viewer}")
+    output.say(f"for {change.viewer}")
     for sign, title, style in (
         ("+", "would be newly revealed", "green"),
         ("-", "would no longer be revealed", "red"),
@@ -156,7 +156,7 @@ def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapsh
             (kind, part.added if sign == "+" else part.removed) for kind, part in _parts(change)
         ]
         output.line("")
-        output.line(f"{title}: {_summary(found)}")
+        output.say(f"{title}: {_summary(found)}")
         rows: list[Sequence[str]] = []
         total = 0
         for kind, names in found:

@@ -49,13 +49,13 @@ def show_dry_run(output: Output, snapshot: Snapshot, dry: DryRun, outcome: Outco
 
 def _show_page(output: Output, snapshot: Snapshot, dry: DryRun) -> None:
     """Write what would move and what was said, for a person."""
-    output.line(f"would be requested: {plural(dry.pending, 'record')}")
-    output.line(f"would be sent: {plural(len(dry.would_send), 'record')}")
+    output.say(f"would be requested: {plural(dry.pending, 'record')}")
+    output.say(f"would be sent: {plural(len(dry.would_send), 'record')}")
     show_records(output, snapshot, dry.would_send)
     output.line("")
     known = len(dry.may_send) - len(dry.named)
     rest = f", and a digest over {plural(known, 'other')}" if known > 0 else ""
-    output.line(f"the peer was told of {plural(len(dry.named), 'record')}{rest}")
+    output.say(f"the peer was told of {plural(len(dry.named), 'record')}{rest}")
     show_records(output, snapshot, dry.named)
     if dry.would_send or dry.named:
         output.note(SHORT)

@@ -68,7 +68,7 @@ def command(session: Session, folder: str | None) -> int:
         session.output.json_document({"lace": shown, "created": is_new})
     elif session.output.terminal:
         told = f"made a lace in {shown}" if is_new else f"{shown} is a lace already"
-        session.output.line(told)
+        session.output.say(told)
         if is_new:
             session.output.note("next: `lace key new` makes a key, `lace put FILE` stores a record")
     else:

@@ -9,8 +9,8 @@ true values, escaped to ASCII.
 from __future__ import annotations
 
 import json
+import os
 import select
-import shutil
 import sys
 from contextlib import nullcontext
 from itertools import islice
@@ -18,11 +18,14 @@ from typing import IO, TYPE_CHECKING, Final
 
 from lace.base.text import safe_text
 from lace.cli.tables import Column, fit_table
+from lace.cli.wrapping import wrap_answer
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+    from rich.text import Text
 
     from lace.cli.link_log import JsonLog, Level
 
@@ -30,6 +33,8 @@ __all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
+_TERMINAL_WIDTH: Final = 80
+"""Where a terminal does not say how wide it is."""
 _GONE: Final = select.POLLERR | select.POLLHUP
 _PIECE: Final = 5_000
 """Lines that are written at once."""
@@ -135,8 +140,16 @@ class Output:
         if self._stream is None and sys.stdout is not None:
             sys.stdout.flush()
 
+    def say(self, text: str) -> None:
+        """Write one line for people, on as many lines as it needs at a terminal."""
+        if self.width is None:
+            self.line(text)
+            return
+        for line in wrap_answer(safe_text(text), self.width):
+            self.line(line)
+
     def line(self, text: str) -> None:
-        """Write one line, as it is but for what is unsafe on a terminal."""
+        """Write one line, as it is but for what is unsafe on a terminal; data is never wrapped."""
         shown = safe_text(text) if self.terminal else text
         self.write(shown.encode("utf-8", "backslashreplace") + b"\n")
 
@@ -148,12 +161,22 @@ class Output:
     @property
     def width(self) -> int | None:
         """How many columns the terminal has to which data goes; None where there is none."""
-        return shutil.get_terminal_size().columns if self._is_real else None
+        return _columns(sys.stdout) if self._is_real else None
+
+    @property
+    def aside_width(self) -> int | None:
+        """The same of the terminal to which everything else goes."""
+        if sys.stderr is None or self.log is not None or not sys.stderr.isatty():
+            return None
+        return _columns(sys.stderr)
 
     def styled_line(self, *pieces: tuple[str, str]) -> None:
-        """Write one line of pieces, each a text and the style that it has on a terminal."""
+        """Write one line of pieces, each a text and the style that it has on a terminal.
+
+        As `say` does, it writes more lines where one has no room.
+        """
         if not (self._is_real and self.color and not self.json):
-            self.line("".join(text for text, _style in pieces))
+            self.say("".join(text for text, _style in pieces))
             return
         import io  # a piped command loads nothing of this
 
@@ -163,7 +186,8 @@ class Output:
         page = io.StringIO()
         console = Console(file=page, force_terminal=True, color_system="auto", legacy_windows=False)
         whole = Text.assemble(*((safe_text(text), style) for text, style in pieces))
-        console.print(whole, soft_wrap=True)
+        for line in _broken_as(wrap_answer(whole.plain, self.width or _PIPE_WIDTH), whole):
+            console.print(line, soft_wrap=True)
         self.write(page.getvalue().encode("utf-8", "backslashreplace"))
 
     def row(self, values: Iterable[object]) -> None:
@@ -257,6 +281,29 @@ class Output:
         if self.log is not None:
             self.log.message(level, text)
         elif sys.stderr is not None:
+            width = self.aside_width
+            lines = [safe_text(text)] if width is None else wrap_answer(safe_text(text), width)
             with nullcontext() if self.beside is None else self.beside():
-                sys.stderr.write(safe_text(text) + "\n")
+                sys.stderr.write("".join(f"{line}\n" for line in lines))
                 sys.stderr.flush()
+
+
+def _columns(stream: IO[str]) -> int:
+    """Return how wide the terminal is to which a stream goes."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _TERMINAL_WIDTH
+    except (OSError, ValueError):  # it is no descriptor of the system
+        return _TERMINAL_WIDTH
+
+
+def _broken_as(lines: Iterable[str], whole: Text) -> Iterator[Text]:
+    """Yield a styled text in the lines into which its plain text was broken."""
+    at = 0
+    for line in lines:
+        rest = line.lstrip(" │") if at else line
+        at = whole.plain.index(rest, at)
+        yield whole[:0].append(line.removesuffix(rest)).append_text(whole[at : at + len(rest)])
+        at += len(rest)

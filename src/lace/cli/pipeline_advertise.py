@@ -110,5 +110,5 @@ def command(
         session.output.json_document({"name": asked.name, **counts, "root": root})
     else:
         session.output.counts(counts)
-        session.output.line(f"root {root}")
+        session.output.say(f"root {root}")
     return 0

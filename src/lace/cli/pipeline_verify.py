@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lace.base.text import safe_text
 from lace.cli.command import command as lace_command
 from lace.cli.output import plural
 from lace.cli.pipeline_session import (
@@ -155,9 +156,9 @@ def _show(session: Session, found: Checked) -> None:
     else:
         output.counts(counts)
         for what, reason in [*found.damage, *faults]:
-            output.row((f"damage: {what}: {reason}",))
+            output.say(safe_text(f"damage: {what}: {reason}"))
         for what, reason in uncompared:
-            output.row((f"not compared: {what}: {reason}",))
+            output.say(safe_text(f"not compared: {what}: {reason}"))
     if found.damaged:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "

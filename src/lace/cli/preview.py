@@ -90,10 +90,10 @@ class _Answer:
         ]
         output.table((Column("", style="bold"), Column("")), rows, heading=False)
         output.line("")
-        output.line(f"would be sent: {_count(self.send)}")
+        output.say(f"would be sent: {_count(self.send)}")
         show_records(output, snapshot, self.send)
         output.line("")
-        output.line(f"would be requested: {_count(self.request)}")
+        output.say(f"would be requested: {_count(self.request)}")
         self._show_requests(output)
 
     def _show_requests(self, output: Output) -> None:

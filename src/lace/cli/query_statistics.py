@@ -72,7 +72,7 @@ def show_statistics(session: Session, checked: CheckedProgram, statistics: Stati
         return
     if session.output.terminal:
         session.output.complain("")
-    for line in _lines(checked, statistics):
+    for line in _lines(checked, statistics, session.output.aside_width):
         session.output.complain(line)
 
 
@@ -108,7 +108,7 @@ def _object(checked: CheckedProgram, statistics: Statistics) -> dict[str, object
     }
 
 
-def _lines(checked: CheckedProgram, statistics: Statistics) -> Iterable[str]:
+def _lines(checked: CheckedProgram, statistics: Statistics, width: int | None) -> Iterable[str]:
     runs = statistics.runs
     if not runs:
         return ["no rule was applied"]
@@ -130,7 +130,16 @@ def _lines(checked: CheckedProgram, statistics: Statistics) -> Iterable[str]:
     for each in runs:
         total.add(each)
     last = ("all", "", "", f"{total.iterations:,}", *_numbers(total))
-    return [*_aligned([headings, *rows, last]), *([remark] if remark else [])]
+    table = _aligned([headings, *rows, last])
+    if width is not None and len(table[0]) > width:
+        table = [_sentence(headings, row) for row in [*rows, last]]
+    return [*table, *([remark] if remark else [])]
+
+
+def _sentence(headings: Sequence[str], row: Sequence[str]) -> str:
+    """Return a row as words, for a terminal on which a table has no room."""
+    told = [f"{name} {cell}" for name, cell in zip(headings, row, strict=True) if cell]
+    return f"{told[0]}: {', '.join(told[1:])}"
 
 
 def _row(checked: CheckedProgram, run: Run | _Sum, iteration: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def identifier_column(heading: str = "record") -> Column:
 def remark_cut(output: Output, shown: int, total: int) -> None:
     """Say that a table is cut, if it is."""
     if total > shown:
-        output.line(f"these are the first {shown:,} of {total:,}")
+        output.say(f"these are the first {shown:,} of {total:,}")
 
 
 def show_records(output: Output, snapshot: Snapshot, records: Sequence[str]) -> None:

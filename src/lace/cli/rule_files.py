@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base.text import safe_text
 from lace.cli.output import plural
+from lace.cli.wrapping import wrap_findings
 from lace.errors import Finding, Place, RuleError, UsageError
 from lace.rules.findings import MAX_KEPT, format_findings
 
@@ -136,7 +137,8 @@ def count_findings(findings: Sequence[Finding]) -> str:
 def complain_findings(session: Session, findings: Sequence[Finding]) -> None:
     """Write findings to standard error; with their place in the text where a person reads."""
     watched = sys.stderr is not None and sys.stderr.isatty()
-    for line in format_findings(findings, excerpts=watched).split("\n"):
+    found = format_findings(findings, excerpts=watched)
+    for line in wrap_findings(found, session.output.aside_width):
         session.output.complain(line)
 
 

@@ -22,6 +22,7 @@ from lace.cli.rule_files import (
     refusing,
 )
 from lace.cli.suggestions import Choice
+from lace.cli.wrapping import wrap_findings
 from lace.errors import RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
 from lace.rules.findings import format_findings
@@ -67,17 +68,13 @@ def command(ctx: click.Context) -> None:
     require_subcommand(ctx)
 
 
-def _write_lines(session: Session, text: str) -> None:
-    for line in text.split("\n"):
-        session.output.line(line)
-
-
 def _show_findings(session: Session, argument: str, findings: Sequence[Finding]) -> None:
     if session.output.json:
         for finding in findings:
             session.output.json_line(finding_object(argument, finding))
     elif session.output.terminal and findings:
-        _write_lines(session, format_findings(findings, excerpts=True))
+        found = format_findings(findings, excerpts=True)
+        session.output.lines(wrap_findings(found, session.output.width))
     else:
         for finding in findings:
             session.output.line(safe_text(str(finding)))
@@ -309,7 +306,7 @@ def identify(session: Session, file: str) -> int:
     output.line(made.id)
     gap = "  " if output.terminal else "\t"
     for name, line in rules:
-        output.line(f"{name}{gap}{line}")
+        output.say(f"{name}{gap}{line}")
     return 0
 
 
@@ -364,7 +361,8 @@ def graph(session: Session, file: str, form: str | None, profile: str) -> int:
         case "svg":
             session.output.text(draw_svg(format_dot(program)))
         case _:
-            session.output.text(format_graph(program))
+            for line in format_graph(program).removesuffix("\n").split("\n"):
+                session.output.say(line)
     return 0
 
 

@@ -161,9 +161,9 @@ class _Report:
         mark = ("ok    ", _OK) if outcome.is_ok else ("FAILED", _FAILED)
         self._output.styled_line(mark, (f" {self._files[-1]['file']}: {outcome.case.name}", ""))
         if outcome.failure is not None:
-            self._output.line(f"       {outcome.failure}")
+            self._output.say(f"       {outcome.failure}")
         for each in outcome.differences:
-            self._output.line(f"       {each}")
+            self._output.say(f"       {each}")
             if self._verbose and each.explanation is not None:
                 for line in self._names().rename(str(each.explanation)).rstrip("\n").split("\n"):
                     self._output.styled_line((f"         {line}", _WEAK))
@@ -207,7 +207,7 @@ class _Report:
             self._show_file(each)
         total, fired = self._coverage.total, self._coverage.fired
         if not total:
-            self._output.line("rule coverage: there was no rule to measure")
+            self._output.say("rule coverage: there was no rule to measure")
             return
         self._output.styled_line(
             ("rule coverage: ", ""),
@@ -221,7 +221,7 @@ class _Report:
 
     def _show_file(self, file: FileCoverage) -> None:
         name = file.name
-        self._output.line(f"{name}: {len(file.fired)} of {plural(file.total, 'rule')} made a fact")
+        self._output.say(f"{name}: {len(file.fired)} of {plural(file.total, 'rule')} made a fact")
         for rule in file.idle():
             place = name if rule.line is None else f"{name}:{rule.line}"
             self._output.styled_line((f"  {place}: {rule.text}", _WEAK))

@@ -155,18 +155,18 @@ def _show(output: Output, done: Replayed) -> None:
             }
         )
         return
-    output.line(
+    output.say(
         f"connection {done.number}: replayed {plural(done.items, 'item')}, "
         f"{done.sizes['>']:,} bytes sent and {done.sizes['<']:,} came, identical; "
         f"{plural(done.records, 'record')}, all valid"
     )
     if agreed is not None:
-        output.line(f"  plan {agreed.plan_id}")
+        output.say(f"  plan {agreed.plan_id}")
         for way, name in (("proven here", ">"), ("proven there", "<")):
-            output.line(f"  {way}: {_proof(done, name)}")
+            output.say(f"  {way}: {_proof(done, name)}")
     where = "after a whole loop" if end.is_whole else f"in {end.stage}"
     settled = ", in which nothing was requested" if end.is_settled else ""
-    output.line(f"  ended {where}{settled}")
+    output.say(f"  ended {where}{settled}")
 
 
 def _proof(done: Replayed, way: str) -> str:

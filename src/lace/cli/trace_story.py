@@ -89,7 +89,7 @@ class Story:
         self._bytes.clear()
         self._is_empty = dict.fromkeys(self._is_empty, True)
         if not self._output.json:
-            self._output.line(f"connection {self._number}")
+            self._output.say(f"connection {self._number}")
 
     def tell(self, told: Told) -> None:
         """Tell of something."""
@@ -137,10 +137,10 @@ class Story:
             return
         most = None if self._with_facts else _MOST_SHOWN
         for fact in islice(item.facts, most):
-            self._output.line(f"                 {safe_text(format_fact(fact))}")
+            self._output.say(f"                 {safe_text(format_fact(fact))}")
         if most is not None and len(item.facts) > most:
             left = len(item.facts) - most
-            self._output.line(f"                 and {left:,} more; --facts shows all")
+            self._output.say(f"                 and {left:,} more; --facts shows all")
 
     def _problem(
         self, item: str, stage: Stage, direction: Direction, offset: int, error: LaceError
@@ -179,9 +179,9 @@ class Story:
             }
             output.json_line({"connection": self._number, "item": "totals", **totals})
             return
-        output.line(f"end: {_ending(end)}")
+        output.say(f"end: {_ending(end)}")
         for phase, sent, came in self._totals(end):
-            output.line(f"  {phase:<12} {sent:>14,} sent {came:>14,} came")
+            output.say(f"  {phase:<12} {sent:>14,} sent {came:>14,} came")
 
     def _totals(self, end: End) -> Iterator[tuple[str, int, int]]:
         for phase in PHASES:
@@ -207,8 +207,8 @@ class Story:
     def _text(self, stage: Stage, direction: Direction, offset: int, name: str, text: str) -> None:
         if stage != self._stage:
             self._stage = stage
-            self._output.line(str(stage))
-        self._output.line(f"  {direction} {offset:>10} {name:<9} {text}".rstrip(" "))
+            self._output.say(str(stage))
+        self._output.say(f"  {direction} {offset:>10} {name:<9} {text}".rstrip(" "))
 
 
 def _stage_document(stage: Stage) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lace.api import now
+from lace.base.text import safe_text
 from lace.cli.command import command as lace_command
 from lace.cli.output import plural
 from lace.cli.progress import Progress
@@ -49,10 +50,10 @@ def _show(session: Session, found: Verification) -> None:
         return
     output.counts({"records": found.records, "bytes": found.record_bytes, "damaged": found.damaged})
     for damage in found.damage:
-        output.row((_damage_text(damage),))
+        output.say(safe_text(_damage_text(damage)))
     more = found.damaged - len(found.damage)
     if more:
-        output.row((f"damage: and {more} more",))
+        output.say(f"damage: and {more} more")
 
 
 @lace_command(

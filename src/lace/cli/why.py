@@ -182,5 +182,5 @@ def command(
         session.output.json_document(document)
     else:
         for line in text.rstrip("\n").split("\n"):
-            session.output.line(line)
+            session.output.say(line)
     return 0 if is_yes else 1

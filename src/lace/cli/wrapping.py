@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HelpContext", "HelpPage", "wrap_answer", "wrap_command", "wrap_prose"]
+__all__ = ["HelpContext", "HelpPage", "wrap_answer", "wrap_command", "wrap_findings", "wrap_prose"]
 
 _NARROW: Final = 60
 """Pages narrower than this have what a word means below the word, not beside it."""
@@ -28,9 +28,19 @@ _BEGUN: Final = re.compile(r"((?:│  | )*)([├└]─ |# )?")
 _BELOW: Final = {"├─ ": "│    ", "└─ ": "     ", "# ": "# ", None: "  "}
 """What stands below that where the line goes on."""
 
+_COMMAND: Final = re.compile(r"`[^`]+`")
+_WORD: Final = re.compile(r"[^ ]+")
+_COMMA: Final = re.compile(r",(?=['A-Z_])")
+"""Between the values of a fact, or of a rule that is written tight."""
+_CARETS: Final = re.compile(r" *\^+")
+_KEPT: Final = "\0"
+"""Stands for a space at which no line ends."""
+_MAY_END: Final = "\v"
+"""Stands where a line may end, and for nothing else."""
+
 
 def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    """Return the lines of a text.
+    """Return the lines of a text; a word that is wider than a line is broken.
 
     Args:
         text: one paragraph.
@@ -38,28 +48,90 @@ def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) 
         first: stands before the first line.
         rest: stands before the others; as the first if not given.
     """
-    return textwrap.wrap(
-        text,
-        max(width, _LEAST),
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_on_hyphens=False,
-    )
+    return _wrapped(text, max(width, _LEAST), first, first if rest is None else rest, breaks=True)
 
 
 def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
     """Return a line of what a command says, or of a file, on as many lines as it needs.
 
-    The bars of a tree go on, and a comment stays a comment.
+    The bars of a tree go on, and a comment stays a comment. A command in backticks stays whole
+    if it can. A fact that is wider than a line is broken behind commas; hashes, identifiers and
+    paths never are: whoever copies one gets all of it.
 
     >>> wrap_answer("├─ Field('a','b')   base fact", 24)
     ["├─ Field('a','b')   base", '│    fact']
     """
+    if len(margin) + len(line) <= width:
+        return [f"{margin}{line}"]
     found = _BEGUN.match(line)
     if found is None:
         raise AssertionError("it matches nothing at all, too")
     first, rest = f"{margin}{found[0]}", f"{margin}{found[1]}{_BELOW[found[2]]}"
-    return wrap_prose(line[found.end() :], max(width, len(rest) + _LEAST_TEXT), first, rest)
+    if len(rest) > width // 2:  # far from the edge there is no room
+        rest = f"{margin}  "
+    width = max(width, len(rest) + _LEAST_TEXT)
+    room = width - len(rest)
+
+    def kept(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _KEPT) if len(command[0]) <= room else command[0]
+
+    def spread(word: re.Match[str]) -> str:
+        return word[0] if len(word[0]) <= room else _COMMA.sub(f",{_MAY_END}", word[0])
+
+    text = _WORD.sub(spread, _COMMAND.sub(kept, line[found.end() :]))
+    lines = _wrapped(text, width, first, rest, breaks=False)
+    return [each.replace(_KEPT, " ").replace(_MAY_END, "") for each in lines]
+
+
+def wrap_findings(text: str, width: int | None) -> list[str]:
+    r"""Return the lines of findings, where carets stay below what they are about.
+
+    >>> excerpt = ["    Some(P) :- Thing(P), Other(Q).", " " * 31 + "^"]
+    >>> wrap_findings("\n".join(["a.lace:1:28: no", *excerpt]), 20)
+    ['a.lace:1:28: no', '    …g(P), Other(Q).', '                 ^']
+    """
+    lines = text.split("\n")
+    if width is None:
+        return lines
+    made: list[str] = []
+    for number, line in enumerate(lines):
+        below = lines[number + 1] if number + 1 < len(lines) else ""
+        if _CARETS.fullmatch(line) and number:
+            continue  # it came with the line above
+        if _CARETS.fullmatch(below):
+            made += _cut_excerpt(line, below, width)
+        else:
+            made += wrap_answer(line, width)
+    return made
+
+
+def _cut_excerpt(line: str, carets: str, width: int) -> list[str]:
+    """Return a line of source and the carets below it, cut to what is around the carets."""
+    indent = len(line) - len(line.lstrip(" "))
+    room = max(width - indent, _LEAST_TEXT)
+    if len(line) - indent <= room:
+        return [line, carets[: indent + room]]
+    at, end = carets.index("^"), len(carets)
+    middle = (at + min(end, at + room)) // 2
+    begin = min(max(middle - room // 2, indent), len(line) - room)
+    piece, below = line[begin : begin + room], carets[begin : begin + room]
+    if begin > indent:
+        piece = f"…{piece[1:]}"
+    if begin + room < len(line):
+        piece = f"{piece[:-1]}…"
+    return [" " * indent + piece, " " * indent + below]
+
+
+def _wrapped(text: str, width: int, first: str, rest: str, *, breaks: bool) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=breaks,
+        break_on_hyphens=False,
+        replace_whitespace=breaks,
+    )
 
 
 def wrap_command(line: str, width: int, first: str = "", rest: str = "") -> list[str]:
