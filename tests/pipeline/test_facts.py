@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import lace
 from lace.api import SigningKey
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.extract import record_facts
@@ -13,6 +14,8 @@ from lace.facts.lines import format_fact
 from lace.pipeline.facts import make_facts
 from lace.pipeline.records import iterate_records
 from lace.pipeline.tables import (
+    FIRST_FREE_SLOT,
+    MOST_SLOTS,
     REST_SLOT,
     dictionary_size,
     facts_table,
@@ -21,13 +24,14 @@ from lace.pipeline.tables import (
     read_facts,
 )
 from lace.pipeline.warehouse import Warehouse
+from lace.record.model import Plex
 from tests.cli.running import call
 from tests.pipeline.samples import ingest_files, make_records, names_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.record.model import Blob, Plex, Seal
+    from lace.record.model import Blob, Seal
 
 pytestmark = pytest.mark.spark
 
@@ -114,8 +118,6 @@ def test_facts_are_added_and_frequent_names_move(
 
 
 def test_paths_hold_nothing_of_a_record(spark: Any, tmp_path: Path) -> None:
-    from lace.record.model import Plex
-
     name = "Evil~Name"
     plex = Plex(group="u", app="a", name="n", headers=[(name, str(n)) for n in range(30)], data=b"")
     (tmp_path / "file").write_bytes(plex.bytes)
@@ -125,6 +127,68 @@ def test_paths_hold_nothing_of_a_record(spark: Any, tmp_path: Path) -> None:
     assert set(warehouse.manifest.slots) == {name}
     assert not [path for path in names_of(warehouse.folder) if "Evil" in path]
     assert len(facts_of(spark, warehouse, "Field", names=[name])) == 30
+
+
+@pytest.mark.slow
+def test_the_257th_frequent_name_stays_with_the_rest(spark: Any, tmp_path: Path) -> None:
+    """When all slots are taken, at once or in a later run, answers are the same."""
+    names = [f"N{number:03d}" for number in range(MOST_SLOTS)]
+    evil = "Zz~..~etc"
+    headers = [(name, f"{name} {at}") for name in names for at in range(2)]
+    first = [
+        Plex(group="u", app="a", name="many", headers=headers, data=b""),
+        Plex(
+            group="u", app="a", name="few", headers=[(names[7], "again"), (evil, "once")], data=b""
+        ),
+    ]
+    later = [
+        Plex(
+            group="u",
+            app="a",
+            name=f"later/{at}",
+            headers=[(names[7], "x"), ("New", f"{at}")],
+            data=b"",
+        )
+        for at in range(8)
+    ]
+    warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
+    folder = warehouse._folder
+    for number, made in enumerate((first, later)):
+        (tmp_path / str(number)).write_bytes(b"".join(plex.bytes for plex in made))
+        ingest_files(spark, folder, tmp_path / str(number))
+        before = {name: each.slot for name, each in folder.manifest.slots.items()}
+        run(spark, folder, frequent=1)
+        slots = {name: each.slot for name, each in folder.manifest.slots.items()}
+        assert before in ({}, slots), "a later run gives no others, and moves none"
+    # Of names that are as frequent the first ones; one that came once had less than these.
+    assert set(slots) == set(names)
+    free = range(FIRST_FREE_SLOT, FIRST_FREE_SLOT + MOST_SLOTS)
+    assert sorted(slots.values()) == list(free)
+    tables = {table for table in warehouse.tables if table.startswith("facts/Field/")}
+    assert tables <= {facts_table("Field", slot) for slot in range(FIRST_FREE_SLOT + MOST_SLOTS)}
+    paths = names_of(folder.folder)
+    assert not [path for path in paths if "N0" in path or "New" in path or "Zz" in path]
+    rest = {path for path in folder.files(facts_table("Field", REST_SLOT))}
+    for name in (evil, "New"):
+        assert set(field_files(folder, [name])) == rest
+    assert not rest & set(field_files(folder, [names[7]])), "none of its facts are there"
+    rules = f"""\
+Evil(P,V) :- Field(P,'{evil}',_,V).
+New(P,V) :- Field(P,'New',_,V).
+Slot(P,I,V) :- Field(P,'{names[7]}',I,V).
+"""
+    warehouse.evaluate(rules, name="some", spark=spark)
+    with lace.open(tmp_path / "lace") as store:
+        store.add_all([*first, *later])
+        expected = store.query(rules)
+        for key in expected:
+            assert expected[key]
+            rows = warehouse.to_arrow(f"derived/some/{key.replace('/', '~')}").to_pylist()
+            assert len(rows) == len(expected[key])
+            assert {tuple(row.values()) for row in rows} == expected[key]
+    fields = [fact for record in iterate_records(folder) for fact in record_facts(record)]
+    wanted = sorted(fact for fact in fields if fact[0] == "Field")
+    assert sorted(facts_of(spark, folder, "Field")) == wanted
 
 
 def test_any_parquet_tool_reads_the_tables(spark: Any, tmp_path: Path, file: Path) -> None:
