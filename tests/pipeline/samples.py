@@ -37,6 +37,7 @@ __all__ = [
     "names_of",
     "rewrite",
     "run_script",
+    "run_without",
     "write_rules",
 ]
 
@@ -144,18 +145,46 @@ def rewrite(warehouse: Warehouse, table: str, change: Callable[[pa.Table], pa.Ta
         job.commit(warehouse.manifest.with_replaced(table, job.adopt(target)))
 
 
-def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+_HIDING = """
+import os, sys
+
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Hiding())
+from importlib import util
+found = util.find_spec
+util.find_spec = lambda name, *rest: None if name in sys.argv[1].split(",") else found(name, *rest)
+from lace.cli.main import run
+from lace.cli.session import Session
+sys.exit(run(sys.argv[2:], Session(os.environ)))
+"""
+
+
+def run_script(
+    script: str, *arguments: str, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run Python in a process that may die."""
     root = Path(__file__).parents[2]
+    paths = os.pathsep.join([str(root / "src"), str(root)])
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])},
+        env={**os.environ, "PYTHONPATH": paths, **(environ or {})},
         check=False,
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+def run_without(
+    packages: str, *arguments: object, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that does not find some packages, named with commas."""
+    return run_script(_HIDING, packages, *map(str, arguments), environ=environ)
 
 
 def names_of(folder: Path) -> set[str]:

@@ -15,7 +15,7 @@ from lace.api import open_lace
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
 from tests.cli.running import LIMITED, call, on_terminal, process, spawn
-from tests.pipeline.samples import ingest_files, names_of, run_script
+from tests.pipeline.samples import ingest_files, names_of, run_without
 
 if TYPE_CHECKING:
     from lace.record.model import Seal
@@ -213,36 +213,22 @@ def test_what_is_refused(tmp_path: Path, file: Path) -> None:
     assert not (tmp_path / "wh").exists()
 
 
-WITHOUT_PYSPARK = """
-import sys
-
-class Hiding:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in sys.argv[1].split(","):
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Hiding())
-from importlib import util
-found = util.find_spec
-util.find_spec = lambda name, *rest: None if name in sys.argv[1].split(",") else found(name, *rest)
-from lace.cli.main import run
-from lace.cli.session import Session
-sys.exit(run(sys.argv[2:], Session({})))
-"""
-
-
-def test_verify_needs_no_spark_unless_tables_are_compared(
-    spark: Any, tmp_path: Path, file: Path
-) -> None:
+def test_what_only_reads_needs_no_spark(spark: Any, tmp_path: Path, file: Path) -> None:
     ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
     place = str(tmp_path / "wh")
     for command, line in (("status", "sources 1"), ("verify", "damaged 0")):
-        plain = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", command, place)
+        plain = run_without("pyspark,py4j", "pipeline", command, place)
         assert (plain.returncode, plain.stderr) == (0, "")
         assert line in plain.stdout.splitlines()
-    some = run_script(WITHOUT_PYSPARK, "pyspark,py4j", "pipeline", "verify", place, "--all")
+    some = run_without("pyspark,py4j", "pipeline", "verify", place, "--all")
     assert (some.returncode, "pyspark not installed" in some.stderr) == (3, True)
-    bare = run_script(WITHOUT_PYSPARK, "pyspark,pyarrow", "pipeline", "verify", place)
+    out = str(tmp_path / "out")
+    assert call("init", "--lace", tmp_path / "lace").code == 0
+    for command in (("export", place, "--all", "-o", out), ("export-lace", place)):
+        done = run_without("pyspark,py4j", "pipeline", *command, "--lace", str(tmp_path / "lace"))
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").stat().st_size == file.stat().st_size
+    bare = run_without("pyspark,pyarrow", "pipeline", "verify", place)
     assert (bare.returncode, "pyarrow is not installed" in bare.stderr) == (3, True)
 
 

