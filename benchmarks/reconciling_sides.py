@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.interlacing.advertisement import Advertisement, digests_of_bare
+from lace.interlacing.blocks import format_block
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.partitions import AdvertisementSet
 from lace.interlacing.questions import InquiryLimits
 from lace.interlacing.reconcile import Reconciliation
-from lace.interlacing.vocabulary import format_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fuzz.harness import Target
 from lace.base import b64a
 from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.blocks import format_block, parse_block
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.hello import read_hello
@@ -20,7 +21,7 @@ from lace.interlacing.questions import InquiryLimits
 from lace.interlacing.reconcile import Reconciliation
 from lace.interlacing.setup import read_setup
 from lace.interlacing.summaries import children_fact, partition_fact
-from lace.interlacing.vocabulary import Phase, advertise_phase, format_block, parse_block
+from lace.interlacing.vocabulary import Phase, advertise_phase
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact

@@ -14,6 +14,7 @@ from lace.base.digest import digest
 from lace.base.limits import DEFAULT_SETTINGS, Settings, describe_settings
 from lace.base.tai import Tai
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.interlacing.blocks import check_block, parse_block
 from lace.interlacing.capabilities import ALL_FIELDS, SECOND, WIRE_LIMITS
 from lace.interlacing.failures import Action, Failure, InterlaceFailure
 from lace.interlacing.identity import link_id
@@ -28,13 +29,7 @@ from lace.interlacing.negotiation import (
     runtime_facts,
 )
 from lace.interlacing.ticks import start_ticks
-from lace.interlacing.vocabulary import (
-    CONTROL_PREDICATES,
-    PHASE_PREDICATES,
-    Phase,
-    check_block,
-    parse_block,
-)
+from lace.interlacing.vocabulary import CONTROL_PREDICATES, PHASE_PREDICATES, Phase
 from lace.policy.operand import operand_of
 from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
 

@@ -24,11 +24,12 @@ from lace.iltp.items import NEED_MORE, PREFACE, StoredRecord
 from lace.iltp.reader import Reader
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing.blocks import format_block
 from lace.interlacing.capabilities import Capabilities, ExchangeLimits
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.interlacing.result import Outcome
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import CONTROL_PREDICATES, format_block
+from lace.interlacing.vocabulary import CONTROL_PREDICATES
 from lace.policy.operand import operand_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.store.sqlite.store import SqliteStore

@@ -21,10 +21,11 @@ from lace.api import SigningKey, open_lace
 from lace.base.tai import Tai
 from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StoredRecord
 from lace.iltp.reader import Reader
+from lace.interlacing.blocks import check_block, format_block
 from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.hello import Hello, make_hello, proof_context
 from lace.interlacing.setup import Setup, make_setup, read_setup
-from lace.interlacing.vocabulary import Phase, check_block, format_block
+from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import operand_of
 from lace.policy.transcript import make_plan
 from tests.cli.links import Party, hashes, make_parties, plex, serving

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lace.iltp.items import PREFACE
-from lace.interlacing.vocabulary import format_block
+from lace.interlacing.blocks import format_block
 from tests.cli.policies import ALL
 from tests.hostile.kit import MIB, Attacked, Peer, attacked, resource_block
 

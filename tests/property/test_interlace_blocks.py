@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lace.base import b64a
 from lace.base.tai import Tai
+from lace.interlacing.blocks import check_block, format_block, parse_block, sorted_lines
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import read_hello
 from lace.interlacing.setup import read_setup
@@ -20,10 +21,6 @@ from lace.interlacing.vocabulary import (
     PHASE_PREDICATES,
     Phase,
     Syntax,
-    check_block,
-    format_block,
-    parse_block,
-    sorted_lines,
 )
 from tests.property.strategies import mutations, nfc_text
 

@@ -19,10 +19,10 @@ from lace.facts.extract import record_facts
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement, advertised_fields_of
+from lace.interlacing.blocks import format_block
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.interlacing.negotiation import runtime_facts
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import format_block
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 

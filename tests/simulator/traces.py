@@ -15,8 +15,8 @@ from lace.base.tai import Tai
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.blocks import format_block
 from lace.interlacing.machine import Machine
-from lace.interlacing.vocabulary import format_block
 from lace.record.reader import RawRecord
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from tests.simulator.world import some_world

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from lace.driver.messages import Block
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
+from lace.interlacing.blocks import check_block, is_only_tick
 from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import Phase, check_block, is_only_tick
+from lace.interlacing.vocabulary import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,6 +8,7 @@ ones are kept once.
 from __future__ import annotations
 
 import re
+from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from lace.facts.lines import format_fact, parse_fact
 from lace.iltp.faults import StreamError, StreamFault, WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lace.facts.lines import Fact
 
@@ -31,6 +32,8 @@ _BETWEEN: Final = "','"
 # These stand for what was escaped while lines are split, which themselves hold no control bytes.
 _BACKSLASH: Final = "\x00"
 _QUOTE: Final = "\x01"
+_SHORT: Final = ({2}, {3})
+"""How many texts facts of a listing without fields and of a request have, with the name."""
 _MOST_SHARED: Final = 1 << 12
 """How many texts are remembered to be shared."""
 
@@ -69,6 +72,10 @@ class FactLineParser:
         if not is_nfc(text):
             return None
         escaped = "\\" in text
+        if not escaped and text.isascii():
+            facts = self._split_alike(text)
+            if facts is not None:
+                return facts
         if escaped:
             text = text.replace("\\\\", _BACKSLASH).replace("\\'", _QUOTE)
             if "\\" in text:
@@ -88,6 +95,28 @@ class FactLineParser:
         if not all(map(_NAME.fullmatch, set(map(itemgetter(0), facts)))):
             return None
         return list(map(_unescape, pieces, facts)) if escaped else facts
+
+    def _split_alike(self, text: str) -> list[Fact] | None:
+        """Return the facts of legal lines that differ in their first value alone, else None.
+
+        A listing has nothing but such lines, and a request neither. As for other lines, the
+        quotes tell: there are no more of them than around so many values.
+        """
+        first, closing, _ = text.partition("')\n")
+        name, opening, inner = first.partition("('")
+        between, others = inner.partition(_BETWEEN)[1:]
+        rest = others.split(_BETWEEN) if between else []
+        head, tail = name + opening, between + others + closing
+        if not closing or not opening or not text.endswith(tail) or not _NAME.fullmatch(name):
+            return None
+        values = text[len(head) : -len(tail)].split(tail + head)
+        count = len(values)
+        if text.count("\n") != count or text.count("'") != 2 * count * (1 + len(rest)):
+            return None
+        if max(map(len, values)) + len(head) + len(tail) - 1 > MAX_LINE_BYTES:
+            return None
+        same = [self._shared.setdefault(each, each) for each in (name, *rest)]
+        return list(zip(repeat(same[0]), values, *map(repeat, same[1:])))
 
     def _split(self, pieces: list[str]) -> list[Fact] | None:
         facts: list[Fact] = []
@@ -148,33 +177,53 @@ def format_lines(facts: Sequence[Fact]) -> bytes:
     Raises:
         WriteError: a line that a reader refuses.
     """
-    lines = _format_plain(facts) or list(map(format_fact, facts))
-    text = "".join([f"{line}\n" for line in lines])
+    text = _format_alike(facts) or _format_plain(facts) or "".join(_lines_of(facts))
     try:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:
         raise WriteError("a fact value is not UTF-8", rule="060-21") from None
-    if raw.count(b"\n") != len(lines) or raw.translate(None, _LINE_BYTES) or not is_nfc(text):
-        raise _first_problem(lines)
-    if max(map(len, lines if text.isascii() else raw.split(b"\n")), default=0) > MAX_LINE_BYTES:
+    if raw.count(b"\n") != len(facts) or raw.translate(None, _LINE_BYTES) or not is_nfc(text):
+        raise _first_problem(facts)
+    if max(map(len, raw.split(b"\n"))) > MAX_LINE_BYTES:
         raise WriteError(f"a fact line has more than {MAX_LINE_BYTES} bytes", rule="060-144")
     if not all(map(_NAME.fullmatch, set(map(itemgetter(0), facts)))):
         raise WriteError("a fact line does not begin with an ASCII letter", rule="060-30")
     return raw
 
 
-def _format_plain(facts: Sequence[Fact]) -> list[str] | None:
+def _format_alike(facts: Sequence[Fact]) -> str | None:
+    """Return the lines of facts that differ in their first value alone, as those of a listing."""
+    if {*map(len, facts)} not in _SHORT:
+        return None
+    alike = {(fact[0], *fact[2:]) for fact in facts}
+    if len(alike) > 1:
+        return None
+    ((name, *rest),) = alike
+    head, tail = f"{name}('", _BETWEEN.join(["", *rest]) + "')\n"
+    text = head + (tail + head).join(map(itemgetter(1), facts)) + tail
+    return text if _is_plain(text, len(facts) * (1 + len(rest))) else None
+
+
+def _format_plain(facts: Sequence[Fact]) -> str | None:
     """Return the lines of facts in which nothing is to be escaped and that all have values."""
-    lines = [fact[0] + "('" + _BETWEEN.join(fact[1:]) + "')" for fact in facts]
-    values = sum(map(len, facts)) - len(facts)
-    text = "".join(lines)
-    return lines if "\\" not in text and text.count("'") == 2 * values else None
+    text = "".join([fact[0] + "('" + _BETWEEN.join(fact[1:]) + "')\n" for fact in facts])
+    return text if _is_plain(text, sum(map(len, facts)) - len(facts)) else None
 
 
-def _first_problem(lines: Iterable[str]) -> WriteError:
-    for line in lines:
+def _is_plain(text: str, values: int) -> bool:
+    """Tell whether quotes stand around so many values alone, and nothing is to be escaped."""
+    return "\\" not in text and text.count("'") == 2 * values
+
+
+def _lines_of(facts: Iterable[Fact]) -> Iterator[str]:
+    for fact in facts:
+        yield f"{format_fact(fact)}\n"
+
+
+def _first_problem(facts: Iterable[Fact]) -> WriteError:
+    for line in _lines_of(facts):
         try:
-            parse_fact(line.encode("utf-8"))
+            parse_fact(line[:-1].encode("utf-8"))
         except LaceError as error:
             return WriteError(safe_text(error.message), rule=error.rule)
     raise AssertionError("lines that are legal each, but not together")

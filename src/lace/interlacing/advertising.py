@@ -11,12 +11,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lace.interlacing.advertisement import bare_advertisements
+from lace.interlacing.blocks import check_block
 from lace.interlacing.effects import Describe
 from lace.interlacing.failures import Failure, limit_failure
 from lace.interlacing.questions import InquiryLimits
 from lace.interlacing.reconcile import Reconciliation
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import advertise_phase, check_block
+from lace.interlacing.vocabulary import advertise_phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.blocks import Block
     from lace.interlacing.effects import Effect, SendBlock
     from lace.interlacing.events import Described
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.partitions import AdvertisementSet
     from lace.interlacing.states import States
-    from lace.interlacing.vocabulary import Block
 
 __all__ = ["Advertising", "Turns"]
 

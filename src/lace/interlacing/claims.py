@@ -6,7 +6,7 @@ outside the schema or one index with two values makes the whole block malformed 
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,10 @@ def read_claims(facts: Collection[Fact], source: str, schema: Schema) -> dict[st
     strange = {*map(itemgetter(2), claims)} - {source}
     if strange:
         raise _malformed(f"a claim names the source {min(strange)!r}, not the sender's {source!r}")
-    fields: dict[str, list[Field]] = {fact[1]: [] for fact in claims}
     if not loose:
-        return dict(zip(fields, bare_advertisements(fields), strict=True))
+        records = dict.fromkeys(map(itemgetter(1), claims))
+        return dict(zip(records, bare_advertisements(records), strict=True))
+    fields: dict[str, list[Field]] = {fact[1]: [] for fact in claims}
     for fact in loose:
         _, record, claimed, name, index, value = fact
         of_record = fields.get(record)
@@ -63,7 +64,7 @@ def _in_order(record: str, found: list[Field]) -> tuple[Field, ...]:
     if len(found) < 2:
         return tuple(found)
     distinct = sorted(set(found), key=lambda field: (field[0].encode("utf-8"), int(field[1])))
-    for before, after in itertools.pairwise(distinct):
+    for before, after in pairwise(distinct):
         if before[0] == after[0] and int(before[1]) == int(after[1]):
             raise _malformed(f"the field {after[0]!r} of {record} has two values at {after[1]}")
     return tuple(distinct)
@@ -71,8 +72,11 @@ def _in_order(record: str, found: list[Field]) -> tuple[Field, ...]:
 
 def advertisement_facts(advertisements: Iterable[Advertisement], source: str) -> list[Fact]:
     """Return the facts of advertisement records, in canonical order."""
+    claims = list(advertisements)
+    if not any(map(itemgetter(1), claims)):
+        return list(zip(repeat("Advertised"), map(itemgetter(0), claims), repeat(source)))
     made: list[Fact] = []
-    for each in advertisements:
+    for each in claims:
         if each.fields:
             made += each.facts(source)
         else:

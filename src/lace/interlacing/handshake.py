@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import PolicyError, RuleError
+from lace.interlacing.blocks import check_block
 from lace.interlacing.effects import SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
 from lace.interlacing.negotiation import negotiate
 from lace.interlacing.setup import Setup, check_expected_peer, make_setup, read_setup
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase
 from lace.policy.compile import Compiler
 from lace.policy.operand import receive_operand
 from lace.policy.transcript import make_plan

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lace.facts.lines import Fact
+    from lace.interlacing.blocks import Block
     from lace.interlacing.capabilities import Capabilities
     from lace.interlacing.setup import Setup
-    from lace.interlacing.vocabulary import Block
     from lace.policy.transcript import ExchangePlan
     from lace.record.seal import SigningKey
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.facts.lines import format_fact
+from lace.interlacing.blocks import sorted_lines
 from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.vocabulary import sorted_lines
 from lace.policy.operand import INDEXES, check_index
 from lace.record.ids import IdError, Signature, Verifier
 from lace.record.seal import verify

@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING, Final
 
 from lace.interlacing import events as happened
 from lace.interlacing.advertising import Advertising
+from lace.interlacing.blocks import check_block, is_only_tick
 from lace.interlacing.effects import Effect, Evaluate, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.states import States
 from lace.interlacing.ticks import start_ticks
 from lace.interlacing.transfer import Transfer
 from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import Phase, check_block, is_only_tick
+from lace.interlacing.vocabulary import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lace.base.tai import Tai
     from lace.facts.lines import Fact
+    from lace.interlacing.advertisement import Advertisement
+    from lace.interlacing.blocks import Block
     from lace.interlacing.config import Cursor
     from lace.interlacing.ledger import Ledger
     from lace.interlacing.negotiation import Terms
-    from lace.interlacing.vocabulary import Block
+    from lace.interlacing.partitions import AdvertisementSet
 
 __all__ = ["End", "Loops"]
 
@@ -267,7 +270,7 @@ class Loops:
         """Evaluate what may be requested of what the peer advertises now."""
         states = self.states
         found, listed = self._advertising.at.result, self._advertising.at.listed
-        added, removed = found.difference(states.theirs)
+        claims, relabelled, removed = self._news_of(found, listed)
         states.learn(found)
         self.ledger.see(found)
         self._advertising.forget()
@@ -276,13 +279,24 @@ class Loops:
         return [
             Evaluate(
                 self.ticks.tick,
-                added=tuple(listed[record] for record in added if record in listed),
-                relabelled=tuple(record for record in added if record not in listed),
-                removed=tuple(removed),
+                added=claims,
+                relabelled=relabelled,
+                removed=removed,
                 excluded=self.ledger.excluded,
                 most_requests=min(_MOST_REQUESTS, room),
             )
         ]
+
+    def _news_of(
+        self, found: AdvertisementSet, listed: Mapping[str, Advertisement]
+    ) -> tuple[tuple[Advertisement, ...], tuple[str, ...], tuple[str, ...]]:
+        """Return what the peer claims anew; of what, as this side does; and what no more."""
+        if not len(self.states.theirs) and len(listed) == len(found):
+            return tuple(listed.values()), (), ()  # first contact: it is all that was listed
+        added, removed = found.difference(self.states.theirs)
+        claims = tuple(listed[record] for record in added if record in listed)
+        relabelled = tuple(record for record in added if record not in listed)
+        return claims, relabelled, tuple(removed)
 
     def _request(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
         suffixes = tuple(f".{each}" for each in self.terms.formats)

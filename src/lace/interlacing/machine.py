@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from lace.interlacing import events as happened
+from lace.interlacing.blocks import is_only_tick
 from lace.interlacing.config import Cursor, MachineConfig
 from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
@@ -22,7 +23,6 @@ from lace.interlacing.result import Counters, Outcome
 from lace.interlacing.timing import PhaseTimes, Timing
 from lace.interlacing.traffic import Traffic
 from lace.interlacing.transitions import State, check_legal, takes_input
-from lace.interlacing.vocabulary import is_only_tick
 
 if TYPE_CHECKING:
     from lace.base.tai import Tai

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from lace.facts.lines import Fact
-    from lace.interlacing.vocabulary import Block
+    from lace.interlacing.blocks import Block
     from lace.policy.operand import Operand
     from lace.record.ids import Verifier
 

@@ -15,11 +15,12 @@ from lace.engines.spark.arrow import map_in_arrow
 from lace.engines.spark.session import shuffle_partitions
 from lace.errors import UsageError
 from lace.facts.lines import FactLineError
+from lace.interlacing.blocks import check_block
 from lace.interlacing.capabilities import ALL_FIELDS, Schema
 from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase
 from lace.pipeline.claiming import CLAIM_COLUMNS, Relabelling, claim_batch
 from lace.pipeline.failures import translated
 from lace.pipeline.states import (

@@ -15,11 +15,12 @@ from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 __all__ = [
     "HASH_BYTES",
     "Octets",
+    "are_all_hashes",
     "are_hashes",
     "decode_hashes",
     "digests_of_rows",
@@ -103,6 +104,17 @@ def are_hashes(rows: Octets) -> npt.NDArray[np.bool_]:
         if b64a.has_foreign(payloads.tobytes()):  # rarely: then it is asked one by one
             is_hash[some] &= _IS_CHARACTER[payloads].all(axis=1)
     return is_hash
+
+
+def are_all_hashes(texts: Collection[str], letters: str) -> bool:
+    """Tell whether all texts are record hashes, of types with these letters."""
+    joined = "".join(texts)
+    if not joined.isascii() or not {_TEXT_BYTES}.issuperset(map(len, texts)):
+        return False
+    if not {*joined[::_TEXT_BYTES]} <= {*letters}:
+        return False
+    rows = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _TEXT_BYTES)
+    return bool(are_hashes(rows).all())
 
 
 def encode_hashes(rows: Octets) -> Octets:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lace.errors import LaceError
+from lace.interlacing.blocks import check_block
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import proof_context, read_hello
 from lace.interlacing.negotiation import negotiate
 from lace.interlacing.setup import read_setup
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import receive_operand
 from lace.policy.transcript import LOWERINGS, make_plan
 from lace.rules.limits import peer_limits_of

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from lace.interlacing.blocks import check_block
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import read_hello
 from lace.interlacing.ledger import Ledger
-from lace.interlacing.vocabulary import Phase, advertise_phase, check_block
+from lace.interlacing.vocabulary import Phase, advertise_phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,7 +26,28 @@ LINES = st.lists(
 )  # fmt: skip
 
 
-@given(LINES)
+ALIKE = st.builds(
+    lambda name, values, rest: [b"%b('%b'%b)" % (name, value, rest) for value in values],
+    st.sampled_from([b"A", b"a-1", b"A.b"]),
+    st.lists(
+        st.one_of(
+            TEXT.map(lambda text: text.replace("\\", "\\\\").replace("'", "\\'").encode()),
+            st.text(st.sampled_from("a'(),"), max_size=8).map(str.encode),
+            st.sampled_from([b"x" * 1010, b"x" * 1019, b"x" * 1020]),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from([b"", b",'b'", b",'b','c'", b",'b'c'", b",b", b"','", b",''", b",'b\\'"]),
+)
+"""Lines that differ in their first value."""
+
+
+@given(LINES | ALIKE)
+@example([b"A('a','b'c')", b"A('x','b'c')"])
+@example([b"A('a')A('b')", b"A('c')"])
+@example([b"A('a','b')", b"A('x'','b')"])
+@example([b"A('a','b')", b"A('','b','b')"])
 @example([b"A','B('c')", b"A('c')"])
 @example([b"A('a','b')", b"A()"] * 20)
 @example([b"A('e')", b"A('\xc3\xa9')"] * 20)
@@ -75,12 +96,18 @@ def test_equal_texts_are_one_object_and_few_are_remembered() -> None:
     assert parser._shared
     parser.forget()
     assert not parser._shared
-    raw = b"".join(b"A('%d')\n" % number for number in range(20_000))
+    raw = b"".join(b"A('%d')\nB('%d')\n" % (number, number) for number in range(10_000))
     assert len(parser.parse(raw, 0)) == 20_000
     assert not parser._shared
+    parser.parse(b"".join(b"A('%d','b')\n" % number for number in range(20_000)), 0)
+    assert parser._shared.keys() == {"A", "b"}
 
 
-@given(st.lists(st.tuples(st.just("A") | st.just("Bc"), TEXT, TEXT), max_size=5))
+@given(
+    st.lists(st.tuples(st.just("A") | st.just("Bc"), TEXT, TEXT), max_size=5)
+    | st.lists(st.tuples(st.just("A"), TEXT, st.just("b")), max_size=5)
+    | st.lists(st.tuples(st.just("A"), TEXT), max_size=5)
+)
 def test_what_is_written_can_be_read(facts: list[Fact]) -> None:
     try:
         raw = format_lines(facts)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from lace.base import b64a
 from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.blocks import check_block
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.partitions import AdvertisementSet
 from lace.interlacing.questions import InquiryLimits
 from lace.interlacing.reconcile import Reconciliation
 from lace.interlacing.summaries import block_bytes
-from lace.interlacing.vocabulary import advertise_phase, check_block
+from lace.interlacing.vocabulary import advertise_phase
 
 if TYPE_CHECKING:
     import random

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lace.base.tai import Tai
+from lace.interlacing.blocks import check_block
 from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
 from lace.interlacing.negotiation import Capabilities, Setup, Terms, negotiate
 from lace.interlacing.setup import make_setup, read_setup
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import operand_of
 from lace.policy.transcript import ExchangePlan, make_plan
 from lace.record.seal import SigningKey

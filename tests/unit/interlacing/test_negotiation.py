@@ -11,6 +11,7 @@ from lace.base import b64a
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.base.tai import Tai
 from lace.errors import SettingError
+from lace.interlacing.blocks import check_block
 from lace.interlacing.capabilities import (
     ALL_FIELDS,
     DEFAULT_WIRE_LIMITS,
@@ -34,7 +35,7 @@ from lace.interlacing.negotiation import (
     read_setup,
     runtime_facts,
 )
-from lace.interlacing.vocabulary import Phase, check_block
+from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import RequiredFields, operand_of
 from lace.record.ids import Verifier
 from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, FIELDS, PLAIN, START, pair_of

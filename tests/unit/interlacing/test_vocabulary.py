@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.vocabulary import (
-    CHILDREN_CHARACTERS,
-    CONTROL_PREDICATES,
-    PHASE_PREDICATES,
+from lace.interlacing.blocks import (
     Block,
-    Phase,
-    Syntax,
-    advertise_phase,
     check_block,
     format_block,
     is_only_tick,
     parse_block,
     sorted_lines,
+)
+from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.vocabulary import (
+    CHILDREN_CHARACTERS,
+    CONTROL_PREDICATES,
+    PHASE_PREDICATES,
+    Phase,
+    Syntax,
+    advertise_phase,
 )
 
 if TYPE_CHECKING:

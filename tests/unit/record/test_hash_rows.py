@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.base import b64a
-from lace.record.hash_rows import decode_hashes, encode_hashes, keys_of_hashes, rows_of_text
+from lace.record.hash_rows import (
+    are_all_hashes,
+    decode_hashes,
+    encode_hashes,
+    keys_of_hashes,
+    rows_of_text,
+)
 
 
 def keys(texts: list[str]) -> list[bytes | None]:
@@ -57,3 +63,7 @@ def test_texts_that_are_no_canonical_hashes_have_no_key() -> None:
     other = good[:20] + "é" + good[21:]
     odd = [f"{good[:44]}1.H3", f"P:{good[2:]}", f"{good[:-1]}4", other, good[:-1]]
     assert keys([good, *odd, good]) == [b"P" + bytes(32), *[None] * 5, b"P" + bytes(32)]
+    assert are_all_hashes([], "P")
+    assert are_all_hashes([good, good], "BPS")
+    assert not are_all_hashes([good, good], "BS")
+    assert not any(are_all_hashes([good, each], "BPS") for each in odd)
