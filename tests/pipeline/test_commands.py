@@ -224,8 +224,8 @@ def test_what_only_reads_needs_no_spark(spark: Any, tmp_path: Path, file: Path) 
     assert (some.returncode, "pyspark not installed" in some.stderr) == (3, True)
     out = str(tmp_path / "out")
     assert call("init", "--lace", tmp_path / "lace").code == 0
-    for command in (("export", place, "--all", "-o", out), ("export-lace", place)):
-        done = run_without("pyspark,py4j", "pipeline", *command, "--lace", str(tmp_path / "lace"))
+    for writing in (("export", place, "--all", "-o", out), ("export-lace", place)):
+        done = run_without("pyspark,py4j", "pipeline", *writing, "--lace", str(tmp_path / "lace"))
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "out").stat().st_size == file.stat().st_size
     bare = run_without("pyspark,pyarrow", "pipeline", "verify", place)

@@ -153,10 +153,11 @@ def test_the_257th_frequent_name_stays_with_the_rest(spark: Any, tmp_path: Path)
     ]
     warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
     folder = warehouse._folder
+    slots: dict[str, int] = {}
     for number, made in enumerate((first, later)):
         (tmp_path / str(number)).write_bytes(b"".join(plex.bytes for plex in made))
         ingest_files(spark, folder, tmp_path / str(number))
-        before = {name: each.slot for name, each in folder.manifest.slots.items()}
+        before = slots
         run(spark, folder, frequent=1)
         slots = {name: each.slot for name, each in folder.manifest.slots.items()}
         assert before in ({}, slots), "a later run gives no others, and moves none"
