@@ -39,8 +39,10 @@ Digests = npt.NDArray[np.uint8]
 
 _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
-_AT_ONCE: Final = 1 << 15
-"""Hashes that are made before they are put together: more would take memory, and no less time."""
+_AT_ONCE: Final = 1 << 12
+"""Hashes that are made before they are put together: they stay in the processor's cache."""
+_FEW: Final = 64
+"""Rows that are put behind a label one by one: for so few that takes less time."""
 _MANY: Final = 4_096
 """Digests whose root is worth remembering."""
 _MOST_KNOWN: Final = 8
@@ -58,13 +60,23 @@ def leaves_of(digests: Digests) -> Digests:
     """Return the leaf of each digest."""
     made = np.empty((len(digests), DIGEST_BYTES), np.uint8)
     for start in range(0, len(digests), _AT_ONCE):
-        raw = digests[start : start + _AT_ONCE].tobytes()
-        made[start : start + _AT_ONCE] = as_digests(
-            digest_each(
-                _LEAF + raw[at : at + DIGEST_BYTES] for at in range(0, len(raw), DIGEST_BYTES)
-            )
-        )
+        some = slice(start, start + _AT_ONCE)
+        made[some] = as_digests(digest_each(_labelled(_LEAF, digests[some])))
     return made
+
+
+def _labelled(label: bytes, rows: Digests) -> list[bytes]:
+    """Return rows of bytes behind a label, each as what is hashed."""
+    width = rows.shape[1]
+    if len(rows) < _FEW:
+        raw = rows.tobytes()
+        return [label + raw[at : at + width] for at in range(0, len(raw), width)]
+    start, size = len(label), len(label) + width
+    made = np.empty((len(rows), size), np.uint8)
+    made[:, :start] = np.frombuffer(label, np.uint8)
+    made[:, start:] = rows
+    found: list[bytes] = made.view(f"V{size}").ravel().tolist()
+    return found
 
 
 def order_of(digests: Digests) -> npt.NDArray[np.intp]:
@@ -153,15 +165,10 @@ def nodes_above(level: bytes, pad: bytes = b"") -> bytes:
     width = 2 * DIGEST_BYTES
     if len(level) % width:
         level += pad
-    size, step = len(level), width * _AT_ONCE
+    pairs = np.frombuffer(level, np.uint8).reshape(-1, width)
     return b"".join(
-        b"".join(
-            digest_each(
-                _NODE + level[at : at + width]
-                for at in range(start, min(start + step, size), width)
-            )
-        )
-        for start in range(0, size, step)
+        b"".join(digest_each(_labelled(_NODE, pairs[start : start + _AT_ONCE])))
+        for start in range(0, len(pairs), _AT_ONCE)
     )
 
 
