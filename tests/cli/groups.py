@@ -13,7 +13,7 @@ from tests.cli.running import Result, clean_environment, spawn
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["Group", "started_group"]
 
@@ -57,6 +57,10 @@ class Group:
         """Do what Ctrl-C does."""
         os.killpg(self._process.pid, number)
 
+    def kill(self) -> None:
+        """End the command itself as nothing can prevent; what it started hears nothing of it."""
+        self._process.kill()
+
     def end(self) -> Result:
         """Wait for its end, and for that of all that it started."""
         out, err = self._process.communicate(timeout=SECONDS)
@@ -68,10 +72,12 @@ class Group:
 
 
 @contextmanager
-def started_group(*arguments: object, temporary: Path, **rest: Any) -> Iterator[Group]:
+def started_group(
+    *arguments: object, temporary: Path, env: Mapping[str, str] | None = None, **rest: Any
+) -> Iterator[Group]:
     """Start a command in a session of its own, with a folder for what is temporary."""
     temporary.mkdir(exist_ok=True)
-    environment = clean_environment(TMPDIR=str(temporary))
+    environment = clean_environment(TMPDIR=str(temporary), **(env or {}))
     started = spawn(*arguments, env=environment, start_new_session=True, **rest)
     group = Group(started)
     try:

@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lace.base.digest import digest
 from lace.pipeline.advertise import advertise
 from lace.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
 from lace.pipeline.evaluate import made_by
 from lace.pipeline.ingest import find_new, ingest
+from lace.pipeline.records import iterate_records
+from lace.pipeline.tables import RECORDS
 from lace.record.model import Blob, Plex, Seal
 from lace.rules.syntax import PredicateKey
 
@@ -32,9 +35,11 @@ __all__ = [
     "SOURCE",
     "advertise_as",
     "derive",
+    "hook_workers",
     "ingest_files",
     "make_records",
     "names_of",
+    "records_digest",
     "rewrite",
     "run_script",
     "run_without",
@@ -185,6 +190,31 @@ def run_without(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a process that does not find some packages, named with commas."""
     return run_script(_HIDING, packages, *map(str, arguments), environ=environ)
+
+
+def hook_workers(folder: Path, code: str) -> str:
+    """Have Python workers of Spark run some code before all else, with `validating` at hand.
+
+    Returns the PYTHONPATH that they need for it. Nothing in Lace knows of such a hook.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import os, time\nfrom pathlib import Path\nfrom lace.pipeline import validating\n" + code
+    )
+    root = Path(__file__).parents[2]
+    return os.pathsep.join(map(str, (folder, root / "src", root)))
+
+
+def records_digest(warehouse: Warehouse) -> tuple[str, int]:
+    """Return a digest of the set of records, and how many there are; each is there once.
+
+    The folder has the files that the manifest lists, and no others.
+    """
+    rows = [(record.hash_text, record.bytes) for record in iterate_records(warehouse)]
+    assert len(rows) == len(set(rows)) == warehouse.manifest.rows(RECORDS)
+    listed = {each.path.removeprefix("data/") for each in warehouse.manifest.all_files()}
+    assert listed == names_of(warehouse.folder / "data")
+    return digest(repr(sorted(rows)).encode()).hex(), len(rows)
 
 
 def names_of(folder: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
@@ -26,7 +27,7 @@ from lace.record.model import Plex
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.cli.running import call, spawn
-from tests.pipeline.samples import ingest_files
+from tests.pipeline.samples import hook_workers, ingest_files, records_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +76,13 @@ def wait_for(log: Path, pattern: str) -> str:
 
 
 class Cluster:
-    """A master and workers, each of one core."""
+    """A master and workers, each of one core and with an address of its own.
+
+    Spark runs no copy of a task where the first one runs, and tells that by the address.
+    """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
+        self.folder = folder
         self._stack = stack
         self._log = stack.enter_context(started(folder, "master.Master", *_LOCAL))
         self.url = wait_for(self._log, r"spark://127\.0\.0\.1:[0-9]+")
@@ -87,9 +91,10 @@ class Cluster:
     def add_worker(self) -> ExitStack:
         """Start a worker and wait until it is known; closing what is returned kills it."""
         self._workers += 1
-        own = self._folder / f"worker{self._workers}"
+        own = self.folder / f"worker{self._workers}"
         own.mkdir()
-        worker = ("worker.Worker", self.url, *_LOCAL, "-c", "1", "-m", "1g", "-d", str(own))
+        place = ("--host", f"127.0.0.{self._workers}", *_LOCAL[2:])
+        worker = ("worker.Worker", self.url, *place, "-c", "1", "-m", "1g", "-d", str(own))
         running = self._stack.enter_context(ExitStack())
         running.enter_context(started(own, *worker))
         wait_for(self._log, f"(?s)(Registering worker.*){{{self._workers}}}")
@@ -144,27 +149,96 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if LEFT_OUT.search(member.name) else member
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers that nobody ends."""
+    with ExitStack() as stack:
+        made = Cluster(tmp_path_factory.mktemp("cluster"), stack)
+        made.add_worker()
+        made.add_worker()
+        yield made
+
+
+def run_on(cluster: Cluster, *arguments: object, more: tuple[str, ...]) -> bytes:
+    """Run a command on a cluster; returns what it prints."""
+    with spawn(*arguments, *cluster.options(*more)) as running:
+        out, err = running.communicate(timeout=300)
+    assert running.returncode == 0, err.decode()
+    return out
+
+
 def test_workers_get_lace_and_a_packed_environment(
-    tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
+    cluster: Cluster, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
     """Two workers validate with what was sent to them, and with nothing of this environment."""
     told = tmp_path / "told"
     packed = pack_environment(tmp_path / "env.tar.gz", told)
-    with ExitStack() as stack:
-        cluster = Cluster(tmp_path, stack)
-        cluster.add_worker()
-        cluster.add_worker()
-        wanted = ("--python-env", packed, *cluster.options("spark.default.parallelism=4"))
-        with spawn("pipeline", "ingest", tmp_path / "wh", file, *wanted) as running:
-            out, err = running.communicate(timeout=300)
-    assert running.returncode == 0, err.decode()
+    command = ("pipeline", "ingest", tmp_path / "wh", file, "--python-env", packed)
+    out = run_on(cluster, *command, more=("spark.default.parallelism=4",))
     assert f"stored {len(records)}\n".encode() in out
     assert Warehouse.open(tmp_path / "wh").manifest.rows("records") == len(records)
     found = {Path(line) for line in told.read_text().splitlines()}
     assert found
     for path in found:  # each worker unpacks it into a folder of its own
-        assert path.relative_to(tmp_path).parts[0] in ("worker1", "worker2")
+        assert path.relative_to(cluster.folder).parts[0] in ("worker1", "worker2")
         assert "/env/lib/" in str(path)
+
+
+BOTH_WRITE = """
+whole = validating._File.__exit__
+
+def leave(self, *error):
+    from pyspark import TaskContext
+
+    whole(self, *error)
+    task, marks = TaskContext.get(), Path({marks!r})
+    (marks / f"{{task.partitionId()}}-{{task.attemptNumber()}}").touch()
+    deadline = time.monotonic() + 120
+    while task.partitionId() == 0 and not all((marks / name).exists() for name in ("0-0", "0-1")):
+        if time.monotonic() > deadline:
+            raise TimeoutError("there is no copy of this task")
+        time.sleep(0.02)
+
+validating._File.__exit__ = leave
+"""
+"""The first task ends when a copy of it has written the same rows once more."""
+SPECULATIVE = (
+    "spark.speculation=true",
+    "spark.speculation.interval=50ms",
+    "spark.speculation.quantile=0.5",
+    "spark.speculation.multiplier=1.1",
+)
+
+
+def test_a_copy_of_a_slow_task_of_an_ingest_adds_nothing(
+    spark: Any, cluster: Cluster, tmp_path: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    marks, events = tmp_path / "marks", tmp_path / "events"
+    parts = [tmp_path / "1.records", tmp_path / "2.records"]
+    for number, part in enumerate(parts):
+        part.write_bytes(b"".join(record.bytes for record in records[number::2]))
+    undisturbed = Warehouse.create(tmp_path / "undisturbed")
+    ingest_files(spark, undisturbed, *parts)
+    for folder in (marks, events):
+        folder.mkdir()
+    path = hook_workers(tmp_path / "hook", BOTH_WRITE.format(marks=str(marks)))
+    more = (
+        *SPECULATIVE,
+        f"spark.executorEnv.PYTHONPATH={path}",
+        "spark.eventLog.enabled=true",
+        f"spark.eventLog.dir={events.as_uri()}",
+        "spark.eventLog.rolling.enabled=false",
+        "spark.eventLog.compress=false",
+    )
+    out = run_on(cluster, "pipeline", "ingest", tmp_path / "wh", *parts, more=more)
+    assert f"stored {len(records)}\nknown 0\n".encode() in out
+    assert {each.name for each in marks.iterdir()} >= {"0-0", "0-1", "1-0"}
+    (log,) = events.iterdir()
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    started = [each["Task Info"] for each in told if each["Event"] == "SparkListenerTaskStart"]
+    copies = [(each["Index"], each["Attempt"]) for each in started if each["Speculative"]]
+    assert (0, 1) in copies
+    assert records_digest(Warehouse.open(tmp_path / "wh")) == records_digest(undisturbed)
 
 
 # A chain of links makes as many rounds as there are records, so there is time to kill something.
@@ -233,8 +307,7 @@ def test_a_worker_dies_in_the_middle(spark: Any, chain: Path) -> None:
         cluster = Cluster(chain, stack)
         first = cluster.add_worker()
         cluster.add_worker()
-        speculative = ("spark.speculation=true", "spark.speculation.multiplier=1.1")
-        more = ("spark.task.maxFailures=8", *speculative)
+        more = ("spark.task.maxFailures=8", *SPECULATIVE)
         arguments = ("pipeline", "evaluate", chain / "wh", "--rules", chain / "rules", *ON_SPARK)
         with spawn(*arguments, *cluster.options(*more)) as running:
             wait_until(running, chain / "wh", ROUNDS, 6)

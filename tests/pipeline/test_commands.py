@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pytest
 from lace.api import open_lace
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
-from tests.cli.running import LIMITED, call, on_terminal, process, spawn
+from tests.cli.running import LIMITED, call, on_terminal, process
 from tests.pipeline.samples import ingest_files, names_of, run_without
 
 if TYPE_CHECKING:
@@ -272,23 +271,3 @@ def test_a_full_disk_exits_3_and_commits_nothing(
     assert "a disk is full" in result.err
     assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
     assert names_of(tmp_path / "wh" / "data") == set()
-
-
-def test_a_killed_driver_leaves_nothing_and_the_next_run_completes(
-    spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
-) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
-    with spawn("pipeline", "ingest", "wh", file, cwd=tmp_path) as started:
-        try:
-            deadline = time.monotonic() + SECONDS
-            while not any((tmp_path / "wh" / "data").iterdir()):
-                assert started.poll() is None, started.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        finally:
-            started.kill()
-    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
-    done = ingest_files(spark, warehouse, file)
-    assert (done.stored, done.known) == (len(records), 0)
-    listed = {each.path.removeprefix("data/") for each in warehouse.manifest.all_files()}
-    assert listed <= names_of(tmp_path / "wh" / "data")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in the middle of the pipeline: what stays is said, and a rerun goes on."""
+"""Signals in the middle of the pipeline: what stays is said, and a rerun goes on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
 from tests.cli.groups import started_group
 from tests.cli.running import call
-from tests.pipeline.samples import ingest_files, names_of
+from tests.pipeline.samples import hook_workers, ingest_files, names_of, records_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lace.record.model import Seal
     from tests.cli.groups import Group
     from tests.cli.running import Result
 
@@ -82,6 +83,50 @@ def test_an_ingest(
     check_nothing_half_done(tmp_path, 0)
     again = call(*command, "--json")
     assert (again.code, again.json()["stored"]) == (0, MANY)
+
+
+HOLDING = """
+validating.SIGNATURE_BATCH = 10
+whole = validating._File.write
+
+def write(self, rows):
+    whole(self, rows)
+    (Path({marks!r}) / str(os.getpid())).touch()
+    time.sleep(600)
+
+validating._File.write = write
+"""
+"""Each task writes some of its rows, says so, and hangs."""
+
+
+def test_a_driver_is_killed_while_workers_write(
+    spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal]
+) -> None:
+    """Nothing of it counts or stays running, and the next run makes what one run makes."""
+    marks, parts = tmp_path / "marks", [tmp_path / "1.records", tmp_path / "2.records"]
+    marks.mkdir()
+    for number, part in enumerate(parts):
+        part.write_bytes(b"".join(record.bytes for record in records[number::2]))
+    undisturbed = Warehouse.create(tmp_path / "undisturbed")
+    ingest_files(spark, undisturbed, *parts)
+    path = hook_workers(tmp_path / "hook", HOLDING.format(marks=str(marks)))
+    command = ("pipeline", "ingest", tmp_path / "wh", *parts, "--master", "local[2]")
+    temporary = tmp_path / "temporary"
+    with started_group(*command, temporary=temporary, env={"PYTHONPATH": path}) as group:
+        group.wait_for(lambda: len(list(marks.iterdir())) == 2)
+        written = list((tmp_path / "wh" / "data").glob("*/scratch-validated/record-*"))
+        assert len(written) == 2
+        for part in written:
+            assert part.stat().st_size > 4
+            assert not part.read_bytes().endswith(b"PAR1"), "it is being written"
+        group.kill()
+        assert group.end().code == -signal.SIGKILL
+    assert all(part.exists() for part in written)
+    warehouse = Warehouse.open(tmp_path / "wh")
+    assert warehouse.manifest.generation == 0
+    done = ingest_files(spark, warehouse, *parts)
+    assert (done.stored, done.known) == (len(records), 0)
+    assert records_digest(warehouse) == records_digest(undisturbed)
 
 
 def test_an_evaluation(spark: Any, tmp_path: Path) -> None:
