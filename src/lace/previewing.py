@@ -16,6 +16,7 @@ from lace.enforcement import Enforcement
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
+from lace.engines.explanation import show_fact
 from lace.engines.result import Result
 from lace.errors import UsageError
 from lace.policy.compile import flat_program
@@ -93,8 +94,9 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
+        name, *values = self.fact
         return {
-            "fact": {"predicate": self.fact[0], "values": list(self.fact[1:])},
+            "fact": {"predicate": name, "values": values, "text": show_fact(self.fact)},
             "allowed": self.allowed,
             "moves": self.moves,
             "gate": None if self.gate is None else self.gate.value,

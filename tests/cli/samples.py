@@ -9,11 +9,12 @@ from pathlib import Path
 
 from lace.api import SigningKey, open_lace
 from lace.pipeline.warehouse import Warehouse
+from lace.record.model import Plex
 from tests.cli.documented import PIPELINE_SAMPLES
 from tests.cli.links import Party, make_parties, plex
-from tests.cli.policies import TEAM
+from tests.cli.policies import EXPOSE_TEAM, TEAM
 
-__all__ = ["ELSEWHERE", "SAMPLES", "SPARK", "Sample", "make_place", "words_of"]
+__all__ = ["ELSEWHERE", "MORE", "SAMPLES", "SPARK", "Sample", "make_place", "words_in", "words_of"]
 
 SECRET = SigningKey(b"\x07" * 32, os.urandom).secret_text().encode() + b"\n"
 RULES = "Named(P,N) :- Field(P,'Name',_,N).\n"
@@ -47,6 +48,7 @@ CHILD = ("--", sys.executable, "-m", "lace", "serve", "stdio", "--lace", "right"
 SERVED = (*CHILD, "--select", "all.lace", "--expose", "view.lace")
 LEFT = ("--select", "all.lace", "--expose", "view.lace")
 NOTE = "//u//n//left/1"
+LINK = [("+Link", f"cites {plex('left/1').id}")]
 SAMPLES = {  # in an order in which all of them work in one place
     "init": sample("init", "--lace", "new"),
     "status": sample("status"),
@@ -87,11 +89,46 @@ SAMPLES = {  # in an order in which all of them work in one place
     "completion": sample("completion", "bash"),
     "doctor": sample("doctor", codes=(0, 1, 3)),
 }
+SEEN = f"MaySend('{plex('left/2').id}')"
+VIEWED = ("--peer-select", "team.lace", "--viewer", "KEY")
+MORE = [
+    ("rules fmt", sample("rules", "fmt", "untidy.lace", "--check", "--diff", codes=(1,))),
+    ("rules fmt", sample("rules", "fmt", "-", given=b"Named(P) :- Have(P).\n")),
+    ("rules fmt", sample("rules", "fmt", "no-rules.lace", "--check", codes=(1,))),
+    ("query", sample("query", "--rules", "rules.lace", "--stats")),
+    ("why", sample("why", "--rules", "rules.lace", f"Named('{plex('left/2').id}','left/2')")),
+    ("why", sample("why", *LEFT, *VIEWED, SEEN, codes=(1,))),
+    ("disclose", sample("disclose", "--expose", "view.lace", *VIEWED)),
+    (
+        "disclose",
+        sample(
+            "disclose",
+            "--expose",
+            "view.lace",
+            "--viewer",
+            "KEY",
+            "--baseline",
+            "team-view.lace",
+            codes=(1,),
+        ),
+    ),
+    ("test", sample("test", "two.lacetest.toml", codes=(1,))),
+    ("sync", sample("sync", "stdio", *LEFT, "--dry-run", *SERVED, codes=(0, 1))),
+    ("import", sample("import", "no.records", codes=(1,))),
+    ("trace show", sample("trace", "show", "bent.trace", codes=(0, 1))),
+    ("status", sample("status")),
+]
+"""Command lines that show what those above do not; they come behind them."""
 
 
 def words_of(name: str, left: Party) -> list[str]:
     """The words of a sample, with what differs from place to place."""
-    words = [left.verifier if word == "KEY" else word for word in SAMPLES[name].arguments]
+    return words_in(SAMPLES[name], left)
+
+
+def words_in(each: Sample, left: Party) -> list[str]:
+    """The same of any sample."""
+    words = [left.verifier if word == "KEY" else word for word in each.arguments]
     return words if "--lace" in words[:3] else ["--lace", str(left.folder), *words]
 
 
@@ -99,12 +136,18 @@ def make_place(folder: Path) -> Party:
     """Put two laces into the present folder, and all files that the samples name."""
     left, _right = make_parties(folder)
     with open_lace(left.folder) as lace:
-        lace.add(plex("more"))
+        linked = Plex(group="u", app="n", name="linked", data=b"x", headers=LINK)
+        lace.add_all([plex("more"), linked])
     for name, text in {
         "team.lace": TEAM,
         "rules.lace": RULES,
         "wrong.lace": "Named(P,N) :- Have(P).\n",
         "one.lacetest.toml": CASES,
+        "two.lacetest.toml": CASES.replace('["P.x", "a"]', '["P.x", "b"]'),
+        "untidy.lace": "Named( P ):-Have(P).\n",
+        "no-rules.lace": "Named(\n",
+        "team-view.lace": EXPOSE_TEAM,
+        "no.records": "this is no record\n",
     }.items():
         Path(name).write_text(text)
     Path("some.records").write_bytes(plex("new").bytes)

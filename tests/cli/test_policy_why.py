@@ -137,7 +137,11 @@ def test_json() -> None:
     told = why(*TO_BOB, f"MaySend('{PRIVATE.id}')", "--json")
     assert told.code == 1
     document = told.json()
-    assert document["fact"] == {"predicate": "MaySend", "values": [PRIVATE.id]}
+    assert document["fact"] == {
+        "predicate": "MaySend",
+        "values": [PRIVATE.id],
+        "text": f"MaySend('{PRIVATE.id}')",
+    }
     assert (document["allowed"], document["moves"]) == (False, False)
     assert (document["gate"], document["message"]) == (
         "not in my selector",

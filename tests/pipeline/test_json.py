@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.documented import PIPELINE_SAMPLES, check_documented, read_documents
+from tests.cli.documented import PIPELINE_SAMPLES, check_documented, lacking, read_documents
 from tests.cli.running import call, call_at_terminal
 from tests.cli.test_widths import unfit
 from tests.pipeline.samples import SOURCE
@@ -37,6 +37,9 @@ def test_every_command_writes_json_as_documented_and_fits(
         documents = read_documents(done.out)
         assert documents, name
         check_documented(f"pipeline {name}", documents, whole=True)
+    told = call("--json", "pipeline", "status", "wh").json()
+    check_documented("pipeline status", [told], whole=True)
+    assert lacking("pipeline status", [told]) == set()
     for name, (words, code) in PIPELINE_SAMPLES.items():
         given = [SOURCE if word == "SOURCE" else word for word in words]
         shown = call_at_terminal("pipeline", name, *given, columns=40)

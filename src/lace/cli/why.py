@@ -118,7 +118,7 @@ def _ask_exchange(
         "body}; rule is null for a base fact, and a condition of body names its step by position",
         "absence": "for a fact that does not hold, what failed nearest; or null",
         "allowed, moves, gate, message, explanation": "of MaySend and MayRequest instead, besides "
-        "fact {predicate, values}: whether policy allows it; whether the record would move; what "
+        "the fact: whether policy allows it; whether the record would move; what "
         "decides that it does not, or null; both in words; and an explanation, with the keys above",
     },
     examples=[
