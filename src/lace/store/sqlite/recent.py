@@ -2,7 +2,8 @@
 
 A record is known by its key, which its bytes decide. So what is remembered stays right
 whatever happens to the store; which records there are, only a snapshot says. All who have
-the same lace open in one process remember together, as the links of a server do.
+the same lace open in one process remember together, as the links of a server do. A peer sees
+nothing of that but time: it hears of a record when its own view has it, remembered or not.
 """
 
 from __future__ import annotations
