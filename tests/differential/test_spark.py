@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import lace
-from benchmarks.workload_facts import columns_of, text_facts
+from benchmarks.workload_facts import candidates, columns_of, edges, text_facts
+from benchmarks.workloads import GOALS, W4, describe
 from benchmarks.workloads import PROGRAMS as WORKLOADS
-from benchmarks.workloads import W4, describe
 from lace.algebra.lower import lower_program
 from lace.enforcement import Enforcement
 from lace.engines.budget import Statistics
@@ -25,6 +25,7 @@ from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.load import group_facts
 from lace.engines.handover import evaluate_columns
+from lace.engines.queries import find_predicates
 from lace.engines.reference import evaluate_naively
 from lace.errors import LimitExceeded
 from lace.facts.lines import format_fact, parse_fact
@@ -350,17 +351,58 @@ def test_workloads(workload: str, many_facts: GroupedFacts) -> None:
     assert lines_of(rules, many_facts, options()) == lines
 
 
-@pytest.mark.parametrize("workload", ["W1", "W2", "W3"])
-def test_small_workloads_on_every_path(workload: str) -> None:
-    # The reference compares every fact with every other: a thousand records take it forty seconds.
-    facts = group_facts(text_facts(columns_of(describe(400))))
-    rules = check_source(WORKLOADS[workload], profile=QUERY)
+def facts_for(workload: str, size: int) -> GroupedFacts:
+    """Return the facts of a workload of so many records, candidates or nodes."""
+    if workload == "TC":
+        return group_facts(edges(size))
+    if workload == "W4":
+        return group_facts(candidates(size))
+    return group_facts(text_facts(columns_of(describe(size))))
+
+
+def rules_of(workload: str) -> CheckedProgram:
+    return check_source(
+        WORKLOADS[workload], profile=QUERY.with_base({("Edge", 2), ("Candidate", 2)})
+    )
+
+
+# The reference compares every fact with every other: a thousand records take it forty seconds.
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [("W1", 400), ("W2", 400), ("W3", 400), ("W4", 110), ("W5", 60), ("TC", 40)],
+)
+def test_small_workloads_on_every_path(workload: str, size: int) -> None:
+    facts, rules = facts_for(workload, size), rules_of(workload)
     made = evaluate_naively(rules, facts.facts())
-    assert all(made[key] for key in rules.derived)
+    (goal,) = find_predicates(rules, [GOALS[workload]])
+    assert made[goal]
     lines = sorted(format_fact((key.name, *row)) for key in rules.derived for row in made[key])
     assert lines_embedded(rules, facts) == lines
     for how in (on_cluster(), options()):
         assert lines_of(rules, facts, how) == lines
+
+
+@pytest.mark.parametrize(("workload", "size"), [("W4", 5_000), ("W5", 3_000), ("TC", 300)])
+def test_goals_of_workloads_on_both_paths(
+    monkeypatch: pytest.MonkeyPatch, workload: str, size: int
+) -> None:
+    """What only the goal needs is made: of W4 a rank, and not all pairs."""
+    handed: list[CheckedProgram] = []
+
+    def hand_over(program: CheckedProgram, *rest: Any, **more: Any) -> Any:
+        handed.append(program)
+        return evaluate_columns(program, *rest, **more)
+
+    monkeypatch.setattr("lace.engines.distributed.evaluate_columns", hand_over)
+    facts, rules = facts_for(workload, size), rules_of(workload)
+    (goal,) = find_predicates(rules, [GOALS[workload]])
+    expected = frozenset(evaluate(rules, facts, predicates=[goal]).texts(goal))
+    assert expected
+    for how in (on_cluster(), options()):
+        assert not handed
+        answer = evaluate_facts(rules, facts, predicates=[goal], options=how)
+        assert (frozenset(answer.texts(goal)), answer.count(goal)) == (expected, len(expected))
+    assert bool(handed) == (workload != "W4"), "a fixed point is handed over, and nothing else"
 
 
 def test_reliable_cuts_are_files_and_go(
