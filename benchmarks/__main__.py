@@ -117,7 +117,7 @@ def _reconciling_plan(small: int, large: int) -> list[_Benchmark]:
         ),
         _Benchmark(
             "Reconciliation: bytes with four fields",
-            lambda: benchmark_reconciling_fields((LEAST, small)),
+            lambda: benchmark_reconciling_fields((LEAST, small, large)),
         ),
         _Benchmark(
             f"Reconciliation: a set of {large:,} records",
