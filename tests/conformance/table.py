@@ -41,7 +41,7 @@ HEAD = """\
 # Conformance
 
 This page and those below it are made by `make conformance`, from the
-[register](requirements/index.md) and the markers of the tests; a test checks that they are up to
+[register](requirements.md) and the markers of the tests; a test checks that they are up to
 date. They show for each requirement the tests that name it. `make test` runs all of them, and
 fails when an id loses its last test.
 
