@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -144,10 +145,6 @@ def test_fish_is_given_values_whole(folder: Path) -> None:
 def test_bash_itself(folder: Path, tmp_path: Path) -> None:
     with open_lace(folder) as lace:
         lace.add(plex("links/1"))
-    program = tmp_path / "bin" / "lace"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lace "$@"\n')
-    program.chmod(0o755)
     script = (
         'eval "$(lace completion bash)"\n'
         "COMP_WORDS=(lace --lace .lace get //u//n//); COMP_CWORD=4\n"
@@ -159,26 +156,101 @@ def test_bash_itself(folder: Path, tmp_path: Path) -> None:
         'echo "$word: $(_lace_completion lace)"\n'
         "done\n"
     )
-    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        env=clean_environment(PATH=path),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[0] == "//u//n//links/1"
-    assert "_lace_completion" in done.stdout.splitlines()[1]
-    assert done.stdout.splitlines()[2:] == [
+    shown = in_shell(tmp_path, ["bash", "-c", script])
+    assert shown[0] == "//u//n//links/1"
+    assert "_lace_completion" in shown[1]
+    assert shown[2:] == [
         "get //u: compopt -o nospace ",
         "get //u//n//: ",
         "--set max_links_: compopt -o nospace ",
         "sync tc: compopt -o nospace ",
         "rem: ",
     ]
+
+
+ZSH = """
+autoload -Uz compinit && compinit -u -d ./dump
+eval "$(lace completion zsh)"
+print -r -- registered ${_comps[lace]}
+compadd() { print -r -- ${(j: :)@} : $completions $open_completions }
+_describe() { print -r -- described ${completions_with_descriptions%%:*} }
+for line in 'get //u' 'get //u//n//' '--set max_links_' 'sync tc' 'rem' 'completion z'; do
+  words=(lace --lace .lace ${=line}); CURRENT=$#words
+  _lace_completion
+done
+"""
+
+
+def test_zsh_itself(folder: Path, tmp_path: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add(plex("links/1"))
+    if shutil.which("zsh") is None:
+        check_text(
+            "zsh", {"if ": "fi", "for ": "done"}, "#compdef lace", "compdef _lace_completion"
+        )
+        return
+    assert in_shell(tmp_path, ["zsh", "-f", "-c", ZSH]) == [
+        "registered _lace_completion",
+        "-U -V unsorted -S  -a open_completions : //u//",
+        "-U -V unsorted -a completions : //u//n//links/1",
+        "-U -V unsorted -S  -a open_completions : max_links_of_address=",
+        "-U -V unsorted -S  -a open_completions : tcp:",
+        "described remote remove",
+        "-U -V unsorted -a completions : zsh",
+    ]
+
+
+FISH = """
+lace completion fish | source
+for line in 'get //u' 'get //u//n//' '--set max_links_' 'sync tc' 'rem' 'completion z'
+    string replace -r "\\t.*" "" -- (complete -C "lace --lace .lace $line"); or true
+end
+"""
+
+
+def test_fish_itself(folder: Path, tmp_path: Path) -> None:
+    with open_lace(folder) as lace:
+        lace.add(plex("links/1"))
+    if shutil.which("fish") is None:
+        check_text(
+            "fish", {"if ": "end", "for ": ""}, "function _lace_completion", "complete --no-f"
+        )
+        return
+    assert in_shell(tmp_path, ["fish", "--no-config", "-c", FISH]) == [
+        *("//u//", "//u//n//links/1", "max_links_of_address=", "tcp:", "remote", "remove", "zsh"),
+    ]
+
+
+def in_shell(folder: Path, command: list[str]) -> list[str]:
+    """The lines that a shell writes to whom `lace` is a program; it complains of nothing."""
+    program = folder / "bin" / "lace"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lace "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        env=clean_environment(PATH=path, HOME=str(folder)),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def check_text(shell: str, blocks: dict[str, str], *parts: str) -> None:
+    """Where a shell is not installed: what its script defines, and that its blocks are closed."""
+    script = call("completion", shell)
+    assert f"_LACE_COMPLETE={shell}_complete lace" in script.out
+    lines = [line.strip() for line in script.lines]
+    for part in parts:
+        assert part in script.out
+    for opening, closing in blocks.items():
+        opened = sum(line.startswith(opening) for line in lines)
+        assert opened == lines.count(closing), (shell, opening)
 
 
 def test_no_shell_is_named() -> None:
