@@ -5,6 +5,9 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -14,6 +17,7 @@ from lace.cli.link_log import Event
 from lace.cli.main import cli
 from lace.cli.metrics import Metrics
 from lace.iltp.address import parse_address
+from tests.docs.examples import command_lines, parse_whole, read_blocks
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "examples" / "systemd"
@@ -43,6 +47,36 @@ def test_the_service_starts_a_legal_command() -> None:
     assert unit("lace.socket")["Socket"]["Accept"] == "no"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert service["SuccessExitStatus"] == "143"
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    """Where it is installed, by its own checks; the tests beside this one read the files."""
+    analyze = shutil.which("systemd-analyze")
+    for path in UNITS.iterdir():
+        text = path.read_text("utf-8").replace("/usr/local/bin/lace ", f"{sys.executable} -m lace ")
+        (tmp_path / path.name).write_text(text, "utf-8")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".service", ".socket"}
+    if analyze is None:
+        for path in UNITS.iterdir():
+            assert unit(path.name)["Unit"]["Description"]
+        return
+    names = [f"./{path.name}" for path in sorted(tmp_path.iterdir())]
+    command = [analyze, "verify", "--man=no", *names]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    told = [line for line in done.stderr.splitlines() if "lace." in line]
+    assert told == [], "this is about our units"
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_the_page_are_ones_that_lace_takes() -> None:
+    page = ROOT / "docs" / "how-to" / "serve-under-systemd.md"
+    texts = [block.text for block in read_blocks(page) if block.language == "sh"]
+    found = [words for text in texts for words in command_lines(text)]
+    assert found
+    for words in found:
+        parse_whole(words)
+    for name in re.findall(r"examples/systemd/([\w.]+)", " ".join(texts)):
+        assert (UNITS / name).is_file()
 
 
 def test_the_page_tells_of_what_is_there() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import click
 import pytest
 
+from lace.cli import demo_story
+from lace.cli.demo_stage import Stage
+from tests.cli.running import call
 from tests.docs.examples import check_command, command_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +73,55 @@ def test_the_picture_of_the_demo_shows_commands_that_exist() -> None:
     assert len(commands) >= 3
     for words in commands:
         check_command(words)
+
+
+class Step(NamedTuple):
+    """A step of the story: what it says, what is typed, and whether its end is left out."""
+
+    heading: str
+    commands: list[str]
+    is_cut: bool
+
+
+def steps_of(lines: list[str]) -> list[Step]:
+    """The steps of the story, as it is told or drawn; what differs each time is the same."""
+    text = re.sub(r" \\\n\s*", " ", "\n".join(lines))
+    text = re.sub(r"[A-Z]\.[\w~]{43}(\.H3)?", "V", text)
+    text = re.sub(r"tcp:127\.0\.0\.1:[1-9]\d*", "tcp:127.0.0.1:port", text)
+    text = re.sub(r"[\d,]+ signed records", "many signed records", text)
+    found = []
+    for part in re.split(r"^(?=\d+\. )", text, flags=re.MULTILINE)[1:]:
+        heading = re.match(r"\d+\. .*(?:\n   (?! |\$ ).*)*", part)
+        assert heading is not None
+        body = part[heading.end() :].partition("\nDone; ")[0]
+        commands = re.findall(r"^   \$ (.*)$", body, re.MULTILINE)
+        found.append(Step(" ".join(heading[0].split()), commands, "\n     …" in body))
+    return found
+
+
+def test_the_picture_tells_the_story_of_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(stage: Stage, _title: str, *words: str) -> str:
+        stage._typed(words)
+        return stage._invoke(
+            [each for each in words if each not in ("--engine", "spark")], 0, is_terminal=False
+        )
+
+    monkeypatch.setattr(demo_story, "READINGS", 30)
+    monkeypatch.setattr(Stage, "start", start)  # no Java for this
+    told = call("demo").out
+    drawn = drawn_lines(PICTURE.read_text("utf-8"))
+    story, picture = steps_of(told.split("\n")), steps_of(drawn)
+    hint = "run: .venv/bin/python scripts/demo_picture"
+    assert [step.heading for step in picture] == [step.heading for step in story], hint
+    assert len(story) >= 15
+    for shown, step in zip(picture, story, strict=True):
+        assert shown.commands == step.commands[: len(shown.commands)], hint
+        assert shown.commands, f"no command of {step.heading!r} is drawn"
+        assert shown.is_cut or len(shown.commands) == len(step.commands), hint
+    for text in (told, "\n".join(drawn)):
+        assert text.rstrip().endswith("$ lace list")
+    ends = [text.rpartition("Done; ")[2].split() for text in (told, "\n".join(drawn))]
+    assert ends[0] == ends[1], hint
 
 
 def draw(lines: list[str]) -> str:

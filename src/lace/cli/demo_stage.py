@@ -103,7 +103,7 @@ class Stage:
 
     def _show(self, text: str, style: str = "") -> None:
         if not self._is_json:
-            self._session.output.styled_line((text, style))
+            self._session.output.styled_line((text, style), is_whole=True)
             self._session.output.flush()
 
     def name(self, verifier: str, variable: str) -> None:

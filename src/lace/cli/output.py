@@ -170,13 +170,13 @@ class Output:
             return None
         return _columns(sys.stderr)
 
-    def styled_line(self, *pieces: tuple[str, str]) -> None:
+    def styled_line(self, *pieces: tuple[str, str], is_whole: bool = False) -> None:
         """Write one line of pieces, each a text and the style that it has on a terminal.
 
-        As `say` does, it writes more lines where one has no room.
+        As `say` does, it writes more lines where one has no room, unless it is to stay whole.
         """
         if not (self._is_real and self.color and not self.json):
-            self.say("".join(text for text, _style in pieces))
+            (self.line if is_whole else self.say)("".join(text for text, _style in pieces))
             return
         import io  # a piped command loads nothing of this
 
@@ -186,7 +186,8 @@ class Output:
         page = io.StringIO()
         console = Console(file=page, force_terminal=True, color_system="auto", legacy_windows=False)
         whole = Text.assemble(*((safe_text(text), style) for text, style in pieces))
-        for line in _broken_as(wrap_answer(whole.plain, self.width or _PIPE_WIDTH), whole):
+        lines = [whole.plain] if is_whole else wrap_answer(whole.plain, self.width or _PIPE_WIDTH)
+        for line in _broken_as(lines, whole):
             console.print(line, soft_wrap=True)
         self.write(page.getvalue().encode("utf-8", "backslashreplace"))
 

@@ -30,8 +30,8 @@ _BELOW: Final = {"├─ ": "│    ", "└─ ": "     ", "# ": "# ", None: "  
 
 _COMMAND: Final = re.compile(r"`[^`]+`")
 _WORD: Final = re.compile(r"[^ ]+")
-_COMMA: Final = re.compile(r",(?=['A-Z_])")
-"""Between the values of a fact, or of a rule that is written tight."""
+_BETWEEN: Final = re.compile(r"(?<=[,(])(?=['A-Z_])")
+"""Before each value of a fact, or of an atom that is written tight."""
 _CARETS: Final = re.compile(r" *\^+")
 _KEPT: Final = "\0"
 """Stands for a space at which no line ends."""
@@ -55,8 +55,8 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
     """Return a line of what a command says, or of a file, on as many lines as it needs.
 
     The bars of a tree go on, and a comment stays a comment. A command in backticks stays whole
-    if it can. A fact that is wider than a line is broken behind commas; hashes, identifiers and
-    paths never are: whoever copies one gets all of it.
+    if it can. A fact that is wider than a line is broken between its values; hashes, identifiers
+    and paths never are: whoever copies one gets all of it.
 
     >>> wrap_answer("├─ Field('a','b')   base fact", 24)
     ["├─ Field('a','b')   base", '│    fact']
@@ -76,7 +76,7 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
         return command[0].replace(" ", _KEPT) if len(command[0]) <= room else command[0]
 
     def spread(word: re.Match[str]) -> str:
-        return word[0] if len(word[0]) <= room else _COMMA.sub(f",{_MAY_END}", word[0])
+        return word[0] if len(word[0]) <= room else _BETWEEN.sub(_MAY_END, word[0])
 
     text = _WORD.sub(spread, _COMMAND.sub(kept, line[found.end() :]))
     lines = _wrapped(text, width, first, rest, breaks=False)
