@@ -6,10 +6,9 @@ import io
 import os
 import re
 import shutil
-import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -17,14 +16,13 @@ import pytest
 from lace.cli.main import run
 from lace.cli.session import Session
 from lace.cli.suggestions import Choice
+from tests.cli.interrupting import interrupted
 from tests.cli.links import hashes
 from tests.cli.running import call, call_at_terminal
 from tests.cli.samples import MORE, SAMPLES, Sample, make_place, sample, words_in, words_of
 from tests.cli.test_help import COMMANDS
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from tests.cli.links import Party
     from tests.cli.running import Result
 
@@ -246,30 +244,6 @@ def test_a_reader_that_has_gone(left: Party) -> None:
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------
-
-
-class Interrupter:
-    """Counts the calls of functions of Lace in this thread, and presses Ctrl-C at one of them."""
-
-    def __init__(self, at: int | None) -> None:
-        self.count = 0
-        self._at = at
-
-    def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call" and "/src/lace/" in frame.f_code.co_filename:
-            self.count += 1
-            if self.count == self._at:
-                signal.raise_signal(signal.SIGINT)
-
-
-def interrupted(words: list[str], given: bytes, at: int | None) -> tuple[Result, int]:
-    """Run a command with a Ctrl-C at that call, if any; returns how it ended, and the calls."""
-    watching = Interrupter(at)
-    sys.setprofile(watching)
-    try:
-        return call(*words, given=given), watching.count
-    finally:
-        sys.setprofile(None)
 
 
 LONG = frozenset(
