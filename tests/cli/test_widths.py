@@ -9,12 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.text import Text
 
 from lace.api import open_lace
 from lace.cli.command import LaceCommand, LaceGroup, command_paths
 from lace.cli.main import cli
+from lace.cli.output import _broken_as
 from lace.cli.tables import cut_middle
-from lace.cli.wrapping import wrap_answer, wrap_command, wrap_prose
+from lace.cli.wrapping import wrap_answer, wrap_command, wrap_findings, wrap_prose
 from lace.record.model import Plex
 from tests.cli.running import call, call_at_terminal, on_terminal
 from tests.cli.samples import SAMPLES, make_place, words_of
@@ -209,6 +211,15 @@ def test_carets_stay_below_what_they_are_about(tmp_path: Path) -> None:
     assert shown[at - 1].lstrip(" ").startswith("…")
 
 
+@pytest.mark.parametrize("length", [20, 35, 36, 37, 80])
+def test_a_caret_stands_behind_a_line_that_lacks_its_end(length: int) -> None:
+    line = "    " + "x" * length
+    above, below = wrap_findings(f"{line}\n{' ' * len(line)}^", 40)
+    assert below.strip(" ") == "^"
+    assert below.index("^") == len(above), "behind it"
+    assert len(below) <= 40
+
+
 def test_a_line_is_broken_with_its_colours(tmp_path: Path) -> None:
     left = make_place(tmp_path)
     words = words_of("test", left)
@@ -219,9 +230,13 @@ def test_a_line_is_broken_with_its_colours(tmp_path: Path) -> None:
 
 
 @given(st.text("ab,'(_ │├─#`", max_size=120), st.integers(20, 60))
+@example("     # keys are cut short here", 28)
+@example("├─  " + "a" * 40, 20)
+@example("├─" + " " * 40, 20)
 @pytest.mark.property
 def test_an_answer_loses_nothing(text: str, width: int) -> None:
     lines = wrap_answer(text, width)
+    assert [line.plain for line in _broken_as(lines, Text(text))] == lines
     kept = "".join("".join(lines).split())
     bars = str.maketrans("", "", "│#")
     assert kept.translate(bars) == "".join(text.split()).translate(bars)

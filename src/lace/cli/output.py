@@ -304,7 +304,7 @@ def _broken_as(lines: Iterable[str], whole: Text) -> Iterator[Text]:
     """Yield a styled text in the lines into which its plain text was broken."""
     at = 0
     for line in lines:
-        rest = line.lstrip(" │") if at else line
+        rest = line.lstrip(" │#") if at else line.lstrip(" ")
         at = whole.plain.index(rest, at)
         yield whole[:0].append(line.removesuffix(rest)).append_text(whole[at : at + len(rest)])
         at += len(rest)

@@ -23,7 +23,7 @@ _LEAST_TEXT: Final = 12
 _GOES_ON: Final = " \\"
 _PIECE: Final = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+""")
 """A word of a command line, with what is quoted in it."""
-_BEGUN: Final = re.compile(r"((?:│  | )*)([├└]─ |# )?")
+_BEGUN: Final = re.compile(r"((?:│  | )*)([├└]─ |# )? *")
 """What stands before the text of a line: the bars of a tree and its branch, or a comment's sign."""
 _BELOW: Final = {"├─ ": "│    ", "└─ ": "     ", "# ": "# ", None: "  "}
 """What stands below that where the line goes on."""
@@ -79,7 +79,7 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
         return word[0] if len(word[0]) <= room else _BETWEEN.sub(_MAY_END, word[0])
 
     text = _WORD.sub(spread, _COMMAND.sub(kept, line[found.end() :]))
-    lines = _wrapped(text, width, first, rest, breaks=False)
+    lines = _wrapped(text, width, first, rest, breaks=False) or [first.rstrip(" ")]
     return [each.replace(_KEPT, " ").replace(_MAY_END, "") for each in lines]
 
 
@@ -109,9 +109,10 @@ def _cut_excerpt(line: str, carets: str, width: int) -> list[str]:
     """Return a line of source and the carets below it, cut to what is around the carets."""
     indent = len(line) - len(line.lstrip(" "))
     room = max(width - indent, _LEAST_TEXT)
-    if len(line) - indent <= room:
-        return [line, carets[: indent + room]]
     at, end = carets.index("^"), len(carets)
+    line = line.ljust(at + 1)  # what lacks at the end is told of behind it
+    if len(line) - indent <= room:
+        return [line.rstrip(" "), carets[: indent + room]]
     middle = (at + min(end, at + room)) // 2
     begin = min(max(middle - room // 2, indent), len(line) - room)
     piece, below = line[begin : begin + room], carets[begin : begin + room]
@@ -119,7 +120,7 @@ def _cut_excerpt(line: str, carets: str, width: int) -> list[str]:
         piece = f"…{piece[1:]}"
     if begin + room < len(line):
         piece = f"{piece[:-1]}…"
-    return [" " * indent + piece, " " * indent + below]
+    return [" " * indent + piece.rstrip(" "), " " * indent + below]
 
 
 def _wrapped(text: str, width: int, first: str, rest: str, *, breaks: bool) -> list[str]:
