@@ -116,6 +116,7 @@ class FactLineParser:
         if max(map(len, values)) + len(head) + len(tail) - 1 > MAX_LINE_BYTES:
             return None
         same = [self._shared.setdefault(each, each) for each in (name, *rest)]
+        self._forget_if_many()
         return list(zip(repeat(same[0]), values, *map(repeat, same[1:])))
 
     def _split(self, pieces: list[str]) -> list[Fact] | None:
@@ -127,9 +128,12 @@ class FactLineParser:
                 return None
             parts = [name, *inner.split(_BETWEEN)]
             facts.append(tuple(map(share, parts, parts)))
+        self._forget_if_many()
+        return facts
+
+    def _forget_if_many(self) -> None:
         if len(self._shared) > _MOST_SHARED:
             self._shared.clear()
-        return facts
 
     def forget(self) -> None:
         """Forget the texts that are shared: a block has ended."""

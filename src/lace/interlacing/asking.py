@@ -70,6 +70,7 @@ class Inquiry:
         self._total = 0
         self.is_following = self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
+        self._lists: list[str] = []
         self.result: AdvertisementSet | None = None
 
     @property
@@ -212,6 +213,17 @@ class Inquiry:
                 f"the peer announced {self._total:,} records and lists more",
             )
 
+    @property
+    def is_all_listed(self) -> bool:
+        """Whether what was listed is the result, and nothing else.
+
+        Of lists that lie in each other one counts, and the other may have told of more.
+        """
+        if self.result is None or len(self.listed) != len(self.result):
+            return False
+        pairs = itertools.pairwise(sorted(self._lists))
+        return not any(inner.startswith(outer) for outer, inner in pairs)
+
     def take_listing(
         self, prefix: str, summary: Summary, found: Mapping[str, Advertisement], source: str
     ) -> None:
@@ -229,6 +241,7 @@ class Inquiry:
         self._announced[prefix] = summary
         is_narrowed = (NARROW, prefix) in self._agenda.asked
         self._assembly.learn(prefix, made, is_narrowed=is_narrowed)
+        self._lists.append(prefix)
         self._note_listed(found)
 
     def take_delta(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:

@@ -270,7 +270,8 @@ class Loops:
         """Evaluate what may be requested of what the peer advertises now."""
         states = self.states
         found, listed = self._advertising.at.result, self._advertising.at.listed
-        claims, relabelled, removed = self._news_of(found, listed)
+        is_all_listed = self._advertising.at.is_all_listed
+        claims, relabelled, removed = self._news_of(found, listed, is_all_listed=is_all_listed)
         states.learn(found)
         self.ledger.see(found)
         self._advertising.forget()
@@ -288,10 +289,14 @@ class Loops:
         ]
 
     def _news_of(
-        self, found: AdvertisementSet, listed: Mapping[str, Advertisement]
+        self,
+        found: AdvertisementSet,
+        listed: Mapping[str, Advertisement],
+        *,
+        is_all_listed: bool,
     ) -> tuple[tuple[Advertisement, ...], tuple[str, ...], tuple[str, ...]]:
         """Return what the peer claims anew; of what, as this side does; and what no more."""
-        if not len(self.states.theirs) and len(listed) == len(found):
+        if is_all_listed and not len(self.states.theirs):
             return tuple(listed.values()), (), ()  # first contact: it is all that was listed
         added, removed = found.difference(self.states.theirs)
         claims = tuple(listed[record] for record in added if record in listed)

@@ -114,6 +114,11 @@ class Reconciliation:
         return self.inquiry.listed
 
     @property
+    def is_all_listed(self) -> bool:
+        """Whether these are the advertisements of the result, all of them and no others."""
+        return self.inquiry.is_all_listed
+
+    @property
     def announced(self) -> int:
         """How many records the peer says that it advertises."""
         return self.inquiry.total

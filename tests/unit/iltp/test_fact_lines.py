@@ -101,6 +101,9 @@ def test_equal_texts_are_one_object_and_few_are_remembered() -> None:
     assert not parser._shared
     parser.parse(b"".join(b"A('%d','b')\n" % number for number in range(20_000)), 0)
     assert parser._shared.keys() == {"A", "b"}
+    for number in range(10_000):
+        assert parser.parse(b"A('a','%d')\n" % number, 0) == [("A", "a", str(number))]
+    assert len(parser._shared) < 5_000, "lines that come one by one, too"
 
 
 @given(

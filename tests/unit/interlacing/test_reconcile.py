@@ -301,6 +301,49 @@ def test_who_follows_asks_for_the_lists_that_the_peer_asks_for() -> None:
         inquiry.take_children("", [b"\x07" * 6] * 64)
 
 
+def test_lists_in_each_other_may_tell_of_more_than_there_is() -> None:
+    """The inner one counts, so what the outer one tells beside it is not taken for the result."""
+    rnd = random.Random(12)
+    inner, outer = some_record(rnd, "ab"), some_record(rnd, "a0")
+    lies, shared = ([some_record(rnd, lead) for _ in range(3)] for lead in ("ab", "0"))
+    true = set_of(claims_of([inner, outer, *shared], BARE), SOURCES[1])
+    own = set_of(claims_of(shared, BARE), SOURCES[1])
+    limits = InquiryLimits(listed=2, summaries=16_384, depth=12, block_bytes=2**20)
+    inquiry = Inquiry(2, [own], limits, 114)
+    inquiry.announce({"": Summary(5, true.root(""))})
+    inquiry.follow(own)
+
+    def tell(prefix: str, *records: str) -> None:
+        claims = claims_of(records, BARE)
+        made = set_of(claims, SOURCES[1])
+        inquiry.take_listing(prefix, Summary(len(made), made.root("")), claims, SOURCES[1])
+
+    inquiry.watch([(LIST, "ab")], is_done=False)
+    assert inquiry.questions() == [(LIST, "ab")]
+    tell("ab", inner)
+    inquiry.watch([], is_done=True)
+    assert inquiry.questions() == [(NARROW, "")]
+    lying = set_of(claims_of([outer, *lies, *shared], BARE), SOURCES[1])
+    inquiry.take_children("", lying.fingerprints(""))
+    assert inquiry.questions() == [(LIST, "a")]
+    tell("a", outer, *lies)
+    assert inquiry.questions() == []
+    assert inquiry.result == true
+    assert inquiry.listed.keys() == {inner, outer, *lies}, "as many as there are"
+    assert not inquiry.is_all_listed
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_at_first_contact_all_is_listed_unless_a_state_at_hand_has_it(mode: int) -> None:
+    a, b = (Party(index, mode, claims_of(RECORDS[30 * index :], BARE)) for index in (0, 1))
+    reconcile(a, b)
+    assert a.at.is_all_listed == b.at.is_all_listed == (mode == 0)
+    a, b = (Party(index, mode, claims_of(RECORDS[: 200 * index], BARE)) for index in (0, 1))
+    reconcile(a, b)
+    assert a.at.is_all_listed
+    assert a.at.listed.keys() == set(RECORDS[:200])
+
+
 def test_a_lacking_record_is_looked_for_while_it_is_worth_it() -> None:
     lacking = LackingOne()
     assert lacking.is_worth(64, 9.0)
