@@ -9,12 +9,14 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from lace.arguments import check_argument, check_callable, check_many
+from lace.arguments import check_argument, check_callable
 from lace.errors import UsageError
 from lace.stocktaking import (
     check_lace,
     check_spark,
+    check_texts,
     engine_options,
+    field_names,
     question_of,
     spark_session,
 )
@@ -144,6 +146,7 @@ class Stages:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
+        check_texts(name=name)
         check_spark(master)
         question = question_of(self._settings, rules, predicates)
         return self._evaluated(question, name, spark, master)
@@ -185,6 +188,7 @@ class Stages:
             EngineError: a fact is not public, what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
+        check_texts(name=name)
         check_spark(master)
         from lace.pipeline.evaluate import exchange_question
         from lace.policy.public_facts import with_peer
@@ -241,8 +245,8 @@ class Stages:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
-        check_many(fields, "fields are the names of fields", "as in ['App']")
-        names = frozenset(fields)
+        names = field_names(fields)
+        check_texts(source=source, of=of or "", exchange=exchange or "", name=name or "")
         if exchange is not None and (names or all_fields or of is not None):
             raise UsageError(
                 "an exchange says itself what is advertised, and with which fields",
@@ -295,8 +299,8 @@ class Stages:
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
-        check_many(fields, "fields are the names of fields", "as in ['App']")
-        names = tuple(fields)
+        names = field_names(fields)
+        check_texts(name=name, source=source or "")
         if names and source is None:
             raise UsageError("fields are of what is advertised", hint="give a source as well")
         question = question_of(self._settings, rules, predicates)

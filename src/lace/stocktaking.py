@@ -34,9 +34,11 @@ __all__ = [
     "Checking",
     "check_lace",
     "check_spark",
+    "check_texts",
     "chosen_records",
     "differing_records",
     "engine_options",
+    "field_names",
     "question_of",
     "side_of_state",
     "spark_session",
@@ -66,6 +68,29 @@ def check_spark(master: object) -> None:
     from lace.engines.spark.session import check_installed
 
     check_installed()
+
+
+def check_texts(**given: object) -> None:
+    """Refuse arguments that are no text, by their names.
+
+    Raises:
+        UsageError: one is something else.
+    """
+    for name, value in given.items():
+        check_argument(value, str, f"{name} is a text")
+
+
+def field_names(fields: Iterable[str]) -> frozenset[str]:
+    """Return the names of the fields that advertisements are to carry.
+
+    Raises:
+        UsageError: they are something else.
+    """
+    check_many(fields, "fields are the names of fields", "as in ['App']")
+    names = frozenset(fields)
+    for each in names:
+        check_argument(each, str, "a field is given by its name", "as in ['App']")
+    return names
 
 
 def spark_session(spark: Any, master: str) -> AbstractContextManager[Any]:  # noqa: ANN401 - PySpark's own

@@ -341,6 +341,34 @@ def test_what_is_no_listing(tmp_path: Path) -> None:
         warehouse.advertise("me")
 
 
+def test_arguments_of_other_kinds(tmp_path: Path) -> None:
+    warehouse = lace.open_warehouse(tmp_path / "wh", create=True)
+    rules = "A(P) :- Have(P).\n"
+    select = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    wrong: Any = 5
+    for asking, said in (
+        (lambda: warehouse.evaluate(rules, name=wrong), "name is a text, not int"),
+        (
+            lambda: warehouse.evaluate_exchange(lace.Policy(select=select), select, name=wrong),
+            "name is a text, not int",
+        ),
+        (lambda: warehouse.advertise(wrong), "source is a text, not int"),
+        (lambda: warehouse.advertise(SOURCE, of=wrong), "of is a text, not int"),
+        (lambda: warehouse.advertise(SOURCE, exchange=wrong), "exchange is a text, not int"),
+        (lambda: warehouse.advertise(SOURCE, name=wrong), "name is a text, not int"),
+        (lambda: warehouse.advertise(SOURCE, fields=[wrong]), "a field is given by its name, not"),
+        (lambda: warehouse.run(rules=rules, name=wrong), "name is a text, not int"),
+        (lambda: warehouse.run(rules=rules, source=wrong), "source is a text, not int"),
+        (
+            lambda: warehouse.run(rules=rules, source=SOURCE, fields=[wrong]),
+            "a field is given by its name, not",
+        ),
+    ):
+        with pytest.raises(UsageError, match=said):
+            asking()
+    assert warehouse.tables == ()
+
+
 def test_what_a_warehouse_refuses(tmp_path: Path) -> None:
     with pytest.raises(NoStoreError):
         lace.open_warehouse(tmp_path / "none")
