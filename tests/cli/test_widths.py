@@ -229,7 +229,14 @@ def test_a_line_is_broken_with_its_colours(tmp_path: Path) -> None:
     assert "rule coverage: \x1b[32m100 %\x1b[0m, 1 of 1 rule made a\n  fact\n" in coloured.out
 
 
-@given(st.text("ab,'(_ │├─#`", max_size=120), st.integers(20, 60))
+def test_wide_characters_take_two_columns() -> None:
+    assert wrap_answer("日本" * 5, 20) == ["日本" * 5]
+    lines = wrap_answer("├─ " + "日本語 a " * 20, 40)
+    assert max(map(cell_len, lines)) in range(35, 41)
+    assert "".join(lines).count("日本語") == 20
+
+
+@given(st.text("ab,'(_ │├─#`日", max_size=120), st.integers(20, 60))
 @example("     # keys are cut short here", 28)
 @example("├─  " + "a" * 40, 20)
 @example("├─" + " " * 40, 20)

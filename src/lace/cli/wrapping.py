@@ -6,6 +6,7 @@ import re
 import shutil
 import textwrap
 from typing import TYPE_CHECKING, Final
+from unicodedata import east_asian_width
 
 import click
 
@@ -37,6 +38,8 @@ _KEPT: Final = "\0"
 """Stands for a space at which no line ends."""
 _MAY_END: Final = "\v"
 """Stands where a line may end, and for nothing else."""
+_WIDE: Final = "\1"
+"""Stands behind a character that takes two columns, for the second one."""
 
 
 def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
@@ -61,9 +64,10 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
     >>> wrap_answer("├─ Field('a','b')   base fact", 24)
     ["├─ Field('a','b')   base", '│    fact']
     """
-    if len(margin) + len(line) <= width:
+    columns = _one_each(line)
+    if len(margin) + len(columns) <= width:
         return [f"{margin}{line}"]
-    found = _BEGUN.match(line)
+    found = _BEGUN.match(columns)
     if found is None:
         raise AssertionError("it matches nothing at all, too")
     first, rest = f"{margin}{found[0]}", f"{margin}{found[1]}{_BELOW[found[2]]}"
@@ -78,9 +82,17 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
     def spread(word: re.Match[str]) -> str:
         return word[0] if len(word[0]) <= room else _BETWEEN.sub(_MAY_END, word[0])
 
-    text = _WORD.sub(spread, _COMMAND.sub(kept, line[found.end() :]))
+    text = _WORD.sub(spread, _COMMAND.sub(kept, columns[found.end() :]))
     lines = _wrapped(text, width, first, rest, breaks=False) or [first.rstrip(" ")]
-    return [each.replace(_KEPT, " ").replace(_MAY_END, "") for each in lines]
+    return [each.replace(_KEPT, " ").replace(_MAY_END, "").replace(_WIDE, "") for each in lines]
+
+
+def _one_each(line: str) -> str:
+    """Return a line with as many characters as it takes columns."""
+    if line.isascii():
+        return line
+    wide = {each for each in {*line} if east_asian_width(each) in "WF"}
+    return "".join([f"{each}{_WIDE}" if each in wide else each for each in line])
 
 
 def wrap_findings(text: str, width: int | None) -> list[str]:
