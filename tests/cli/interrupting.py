@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,10 @@ class Interrupter:
         self._at = at
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call" and "/src/lace/" in frame.f_code.co_filename:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_GENERATOR:
+            return  # it may be closed just now, as garbage, where what is raised is lost
+        if event == "call" and "/src/lace/" in code.co_filename:
             self.count += 1
             if self.count == self._at:
                 signal.raise_signal(signal.SIGINT)
@@ -32,8 +37,11 @@ class Interrupter:
 def interrupted(words: Sequence[str], given: bytes, at: int | None) -> tuple[Result, int]:
     """Run a command with a Ctrl-C at that call, if any; returns how it ended, and the calls."""
     watching = Interrupter(at)
+    gc.collect()
+    gc.disable()  # garbage that others have left is closed now, and not meanwhile
     sys.setprofile(watching)
     try:
         return call(*words, given=given), watching.count
     finally:
         sys.setprofile(None)
+        gc.enable()

@@ -31,9 +31,9 @@ STAGES = {
     "export-lace wh": STORED,
 }
 """In an order in which they work, and what they say; test_interrupts.py has processes."""
-MOMENT = 450
+MOMENT = 250
 """With which call of a function Ctrl-C comes: every stage makes more of them."""
-MOMENTS = {"export-lace": 1500}  # it has the lace open by then
+MOMENTS = {"export-lace": 1200}  # it has the lace open by then
 
 
 def test_every_stage(
