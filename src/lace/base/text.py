@@ -11,7 +11,15 @@ from typing import Final
 
 import unicodedata2
 
-__all__ = ["CONTROL", "UNICODE_VERSION", "is_nfc", "normalize_nfc", "safe_text", "shorten"]
+__all__ = [
+    "CONTROL",
+    "UNICODE_VERSION",
+    "is_nfc",
+    "is_wide",
+    "normalize_nfc",
+    "safe_text",
+    "shorten",
+]
 
 UNICODE_VERSION: Final[str] = unicodedata2.unidata_version
 
@@ -30,6 +38,15 @@ _UNSAFE: Final = re.compile(
 def is_nfc(text: str) -> bool:
     """Tell whether text is in Unicode normalisation form C."""
     return text.isascii() or unicodedata2.normalize("NFC", text) == text
+
+
+def is_wide(character: str) -> bool:
+    """Tell whether a character takes two columns of a terminal.
+
+    >>> is_wide("a"), is_wide("日")
+    (False, True)
+    """
+    return unicodedata2.east_asian_width(character) in ("W", "F")
 
 
 def normalize_nfc(text: str) -> str:

@@ -6,9 +6,10 @@ import re
 import shutil
 import textwrap
 from typing import TYPE_CHECKING, Final
-from unicodedata import east_asian_width
 
 import click
+
+from lace.base.text import is_wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,7 +92,7 @@ def _one_each(line: str) -> str:
     """Return a line with as many characters as it takes columns."""
     if line.isascii():
         return line
-    wide = {each for each in {*line} if east_asian_width(each) in "WF"}
+    wide = {each for each in {*line} if is_wide(each)}
     return "".join([f"{each}{_WIDE}" if each in wide else each for each in line])
 
 
