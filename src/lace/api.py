@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from lace.arguments import check_argument
 from lace.base.limits import Source, resolve_settings
 from lace.opened import Lace
-from lace.outside import SETTINGS_FILE, now, processors, read_chunks, read_settings_file
+from lace.outside import (
+    SETTINGS_FILE,
+    now,
+    processors,
+    read_chunks,
+    read_settings_file,
+    refuse_file,
+)
 from lace.record.seal import SigningKey
 from lace.record.validate import parse_record
 from lace.store.sqlite.store import SqliteStore
@@ -33,6 +40,7 @@ __all__ = [
     "processors",
     "read_chunks",
     "read_settings_file",
+    "refuse_file",
 ]
 
 
@@ -61,6 +69,7 @@ def open_lace(
     check_argument(settings or {}, Mapping, "settings are a mapping from names to values")
     check_argument(purpose, str, "purpose is text")
     folder = Path(path)
+    refuse_file(folder)
     sources = [read_settings_file(folder / SETTINGS_FILE), Source("the caller", settings or {})]
     resolved, _origins = resolve_settings(sources)
     store = SqliteStore(

@@ -28,6 +28,7 @@ __all__ = [
     "processors",
     "read_chunks",
     "read_settings_file",
+    "refuse_file",
     "written_file",
 ]
 
@@ -55,6 +56,15 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
     read = getattr(file, "read1", file.read)  # what a slow pipe has now, not what fills the piece
     while chunk := read(_CHUNK_BYTES):
         yield chunk
+
+
+def refuse_file(folder: Path) -> None:
+    """Refuse a path that cannot be a folder: it, or something on the way to it, is a file."""
+    for place in (folder, *folder.parents):
+        if os.path.exists(place):  # noqa: PTH110 - Path's fails where a folder is closed to us
+            if not place.is_dir():
+                raise UsageError(f"{place} is not a folder", hint="name a folder for the lace")
+            return
 
 
 def read_settings_file(path: Path) -> Source:

@@ -101,8 +101,12 @@ def test_open_refuses_a_foreign_folder_and_a_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "letter.txt").write_text("x")
     (tmp_path / "file").write_text("x")
-    for name in ("folder", "file"):
-        with pytest.raises(lace.LaceError) as caught:
+    for name, why in {
+        "folder": "something else",
+        "file": "file is not a folder; name a folder",
+        "file/deeper": "file is not a folder; name a folder",
+    }.items():
+        with pytest.raises(lace.LaceError, match=why) as caught:
             lace.open(tmp_path / name)
         assert caught.value.exit_code == 2
 

@@ -120,6 +120,9 @@ def test_on_a_terminal() -> None:
         "hashes are cut short",
     ):
         assert part in shown.out, part
+    fields = shown.out.partition("which shows these fields:")[2].partition("and these links:")[0]
+    assert "+Link" in fields
+    assert not [line for line in fields.splitlines() if line.startswith(" ")], "none is folded"
     agreed = on_terminal(*TO_BOB, "--peer-select", "all.lace", "--select", "team.lace")
     assert "if your selector agrees" not in agreed.out
 

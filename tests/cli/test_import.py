@@ -53,6 +53,7 @@ def test_json_sums_over_files(folder: Path, file: Path, tmp_path: Path) -> None:
     }
     assert error["offset"] == 0
     assert error["rule"] == "010-markline"
+    assert f"{bad} is no file of records; `lace put` makes a record of any data" in done.err
 
 
 def test_a_bad_record_does_not_stop_the_good_ones(
@@ -104,6 +105,12 @@ def test_a_claim_of_much_data(folder: Path, tmp_path: Path) -> None:
     path.write_bytes(MARKER + b"B." + b"0" * 43 + b".H3\nData-Length: 1000000000000\n\nx")
     done = call("import", path)
     assert (done.code, done.lines[2]) == (1, "rejected 1")
+
+
+def test_what_holds_something_else_besides_is_a_file_of_records(folder: Path, file: Path) -> None:
+    assert folder.is_dir()
+    file.write_bytes(b"noise" + file.read_bytes())
+    assert "is no file of records" not in call("import", file).err
 
 
 def test_an_empty_file(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lace.cli.init import settings_template
 from lace.cli.times import time_text
 from lace.errors import StoreError
 from lace.store.sqlite.store import SqliteStore
-from tests.cli.running import call
+from tests.cli.running import call, on_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,6 +176,8 @@ def test_doctor(filled: Path, verifier: str) -> None:
     for name in ("pyspark", "pyarrow", "Java"):
         assert checks[name]["state"] in ("ok", "optional")
     assert "4 records" in checks["lace"]["found"]
+    narrow = on_terminal("--lace", filled, "doctor", "--no-color", columns=40).out
+    assert "state  ok" in narrow
     assert call("doctor").code == 0
     secret = filled / "keys" / f"{verifier}.secret"
     secret.chmod(0o644)

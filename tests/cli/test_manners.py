@@ -185,6 +185,8 @@ def test_settings_by_name(folder: Path) -> None:
         (("rules", "check", "x", "--profile", "selektor"), "selector"),
         (("sync", "tcp:x", "--lowering", "standard-v2"), "standard-v1"),
         (("completion", "fsh"), "fish"),
+        (("version",), "--version"),
+        (("key", "help"), "--help"),
         (("list", "--limt", "3"), "--limit"),
         (("remote", "list", "x", "--limt", "3"), "--limit"),
         (("--jsn", "list"), "--json"),
@@ -195,7 +197,7 @@ def test_settings_by_name(folder: Path) -> None:
 def test_a_slip_is_met_with_what_was_meant(arguments: tuple[str, ...], meant: str) -> None:
     done = call(*arguments)
     assert done.code == 2
-    assert f"; did you mean {meant!r}?" in done.err
+    assert f"; did you mean {meant!r}? See `lace" in done.err
     assert len(done.err.splitlines()) == 1
 
 

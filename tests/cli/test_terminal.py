@@ -83,6 +83,7 @@ def test_record_bytes_are_refused(filled: Path, command: str) -> None:
     shown = on_terminal("--lace", filled, command, "//u//notes//a")
     assert shown.code == 1
     assert "-o FILE" in shown.out
+    assert ("--body shows only the data" in shown.out) == (command == "get")
     assert "newer" not in shown.out
 
 

@@ -110,6 +110,7 @@ def test_coverage_of_several_files_is_one(tests: Path) -> None:
     [
         ([], "lace: missing argument 'FILE...'"),
         (["none.lacetest.toml"], "lace: none.lacetest.toml: it cannot be read: No such file or d"),
+        (["paths.lace"], "lace: paths.lace:1:5: this is no TOML: "),
         (["empty"], "lace: empty: there is no *.lacetest.toml in this folder"),
         (["paths.lacetest.toml", "-k", "zzz"], "lace: no case has 'zzz' in its name; choose othe"),
         (["paths.lacetest.toml", "--coverage-min", "101"], "lace: invalid value for '--coverage-"),
@@ -122,6 +123,7 @@ def test_wrong_usage(tests: Path, arguments: list[str], message: str) -> None:
     assert done.code == 2
     assert done.raw == b""
     assert done.err.startswith(message)
+    assert ("; policy tests are files *.lacetest.toml" in done.err) == ("no TOML" in message)
 
 
 def test_a_file_that_makes_no_sense_stops_all(tests: Path) -> None:

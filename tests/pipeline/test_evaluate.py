@@ -241,7 +241,9 @@ def test_a_whole_run_and_an_export(filled: Path, tmp_path: Path) -> None:
     assert f"advertise records {first.json()['ingest']['stored']}" in told.lines
     assert call("pipeline", "run", "wh", "in", "--rules", "rules", "--field", "App").code == 2
     (tmp_path / "in" / "bad").write_bytes(b"no record")
-    assert call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen").code == 1
+    refused = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen")
+    assert refused.code == 1
+    assert "what was rejected, and why, is in the table quarantine of " in refused.err
     # What rules choose, as records that a lace takes.
     exported = call("pipeline", "export", "wh", "--rules", "rules", "-o", "out", "--json")
     assert exported.code == 0, exported.err

@@ -168,7 +168,7 @@ class LaceGroup(click.Group):
     def _all_commands(self, ctx: click.Context) -> dict[str, str]:
         """Return how commands are called from here: of this group, in groups, and of `lace`."""
         root = ctx.find_root()
-        found: dict[str, str] = {}
+        found = {"help": "--help", "version": "--version"}  # commands of many other programs
         for group, at in ((root.command, root), (self, ctx)):
             if not isinstance(group, click.Group):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.base.text import shorten
 from lace.cli.answers import short_identifiers
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lace.store.interface import Snapshot
 
 __all__ = ["write_change_lines", "write_change_page", "write_lines", "write_page"]
+
+_EXAMPLE: Final = 40
+"""Characters of an example, so that a field has one line of a usual terminal."""
 
 
 def write_lines(output: Output, told: Disclosure) -> None:
@@ -66,13 +69,19 @@ def _write_fields(output: Output, told: Disclosure) -> None:
         Column("for example"),
     )
     shown = told.fields[:MOST_ROWS]
+    short = short_identifiers(each.example for each in shown)
     output.line("")
     output.say("which shows these fields:")
     output.line("")
     output.table(
         columns,
         [
-            (each.name, f"{each.records:,}", f"{each.values:,}", shorten(each.example))
+            (
+                each.name,
+                f"{each.records:,}",
+                f"{each.values:,}",
+                short.get(each.example) or shorten(each.example, _EXAMPLE),
+            )
             for each in shown
         ],
     )

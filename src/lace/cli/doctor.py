@@ -19,7 +19,7 @@ import click
 from lace.api import SETTINGS_FILE
 from lace.base.text import UNICODE_VERSION
 from lace.cli.command import command as lace_command
-from lace.cli.output import Column, size_text
+from lace.cli.output import Column, plural, size_text
 from lace.cli.session import making
 from lace.errors import LaceError, SettingError, UsageError
 from lace.store.sqlite.store import DATABASE_NAME, is_lace
@@ -145,7 +145,7 @@ def _settings(session: Session, folder: Path | None) -> Check | None:
 def _opened(session: Session, folder: Path) -> Check:
     try:
         with session.reading("doctor") as lace, lace.snapshot() as snapshot:
-            records = f"{folder.resolve()}, {snapshot.totals().records:,} records"
+            records = f"{folder.resolve()}, {plural(snapshot.totals().records, 'record')}"
     except LaceError as error:
         return Check(PROBLEM, "lace", str(error), "see `lace verify`")
     return Check(OK, "lace", records)
@@ -164,7 +164,8 @@ def _segments(session: Session) -> Iterator[Check]:
         fix = "nothing is lost: the next query or import makes them anew"
         yield Check(OPTIONAL, "segments", found.reason, fix)
     else:
-        yield Check(OK, "segments", f"facts of {found.covered:,} records, {found.behind:,} behind")
+        covered = plural(found.covered, "record")
+        yield Check(OK, "segments", f"facts of {covered}, {found.behind:,} behind")
 
 
 def _folder(folder: Path) -> Check:
@@ -244,7 +245,7 @@ def command(session: Session) -> int:
         output.json_document({"checks": listed, "problems": problems})
     elif output.terminal:
         columns = (
-            Column("", style="bold"),
+            Column("state", style="bold"),
             Column("what", no_wrap=True),
             Column("found"),
             Column("what to do"),

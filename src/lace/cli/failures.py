@@ -83,7 +83,11 @@ class Failure:
         text = f"{self.place}: {self.message}" if self.place else self.message
         if self.rule:
             text = f"{text} [{self.rule}]"
-        return f"lace: {text}; {self.hint}" if self.hint else f"lace: {text}"
+        if not self.hint:
+            return f"lace: {text}"
+        if text.endswith("?"):  # it ends a sentence
+            return f"lace: {text} {self.hint[:1].upper()}{self.hint[1:]}"
+        return f"lace: {text}; {self.hint}"
 
     def logged(self, error: BaseException) -> dict[str, object]:
         """Return what the log of a lace keeps: the error's name, what is wrong, the rule."""

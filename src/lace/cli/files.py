@@ -58,10 +58,10 @@ def _told(name: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_terminal(output: Output, what: str) -> None:
-    """Refuse to write bytes that are not text to a terminal."""
+def refuse_terminal(output: Output, what: str, instead: str = "") -> None:
+    """Refuse to write bytes that are not text to a terminal, and say what it may show instead."""
     if output.terminal:
         raise TerminalError(
             f"{what} are not for a terminal",
-            hint="write them to a file with -o FILE, or pipe them",
+            hint=f"write them to a file with -o FILE, or pipe them{instead}",
         )

@@ -45,6 +45,14 @@ class _FileResult:
     rejected: int = 0
     errors: list[dict[str, object]] = field(default_factory=list)
 
+    @property
+    def is_something_else(self) -> bool:
+        """Whether nothing in it is a record, and nothing looks as if it had been one."""
+        is_whole = self.rejected == 1 and not self.stored and not self.known
+        return is_whole and any(
+            error["offset"] == 0 and error["rule"] == "010-markline" for error in self.errors
+        )
+
 
 class _Import:
     """An import of several files: its counts, its reports, its progress."""
@@ -226,6 +234,11 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
             if work.unreported:
                 session.output.complain(f"and {work.unreported:,} more")
         change.exit_code = 1 if counts["rejected"] else 0
+    for result in work.results:
+        if result.is_something_else:
+            session.output.note(
+                f"{result.name} is no file of records; `lace put` makes a record of any data"
+            )
     if session.output.json:
         listed = [
             {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.pipeline.ingest import Ingested
 
-__all__ = ["INGEST_KEYS", "INGEST_PIPED", "command", "show_ingested"]
+__all__ = ["INGEST_KEYS", "INGEST_PIPED", "command", "note_quarantine", "show_ingested"]
 
 INGEST_PIPED = (
     "Lines of a name and a number: files (read now), skipped (read before), stored, known (they "
@@ -42,9 +42,15 @@ def show_ingested(session: Session, done: Ingested, folder: Path) -> int:
         session.output.json_document(counts)
     else:
         session.output.counts(counts)
-    if done.rejected:
-        session.output.note(f"what was rejected, and why, is in the table quarantine of {folder}")
-    return 1 if done.rejected else 0
+    return note_quarantine(session, done, folder)
+
+
+def note_quarantine(session: Session, done: Ingested, folder: Path) -> int:
+    """Say where that is which was rejected, if anything was; returns the exit code."""
+    if not done.rejected:
+        return 0
+    session.output.note(f"what was rejected, and why, is in the table quarantine of {folder}")
+    return 1
 
 
 @lace_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.pipeline_ingest import INGEST_KEYS
+from lace.cli.pipeline_ingest import INGEST_KEYS, note_quarantine
 from lace.cli.pipeline_rules import RULES_NAME, engine_options, read_question
 from lace.cli.pipeline_session import (
     SparkOptions,
@@ -133,4 +133,4 @@ def command(
     with open_job(session, opened, "run") as job:
         ran = run_stages(job, work, lambda: spark_session(session, options, "run"))
     _show(session, _counts(ran))
-    return 1 if ran.ingested.rejected else 0
+    return note_quarantine(session, ran.ingested, opened.folder)

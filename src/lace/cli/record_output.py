@@ -104,7 +104,9 @@ def write_record(output: Output, found: ValidRecord, *, body: bool, target: str 
         output.note(f"wrote {plural(len(data), 'byte')} to {target}")
         return
     if not body:
-        refuse_terminal(output, "record bytes")
+        refuse_terminal(
+            output, "record bytes", "; --body shows only the data, --json all but the data"
+        )
     elif output.terminal and not _is_plain_text(data):
         refuse_terminal(output, "these data")
     output.write(data)

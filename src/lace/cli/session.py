@@ -6,19 +6,18 @@ Settings come from the defaults, the `lace.toml` of the lace, `LACE_…` variabl
 
 from __future__ import annotations
 
-import os.path
 import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file
+from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_file
 from lace.base.limits import Settings, Source, describe_settings, resolve_settings
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
 from lace.cli.prompt import DeclinedError
-from lace.errors import LaceError, SettingError, UsageError
+from lace.errors import LaceError, SettingError
 from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
 from lace.store.sqlite.store import Operation
 
@@ -54,15 +53,6 @@ def making(folder: Path) -> str:
     "lace --lace 'my notes' init"
     """
     return f"lace --lace {shlex.quote(str(folder))} init"
-
-
-def _refuse_file(folder: Path) -> None:
-    """Refuse a path that cannot be a folder: it, or something on the way to it, is a file."""
-    for place in (folder, *folder.parents):
-        if os.path.exists(place):  # noqa: PTH110 - Path's fails where a folder is closed to us
-            if not place.is_dir():
-                raise UsageError(f"{place} is not a folder", hint="name a folder for the lace")
-            return
 
 
 class Session:
@@ -125,7 +115,7 @@ class Session:
         """
         sources = []
         if folder:
-            _refuse_file(folder)
+            refuse_file(folder)
             try:
                 sources = [read_settings_file(folder / SETTINGS_FILE)]
             except SettingError as error:

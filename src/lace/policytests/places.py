@@ -195,11 +195,15 @@ class Problems:
 
 
 def refused(
-    name: str, message: str, line: int | None = None, column: int | None = None
+    name: str,
+    message: str,
+    line: int | None = None,
+    column: int | None = None,
+    hint: str | None = None,
 ) -> PolicyTestError:
     """Return the error that says one thing about a file."""
     place = Place(name, line, column)
-    return PolicyTestError((Finding(severity="error", place=place, message=message),))
+    return PolicyTestError((Finding(severity="error", place=place, message=message, hint=hint),))
 
 
 def read_bounded(path: Path, name: str, most: int) -> bytes:

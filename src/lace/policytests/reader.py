@@ -100,7 +100,9 @@ def read_tests(argument: str) -> PolicyTests:
         place = _AT.search(str(error))
         line, column = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
         message = f"this is no TOML: {_AT.sub('', str(error))}"
-        raise refused(name, message, line, column) from error
+        is_named_so = Path(argument).suffix == ".toml"
+        hint = None if is_named_so else "policy tests are files *.lacetest.toml"
+        raise refused(name, message, line, column, hint) from error
     except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
         raise refused(name, f"this is no TOML that can be read: {error}") from error
     problems = Problems(name, text.replace("\r\n", "\n"))

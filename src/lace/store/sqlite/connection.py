@@ -134,7 +134,10 @@ def _translate(error: apsw.Error, path: Path) -> StoreError:
                 f"{path} contradicts itself: {error}", hint="run `lace verify` for the damage"
             )
         case apsw.NotADBError():
-            return StoreDamagedError(f"{path} is not a lace database, or its header is damaged")
+            return StoreDamagedError(
+                f"{path} is not a lace database, or its header is damaged",
+                hint="put the folder aside, make a new lace, and import a copy of the records",
+            )
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreUnavailableError(
                 f"{path} cannot be opened for this: {error}",
