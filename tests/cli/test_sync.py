@@ -16,6 +16,7 @@ from lace.api import open_lace
 from lace.transport.captured import read_capture
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import Result, call, on_terminal, process, spawn
+from tests.cli.screens import at_terminal
 from tests.unit.transport.certificates import Certificates, fingerprint
 
 
@@ -139,6 +140,24 @@ def test_stdio(parties: tuple[Party, Party]) -> None:
     assert "stdio\n" in done.err, "the child's address goes to standard error"
     assert "outcome=fixed-point" in done.err
     check_converged(left, right)
+
+
+def test_what_a_command_says_stands_beside_the_line_that_moves(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    left, right = parties
+    slow = f"until [ -e '{tmp_path}/go' ]; do sleep 0.05; done; echo said >&2; exec \"$@\""
+    child = ("sh", "-c", slow, "sh", sys.executable, "-m", "lace", "serve", "stdio")
+    arguments = ("sync", "stdio", *left.policy(right), "--", *child, *right.policy(left))
+    with at_terminal(*arguments, columns=200) as screen:
+        screen.wait_for("sync with stdio, ", 2)
+        (tmp_path / "go").touch()
+        assert screen.end() == 0
+        lines = screen.lines()
+        assert "said" in lines
+        assert "stdio" in lines
+        assert [line for line in lines if line.startswith("link=1 ")], "whole, on its own line"
+        assert not [line for line in lines if "sync with" in line]
 
 
 def test_stdio_in_quiet(parties: tuple[Party, Party]) -> None:

@@ -15,6 +15,7 @@ from lace.cli.link_options import path_of
 from lace.cli.outcomes import LinkLine, exit_code_of, note_rejected, show_outcome
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.progress import Waiting
+from lace.cli.relayed import relayed_errors
 from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
 from lace.errors import Place, StoreError
@@ -84,7 +85,11 @@ class LinkRun:
         capture = self._capture
         try:
             title = f"{self._title} with {self._address}"
-            with Waiting(self._session, title, self.line, self.line.share):
+            with (
+                Waiting(self._session, title, self.line, self.line.share),
+                relayed_errors(self._session.output, self._connecting.command) as errors,
+            ):
+                self._connecting = replace(self._connecting, errors=errors)
                 self.signals.run(self._run_again() if self._options.is_open else self._run_once())
         finally:
             if capture is not None:

@@ -61,12 +61,14 @@ class ConnectOptions:
 
     Attributes:
         command: what to start, for `stdio`.
+        errors: a descriptor for what it writes to standard error; None is this process's own.
         verifiers: who the users of a Unix socket are, by uid.
         tls: whom to trust, for `wss`.
         seconds: how long it may take.
     """
 
     command: tuple[str, ...] = ()
+    errors: int | None = None
     verifiers: Mapping[int, Verifier] = field(default_factory=dict)
     tls: ClientTls | None = None
     seconds: float = OPEN_SECONDS
@@ -195,7 +197,7 @@ async def connect(address: Address, options: ConnectOptions | None = None) -> By
     _refuse_unless(address, "wss", "TLS", chosen.tls is not None)
     match address.scheme:
         case "stdio":
-            return await connect_command(chosen.command)
+            return await connect_command(chosen.command, chosen.errors)
         case "unix":
             return await connect_unix(address, verifiers=chosen.verifiers, seconds=chosen.seconds)
         case "tcp":

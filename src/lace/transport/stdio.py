@@ -129,10 +129,11 @@ async def listen_stdio(acceptor: Acceptor) -> Bound:
     return Bound(_ADDRESS, lambda: None, finish)
 
 
-async def connect_command(command: Sequence[str]) -> ChildStream:
+async def connect_command(command: Sequence[str], errors: int | None = None) -> ChildStream:
     """Start a command and return the stream of its standard input and output.
 
-    What it writes to standard error goes where this process's goes.
+    What it writes to standard error goes to the descriptor `errors`, else where this process's
+    goes.
 
     Raises:
         CommandError: it cannot be started.
@@ -147,7 +148,7 @@ async def connect_command(command: Sequence[str]) -> ChildStream:
     readable, child_output = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=child_input, stdout=child_output
+            *command, stdin=child_input, stdout=child_output, stderr=errors
         )
     except BaseException as error:
         os.close(writable)

@@ -1,0 +1,48 @@
+"""What a command that was started says, beside a line that moves on the same terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lace.cli.output import Output
+
+__all__ = ["relayed_errors"]
+
+_PIECE_BYTES: Final = 65536
+_LAST_SECONDS: Final = 1.0
+"""How long its last words are waited for: something that it started may hold the pipe open."""
+
+
+@contextmanager
+def relayed_errors(output: Output, command: Sequence[str]) -> Iterator[int | None]:
+    """Give a descriptor for a command's standard error, where a line on the terminal moves.
+
+    Where none does, that is None: the command has the standard error of this process.
+    """
+    if not command or output.beside is None:
+        yield None
+        return
+    reading, writing = os.pipe()
+    relay = threading.Thread(target=_relay, args=(output, reading), name="relay", daemon=True)
+    relay.start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        relay.join(_LAST_SECONDS)
+
+
+def _relay(output: Output, reading: int) -> None:
+    with os.fdopen(reading, "rb", buffering=0) as source:
+        while piece := source.read(_PIECE_BYTES):
+            beside = output.beside
+            with nullcontext() if beside is None else beside():
+                sys.stderr.buffer.write(piece)
+                sys.stderr.flush()
