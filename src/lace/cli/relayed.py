@@ -8,6 +8,8 @@ import threading
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
+from lace.cli.wrapping import wrap_answer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -44,5 +46,19 @@ def _relay(output: Output, reading: int) -> None:
         while piece := source.read(_PIECE_BYTES):
             beside = output.beside
             with nullcontext() if beside is None else beside():
-                sys.stderr.buffer.write(piece)
+                sys.stderr.buffer.write(_fitting(piece, output.aside_width))
                 sys.stderr.flush()
+
+
+def _fitting(piece: bytes, width: int | None) -> bytes:
+    """Break whole lines of plain text to the terminal, which the command cannot see."""
+    if width is None:
+        return piece
+    return b"".join(_broken(line, width) for line in piece.splitlines(keepends=True))
+
+
+def _broken(line: bytes, width: int) -> bytes:
+    text = line[:-1].decode("utf-8", "replace")
+    if not line.endswith(b"\n") or len(text) <= width or not text.isprintable():
+        return line
+    return "".join(f"{each}\n" for each in wrap_answer(text, width)).encode()
