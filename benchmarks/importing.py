@@ -27,8 +27,8 @@ from lace.record.seal import verify_many
 from lace.record.validate import ValidRecord, validate_many
 from lace.store.sqlite.connection import connect
 from lace.store.sqlite.fact_state import extended
-from lace.store.sqlite.inserting import INSERT, record_rows
 from lace.store.sqlite.migrations import migrate
+from lace.store.sqlite.recent import key_of_record
 from lace.store.sqlite.segment_append import SLICE_RECORDS
 from lace.store.validation import SIGNATURE_BATCH
 
@@ -42,6 +42,10 @@ __all__ = ["benchmark_growth", "benchmark_import"]
 BATCH = SIGNATURE_BATCH
 TRANSACTION = DEFAULT_SETTINGS.import_batch_records
 ROUNDS = 5
+_INSERT = (
+    "INSERT INTO record (store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+)
 
 
 def _import(records: int, *, memory: bool = False) -> Run:
@@ -71,6 +75,12 @@ def _verify(items: list[tuple[bytes, bytes, bytes]]) -> None:
             raise RuntimeError("a signature of the corpus does not verify")
 
 
+def _row(number: int, record: ValidRecord) -> tuple[apsw.SQLiteValue, ...]:
+    """Return what `_INSERT` takes for a record."""
+    coordinate = record.group, record.app, record.name, record.tai
+    return number, key_of_record(record), *coordinate, record.signed_by, record.bytes
+
+
 def _insert(rows: list[tuple[apsw.SQLiteValue, ...]], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -82,7 +92,7 @@ def _insert(rows: list[tuple[apsw.SQLiteValue, ...]], folder: Path) -> None:
     migrate(connection, path)
     for start in range(0, len(rows), TRANSACTION):
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(INSERT, rows[start : start + TRANSACTION])
+        connection.executemany(_INSERT, rows[start : start + TRANSACTION])
         connection.execute("COMMIT")
     connection.close()
 
@@ -105,7 +115,7 @@ def _measure_parts(records: int) -> dict[str, float]:
         outcomes = validate_many(frames[start : start + BATCH], os.urandom)
         valid += [record for record in outcomes if isinstance(record, ValidRecord)]
     items = [_signature_item(record) for record in valid]
-    rows = list(record_rows(valid, 1))
+    rows = [_row(number, record) for number, record in enumerate(valid, 1)]
     return {
         "reading ranges": cpu_of(lambda: _read(path)),
         "three BLAKE3": cpu_of(lambda: _hash(frames)),

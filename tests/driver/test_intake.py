@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +19,10 @@ from lace.store.interface import Admission
 from lace.store.sqlite.store import SqliteStore
 from lace.store.validation_process import ValidationProcess
 from lace.store.watching import watching
-from tests.store.samples import blob, flip, forged, mixed, plex, seal
+from tests.store.samples import blob, flip, forged, mixed, plex, seal, valid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from lace.interlacing.events import Event
@@ -158,3 +160,72 @@ def test_frames_of_records_that_were_stored() -> None:
         frame_records([raws[0] + raws[1]])
     with pytest.raises(lace.RecordError):
         frame_records([raws[0][:-1]])
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
+def test_transactions_into_a_large_store_are_larger(opened: lace.Lace, *, beside: bool) -> None:
+    """Up to three times, and a quarter of what is stored; but not where others gather, too."""
+    settings = replace(opened.settings, import_batch_records=10)
+    records = valid(*(blob(f"data {number}") for number in range(400)))
+    intake = Intake(opened.store, settings, os.urandom)
+    other = Intake(opened.store, settings, os.urandom)
+    if beside:
+        other.admit(valid(blob("another")))
+    made: list[int] = []
+    intake.stored = lambda stored: made.append(len(stored))
+    for record in records:
+        intake.admit([record])
+        intake.expect(len(records))
+        intake._further = len(records)
+        if intake.is_full:
+            intake.work()
+    assert all(a <= b for a, b in pairwise(made))
+    assert made[:4] == [10] * 4
+    assert made[-1] == (10 if beside else 30)
+    before = list(accumulate(made, initial=0))
+    for size, stored in zip(made, before, strict=False):
+        assert size <= max(10, stored // 4 + 1)
+    intake.close()
+    other.close()
+
+
+@pytest.mark.parametrize("count", range(300, 331))
+def test_the_last_few_are_no_transaction_of_their_own(
+    opened: lace.Lace, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """In a large store they would write as many pages as many records do."""
+    made: list[int] = []
+
+    def admit(_store: SqliteStore, records: Sequence[ValidRecord]) -> Admission:
+        made.append(len(records))
+        return Admission(tuple(range(sum(made[:-1]) + 1, sum(made) + 1)), 0)
+
+    monkeypatch.setattr(SqliteStore, "admit", admit)
+    intake = Intake(opened.store, replace(opened.settings, import_batch_records=10), os.urandom)
+    (record,) = valid(blob())
+    for left in reversed(range(count)):
+        intake.admit([record])
+        intake._further = left
+        while intake.work():
+            pass
+    intake.close()
+    assert sum(made) == count
+    assert 3 < made[-1] <= 33
+
+
+@pytest.mark.parametrize(("stored", "transactions"), [(0, [24, 2]), (1_000, [26])])
+def test_the_last_few_are_waited_for(
+    opened: lace.Lace, stored: int, transactions: list[int]
+) -> None:
+    """They are being validated, and there is nothing else to do: a large store waits for them."""
+    settings = replace(opened.settings, import_batch_records=10, import_workers=1)
+    records = [blob(f"data {number}") for number in range(26)]
+    made: list[int] = []
+    intake = Intake(opened.store, settings, os.urandom, 1)
+    intake.stored = lambda stored: made.append(len(stored))
+    intake._last = stored
+    intake.validate([frame_record(record.bytes) for record in records[24:]])
+    intake.admit(valid(*records[:24]))
+    drain(intake)
+    intake.close()
+    assert made == transactions

@@ -1,4 +1,4 @@
-"""A commit beside the making of facts: what fails is undone, and facts are never ahead."""
+"""Inserting beside the making of facts: what fails is undone, and facts are never ahead."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import signal
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lace.engines.embedded.segment_writer import SegmentWriter
 from lace.errors import StoreError
-from lace.store.sqlite import inserting
+from lace.store.sqlite import inserting, segment_append
+from lace.store.sqlite.recent import key_of_record
 from lace.store.sqlite.store import SqliteStore
-from tests.store.samples import blob, valid
+from tests.store.samples import blob, plex, seal, valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,70 @@ def test_facts_follow_what_was_committed(store: SqliteStore) -> None:
     with store.fact_snapshot() as (_snapshot, state):
         assert state.records == 2 * MANY
         assert not state.tail
+
+
+@pytest.mark.parametrize("slice_records", [10**6, 40], ids=["one part", "parts"])
+def test_a_known_record_that_nobody_looked_for_is_passed_over(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, slice_records: int
+) -> None:
+    """All seemed to be new, and facts were made of all of them: these are not published."""
+    monkeypatch.setattr(segment_append, "SLICE_RECORDS", slice_records)
+    ended: list[type[BaseException] | None] = []
+    original = inserting.Transaction.__exit__
+
+    def noting(self: inserting.Transaction, *error: Any) -> None:
+        try:
+            original(self, *error)
+        except BaseException as failed:
+            error = (type(failed), failed, None)
+            raise
+        finally:
+            ended.append(error[0])
+
+    monkeypatch.setattr(inserting.Transaction, "__exit__", noting)
+    records = valid(*(blob(f"data {number}") for number in range(2 * MANY)))
+    known, more = records[:MANY], records[MANY:]
+    store.admit(known)
+    ended.clear()
+    again = store.admit([more[0], known[0], *more[1:], *known[1:7]])
+    assert ended == [*([inserting.SomeKnownError] if len(records) >= inserting._MANY else []), None]
+    assert (len(again.stored), again.known) == (MANY, 7)
+    assert store.segments.warning is None
+    assert covered(store) == again.stored[-1]
+    with store.fact_snapshot() as (snapshot, state):
+        assert state.records == snapshot.totals().records == 2 * MANY
+        assert not state.tail
+    assert store.admit(records).known == 2 * MANY
+
+
+def test_rows_say_what_the_records_say(store: SqliteStore) -> None:
+    """Blobs have no coordinate, and only Seals a signer; texts are not all ASCII."""
+    plexes = [
+        plex("ä/name", group="grüße", app="a", at=7, data="1"),
+        plex("n", group="u", app="bücher", at=8, data="2"),
+        plex("x" * 900, group="g" * 900, app="y" * 900, at=9, data="3"),
+        plex("𝄞", group="u", app="a", at=10, data="4"),
+    ]
+    records = valid(
+        *(record for each in plexes for record in (seal(each), blob("x" + each.tai), each))
+    )
+    store.admit(records)
+    rows = writer_of(store).execute(
+        "SELECT store_record_id, id, group_path, app, name, tai, signed_by, bytes FROM record"
+    )
+    assert rows.fetchall() == [
+        (
+            number,
+            key_of_record(record),
+            record.group,
+            record.app,
+            record.name,
+            record.tai,
+            record.signed_by,
+            record.bytes,
+        )
+        for number, record in enumerate(records, 1)
+    ]
 
 
 def test_a_commit_that_fails_leaves_nothing(store: SqliteStore) -> None:

@@ -131,7 +131,11 @@ class Settings:
         10, "how long a writer waits for another process", 0, 86_400, "seconds"
     )
     import_batch_records: int = _setting(
-        32_000, "records stored in one transaction of an import", 1, 100_000
+        32_000,
+        "records stored in one transaction; an exchange takes up to three times as many at once"
+        " for a large store",
+        1,
+        100_000,
     )
     import_batch_bytes: int = _setting(
         20 * MIB, "record bytes that end a transaction early", 1, 64 * MIB, "bytes"

@@ -19,6 +19,7 @@ from lace.cli.failures import Terminated
 from lace.cli.interrupts import Interrupts
 from lace.cli.output import plural
 from lace.cli.progress import Progress
+from lace.driver.collecting import keep_one_arena
 from lace.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class _Import:
 
     def run(self, names: Sequence[str]) -> None:
         """Import every file, one after another."""
+        keep_one_arena()
         sizes = [_size(name) for name in names]
         total = sum(size or 0 for size in sizes) if None not in sizes else None
         before = 0

@@ -29,6 +29,7 @@ from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
+from lace.driver.collecting import keep_one_arena
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
@@ -87,6 +88,7 @@ class _Serve:
 
     def run(self) -> int:
         """Serve to the end; returns the exit code."""
+        keep_one_arena()
         signals = Signals(self._stop, self._renew)
         with self._log:
             signals.run(self._run())

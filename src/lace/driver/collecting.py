@@ -1,4 +1,4 @@
-"""Fewer searches for garbage while records move.
+"""Memory while records move: fewer searches for garbage, and less that is held for nothing.
 
 An exchange makes millions of small values without cycles and keeps many of them for a
 while. Looking through all of them again and again finds nothing and takes a fifth of the
@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["collecting_rarely", "give_back_memory"]
+__all__ = ["collecting_rarely", "give_back_memory", "keep_one_arena"]
 
 _RARELY: Final = (250_000, 50, 100)
 """New values between two searches of the young; of those, between two of the older; of all."""
 
+
+_M_ARENA_MAX: Final = -8
+"""What the C library of GNU calls the setting."""
 
 _lock = threading.Lock()
 _before: list[tuple[int, int, int]] = []
@@ -56,3 +59,14 @@ def give_back_memory() -> None:
     """
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_one_arena() -> None:
+    """Have all threads of this process take memory from one place, where its library can do that.
+
+    Else a thread has a place of its own: what the database keeps comes from there while records
+    are inserted beside, and holes in one place are of no use to the other. It is for programs
+    that are Lace alone, and to be called before there are threads.
+    """
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -2,12 +2,15 @@
 
 Validation runs in other processes while records go on arriving. What is valid is gathered
 and stored in few large transactions, which touch each page of an index once; nothing is
-said to be stored before its transaction is.
+said to be stored before its transaction is. In a large store nearly every record has a page of
+each index for itself, and the same pages are written again with each transaction: there these
+are larger, unless there are several links that gather records at once.
 """
 
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +37,14 @@ __all__ = ["Intake"]
 
 FEW_RECORDS: Final = 1_000
 """Records below which a batch is validated here: an open exchange has many small ones."""
+_LARGE_TIMES: Final = 3
+"""So many times as large as others a transaction into a large store may be."""
+_LARGE_SHARE: Final = 4
+"""A store is large where a transaction has less than one in so many of its records."""
+_LAST_SHARE: Final = 8
+"""At most one in so many more are taken into it, if they are the last."""
+_intakes: Final[weakref.WeakSet[Intake]] = weakref.WeakSet()
+"""Those of this process."""
 
 
 class Intake:
@@ -61,6 +72,9 @@ class Intake:
         self._records = self._bytes = 0
         self._further = 0
         """How many more records are known to follow."""
+        self._last = 0
+        """The StoreRecordId of what was stored last: about how large the store is."""
+        _intakes.add(self)
         self.stored: Callable[[Sequence[ValidRecord]], None] | None = None
         """Hears of records whose transaction is done."""
 
@@ -89,11 +103,26 @@ class Intake:
 
     @property
     def _is_due(self) -> bool:
-        settings = self._settings
-        return (
-            self._records >= settings.import_batch_records
-            or self._bytes >= settings.import_batch_bytes
-        )
+        records, size = self._settings.import_batch_records, self._settings.import_batch_bytes
+        if self._records < records and self._bytes < size:
+            return False
+        if not self._is_large or any(each._records for each in _intakes if each is not self):
+            return True
+        is_full = self._records >= _LARGE_TIMES * records or self._bytes >= _LARGE_TIMES * size
+        return is_full and not self._awaits_last
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether the store is large beside what is gathered for it."""
+        return self._records * _LARGE_SHARE < self._last
+
+    @property
+    def _awaits_last(self) -> bool:
+        """Whether so few are left that they belong to what a large store is to take at once."""
+        if not self._is_large or self._records < self._settings.import_batch_records:
+            return False
+        left = self._further + sum(len(batch.records) for batch, _worker in self._pool.waiting)
+        return 0 < left * _LAST_SHARE <= self._records
 
     def expect(self, count: int) -> None:
         """Get ready for so many records, which were asked for."""
@@ -131,7 +160,8 @@ class Intake:
         # Half of a transaction, when all have come and there is nothing but waiting: less is
         # left for the end. Before, that would make more transactions, which take more time.
         is_much = 2 * self._records >= self._settings.import_batch_records
-        return wait and is_much and not self._further and not self._pool.is_ready
+        is_idle = wait and not self._further and not self._pool.is_ready
+        return is_much and is_idle and not self._awaits_last
 
     def _store_all(self) -> list[Event]:
         """Store what was gathered in one transaction."""
@@ -140,6 +170,8 @@ class Intake:
         self._records = self._bytes = 0
         records = [record for group in groups for record in group]
         admission = self._store.admit(records)
+        if admission.stored:
+            self._last = admission.stored[-1]
         done = len(admission.stored) + admission.known
         if done != len(records):
             raise AssertionError(f"{len(records):,} records were to be stored, and {done:,} are")
@@ -151,6 +183,7 @@ class Intake:
         """End the processes; what was not stored is not."""
         self._pool.close()
         self._admitting.clear()
+        self._records = self._bytes = 0
 
 
 def _validated(verdicts: Verdicts) -> Validated:

@@ -102,6 +102,46 @@ def test_odd_texts_whatever_the_hash(
     assert again.find(everything).tolist() == ids.tolist()
 
 
+def test_what_is_added_is_seen_once_it_is_published(tmp_path: Path) -> None:
+    """Whoever opens the segments before that finds what was there, and can go on with it."""
+    folder = tmp_path / "g"
+    writer = written(folder, [["a", "b"]], TextHash)
+    for number in (1, 2):
+        covered = Covered(number + 1, 0, number + 1, 0, 0)
+        writer.add(columns([f"c{number}"], [hash_text(number)]), covered, np.empty(0, np.int32))
+    assert not writer.is_current()
+    other = SegmentWriter(folder)
+    assert other.entry.high_water == 1
+    assert other.segments.dictionary.find(["a", "c1", "c2"]).tolist()[1:] == [-1, -1]
+    writer.publish()
+    assert writer.is_current()
+    last = SegmentWriter(folder).segments
+    assert last.entry.high_water == 3
+    assert (last.dictionary.find(["a", "b", "c1", "c2"]) >= 0).all()
+    names = {path.name for path in folder.glob("run-*")}
+    assert len(names) == len(last.runs), "merged runs are gone"
+
+
+def test_what_was_never_published_is_written_over(tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    lost = written(folder, [["a", "b"]], TextHash)
+    lost.add(columns(["lost"], [hash_text(8)]), Covered(2, 0, 2, 0, 0), np.empty(0, np.int32))
+    writer = SegmentWriter(folder)
+    writer.append(columns(["c"], [hash_text(1)]), Covered(2, 0, 2, 0, 0), np.empty(0, np.int32))
+    found = SegmentWriter(folder).segments.dictionary
+    assert (found.find(["a", "b", "c"]) >= 0).all()
+    assert found.find(["lost"]).tolist() == [-1]
+
+
+def test_runs_of_an_older_state_are_not_opened_again(tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    writer = written(folder, [[f"text {number}" for number in range(2_000)]], TextHash)
+    before = writer.segments.runs[0]
+    writer.append(columns(["c"], [hash_text(1)]), Covered(2, 0, 2, 0, 0), np.empty(0, np.int32))
+    assert writer.segments.runs[0] is before
+    assert len(writer.segments.runs) == 2
+
+
 def test_a_hash_that_is_also_a_value_has_one_id(tmp_path: Path) -> None:
     text = hash_text(0).decode()
     writer = written(tmp_path / "g", [[text, "x"], [text]], TextHash)

@@ -32,7 +32,7 @@ from lace.engines.embedded.stored_hash import TextHash
 from lace.engines.embedded.stored_index import Run, read_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 __all__ = ["ID", "NAMED", "RANGE", "REST", "SegmentDamagedError", "Segments", "open_segments"]
@@ -182,10 +182,12 @@ def open_segments(
     entry: Entry,
     *,
     make_hash: Callable[[bytes], TextHash] = TextHash,
+    known_runs: Sequence[Run] = (),
 ) -> Segments:
     """Open the state that an entry of a generation's journal describes.
 
-    All files are opened now, so that they may be deleted while this state is in use.
+    All files are opened now, so that they may be deleted while this state is in use; runs of
+    an older state are taken as they are, with what was checked of them.
 
     Raises:
         SegmentDamagedError: a file is missing bytes or is not what was written.
@@ -204,7 +206,7 @@ def open_segments(
             folder / name, length, own["offset"].astype(np.int64), own["check"]
         )
     _check_shape(folder, entry, files)
-    return Segments(entry, files, read_runs(folder, entry.runs), directory, text_hash)
+    return Segments(entry, files, read_runs(folder, entry.runs, known_runs), directory, text_hash)
 
 
 def _check_shape(folder: Path, entry: Entry, files: dict[str, CheckedFile]) -> None:

@@ -1,8 +1,8 @@
 """Segments, for writing: a generation is made once and then only appended to.
 
-One append adds the facts of some records as a chunk, ends with an entry in the journal,
-and counts only when that entry is whole. Nothing is forced to the disk: what a power cut
-takes away, the checksums of the next reader notice, and the segments are rebuilt.
+One append adds the facts of some records as a chunk; it counts once its entry in the journal
+is whole, which may be written later than the chunk. Nothing is forced to the disk: what a power
+cut takes away, the checksums of the next reader notice, and the segments are rebuilt.
 """
 
 from __future__ import annotations
@@ -75,6 +75,9 @@ class SegmentWriter:
         self._make_hash = make_hash
         entry, self._journal_bytes = read_last_entry(folder)
         self.segments = open_segments(folder, entry, make_hash=make_hash)
+        self._entries: list[Entry] = []
+        """Those of what was added and is not published."""
+        self._merged: list[RunEntry] = []
 
     @property
     def entry(self) -> Entry:
@@ -82,23 +85,22 @@ class SegmentWriter:
         return self.segments.entry
 
     def is_current(self) -> bool:
-        """Tell whether nobody else has appended meanwhile."""
+        """Tell whether nobody else has appended meanwhile, and all of this was published."""
         return read_last_entry(self.folder) == (self.entry, self._journal_bytes)
 
-    def append(
-        self,
-        columns: FactColumns,
-        covered: Covered,
-        removed: Ids,
-        before_entry: Callable[[], None] = lambda: None,
-    ) -> Segments:
-        """Append the facts of records; returns the new state.
+    def append(self, columns: FactColumns, covered: Covered, removed: Ids) -> Segments:
+        """Append the facts of records, as `add` and `publish` do; returns the new state."""
+        self.add(columns, covered, removed)
+        self.publish()
+        return self.segments
+
+    def add(self, columns: FactColumns, covered: Covered, removed: Ids) -> None:
+        """Add the facts of records; others see them when they are published.
 
         Args:
             columns: the facts of the records that are new here.
             covered: what the segments cover then.
             removed: ids of all covered records that are not stored now, sorted.
-            before_entry: waits until the records may be covered; its failure leaves all as it was.
         """
         before = self.entry
         texts = Texts(columns, self.segments.dictionary, self.segments.text_hash)
@@ -144,15 +146,23 @@ class SegmentWriter:
             directory_check,
             tuple(runs),
         )
-        before_entry()
-        self._commit(entry)
+        older = self.segments
+        self.segments = open_segments(
+            self.folder, entry, make_hash=self._make_hash, known_runs=older.runs
+        )
+        self.segments.keep_checks_of(older)
+        self._entries.append(entry)
+        self._merged += merged
+
+    def publish(self) -> None:
+        """Have others see what was added."""
+        entries, self._entries = self._entries, []
+        for entry in entries:
+            self._commit(entry)
+        merged, self._merged = self._merged, []
         for run in merged:
             with suppress(OSError):  # a reader opens runs at once, or begins anew
                 (self.folder / run_name(run.number)).unlink()
-        older = self.segments
-        self.segments = open_segments(self.folder, entry, make_hash=self._make_hash)
-        self.segments.keep_checks_of(older)
-        return self.segments
 
     def _removal_log(self, removed: Ids) -> Ids:
         """Return what the log of removals lacks: ids, and complements of those that came back."""

@@ -220,6 +220,7 @@ def _merged(runs: Sequence[Run], hashes: Hashes, ids: Ids) -> Iterator[tuple[Has
             run.forget_pages()
 
 
-def read_runs(folder: Path, entries: Sequence[RunEntry]) -> list[Run]:
-    """Open the runs of a state."""
-    return [Run(folder, entry) for entry in entries]
+def read_runs(folder: Path, entries: Sequence[RunEntry], known: Sequence[Run] = ()) -> list[Run]:
+    """Open the runs of a state, but for those that are known: a run never changes."""
+    opened = {run.entry: run for run in known}
+    return [opened.get(entry) or Run(folder, entry) for entry in entries]

@@ -1,7 +1,8 @@
 """Inserting records: the rows of a transaction, the counters after it, and its commit.
 
-A large transaction touches most pages of the indexes, and to write them takes as long as to
-make the facts of its records. That needs no interpreter, so that both are done at once.
+All rows go into the database by one statement, and a large transaction touches most pages of
+the indexes when it is written: both take as long as to make the facts of the records, and
+need no interpreter. So both are done beside that, in a thread.
 """
 
 from __future__ import annotations
@@ -10,29 +11,68 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
+import apsw
+
+from lace.errors import StoreError
 from lace.record.structure import SIGNED_BY
 from lace.store.sqlite.connection import translated
 from lace.store.sqlite.counters import Counters, read_counters, xor_of_digests
 from lace.store.sqlite.recent import key_of_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    import apsw
-
     from lace.record.validate import ValidRecord
 
-__all__ = ["INSERT", "Inserted", "Transaction", "insert_records", "record_rows", "write_counters"]
+__all__ = ["Inserted", "Insertion", "SomeKnownError", "Transaction", "write_counters"]
 
-INSERT: Final = (
-    "INSERT INTO record "
-    "(store_record_id, id, group_path, app, name, tai, signed_by, bytes) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+_KEY_BYTES: Final = 33
+_TAI_BYTES: Final = 20
+_HEAD: Final = b"%b%010d%04d%04d%04d"
+"""What is told of a row beside its bytes: its key, where its texts begin, how long each is."""
+_HEAD_BYTES: Final = _KEY_BYTES + 10 + 3 * 4
+_NO_TEXTS: Final = (0, 0, 0, 0)
+# A row that fails makes the whole transaction fail: SQLite need not be able to undo the
+# statement alone, for which it would copy every page once more.
+_INSERT: Final = f"""
+INSERT OR FAIL INTO record (store_record_id, id, group_path, app, name, tai, signed_by, bytes)
+SELECT
+    number,
+    substr(head, 1, {_KEY_BYTES}),
+    CAST(substr(:texts, place, group_bytes) AS TEXT),
+    CAST(substr(:texts, place + group_bytes, app_bytes) AS TEXT),
+    CAST(substr(:texts, place + group_bytes + app_bytes, name_bytes) AS TEXT),
+    CAST(substr(:texts, place + group_bytes + app_bytes + name_bytes, {_TAI_BYTES}) AS TEXT),
+    iif(
+        substr(head, 1, 1) = x'53',  -- S, a Seal
+        CAST(substr(bytes, {SIGNED_BY.start + 1}, {SIGNED_BY.stop - SIGNED_BY.start}) AS TEXT),
+        NULL
+    ),
+    bytes
+FROM (
+    SELECT
+        number, head, bytes,
+        nullif(CAST(substr(head, {_KEY_BYTES + 1}, 10) AS INTEGER), 0) AS place,
+        CAST(substr(head, {_KEY_BYTES + 11}, 4) AS INTEGER) AS group_bytes,
+        CAST(substr(head, {_KEY_BYTES + 15}, 4) AS INTEGER) AS app_bytes,
+        CAST(substr(head, {_KEY_BYTES + 19}, 4) AS INTEGER) AS name_bytes
+    FROM (
+        SELECT
+            :first + rowid - 1 AS number,
+            substr(:heads, (rowid - 1) * {_HEAD_BYTES} + 1, {_HEAD_BYTES}) AS head,
+            value AS bytes
+        FROM carray(:records)
+    )
 )
+WHERE TRUE
+ON CONFLICT (id) DO NOTHING
+"""
 _MANY: Final = 2_000
-"""Records from which a commit is worth a thread."""
+"""Records from which a transaction is worth a thread."""
+_LOOKED_AT: Final = 16
+"""Records that are looked for, of many, to tell whether all of them may be new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,51 +85,111 @@ class Inserted:
     now: Counters
 
 
-def insert_records(
-    connection: apsw.Connection, path: Path, records: Sequence[ValidRecord]
-) -> Inserted:
-    """Insert the records that are not there yet, inside a transaction; counts them."""
-    before = read_counters(connection.execute("SELECT name, value FROM counter"), path)
-    first = before.high_water + 1
-    stored = _insert(connection, records, first)
-    if not stored:
-        return Inserted((), (), before, before)
-    new = list(records)
-    if len(stored) < len(new):
-        new = [new[number - first] for number in stored]
-    now = replace(
-        before,
-        high_water=stored[-1],
-        records=before.records + len(new),
-        record_bytes=before.record_bytes + sum(len(record.bytes) for record in new),
-        key_xor=(before.key_xor or 0) ^ xor_of_digests([record.digest for record in new]),
-    )
-    write_counters(connection, now)
-    return Inserted(stored, new, before, now)
+class SomeKnownError(StoreError):
+    """Not all records were new, although that was to be expected; whoever inserts does so again."""
 
 
-def record_rows(
-    records: Sequence[ValidRecord], first: int
-) -> Iterator[tuple[apsw.SQLiteValue, ...]]:
-    """Yield what `INSERT` takes for each record; StoreRecordIds count from first."""
-    for number, record in enumerate(records, first):
-        raw, _digest, plex_at, _blob_at, _data_at, group, app, name, tai = record
-        signed_by = raw[SIGNED_BY].decode("ascii") if plex_at > 0 else None
-        yield number, key_of_record(record), group, app, name, tai, signed_by, raw
+class Insertion:
+    """Records that are to be inserted inside a transaction.
+
+    Args:
+        connection: the connection; nobody else uses it meanwhile.
+        path: the database.
+        records: the records; those that are there already are passed over.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, path: Path, records: Sequence[ValidRecord]
+    ) -> None:
+        self._connection = connection
+        self._records = records
+        self._before = read_counters(connection.execute("SELECT name, value FROM counter"), path)
+        self._first = self._before.high_water + 1
+        heads, texts = _heads_of(records)
+        self._given = {
+            "records": apsw.carray(tuple([record.bytes for record in records])),
+            "heads": heads,
+            "texts": texts,
+            "first": self._first,
+        }
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is worth a thread: there are many records, and they seem to be new."""
+        if len(self._records) < _MANY:
+            return False
+        some = self._records[:: -(-len(self._records) // _LOOKED_AT)]
+        marks = ",".join("?" * len(some))
+        found = self._connection.execute(
+            f"SELECT 1 FROM record WHERE id IN ({marks})", tuple(map(key_of_record, some))
+        )
+        return found.get is None
+
+    def expect_all(self) -> Inserted:
+        """Write the counters as they are if all records are new; returns what is done then."""
+        return self._count(range(self._first, self._first + len(self._records)))
+
+    def insert_all(self) -> None:
+        """Insert the records, all of which are expected to be new.
+
+        Raises:
+            SomeKnownError: they are not.
+        """
+        if self._insert() != len(self._records):
+            raise SomeKnownError("some of the records are here already")
+
+    def insert(self) -> Inserted:
+        """Insert the records that are not there yet, and count them."""
+        if self._insert() == len(self._records):
+            return self.expect_all()
+        numbers = self._connection.execute(
+            "SELECT store_record_id FROM record WHERE store_record_id >= ?", (self._first,)
+        )
+        return self._count([number for (number,) in numbers])
+
+    def _insert(self) -> int:
+        """Insert the records that are not there yet; returns how many."""
+        before = self._connection.total_changes()
+        self._connection.execute(_INSERT, self._given)
+        return self._connection.total_changes() - before
+
+    def _count(self, stored: Sequence[int]) -> Inserted:
+        before, new = self._before, self._records
+        if len(stored) < len(new):
+            new = [new[number - self._first] for number in stored]
+        if not stored:
+            return Inserted((), (), before, before)
+        now = replace(
+            before,
+            high_water=stored[-1],
+            records=before.records + len(new),
+            record_bytes=before.record_bytes + sum(len(record.bytes) for record in new),
+            key_xor=(before.key_xor or 0) ^ xor_of_digests([record.digest for record in new]),
+        )
+        write_counters(self._connection, now)
+        return Inserted(stored, new, before, now)
 
 
-def _insert(
-    connection: apsw.Connection, records: Sequence[ValidRecord], first: int
-) -> Sequence[int]:
-    """Insert the records that are not there yet; returns the StoreRecordIds they got."""
-    before = connection.total_changes()
-    connection.executemany(INSERT, record_rows(records, first))
-    if connection.total_changes() - before == len(records):
-        return range(first, first + len(records))
-    numbers = connection.execute(
-        "SELECT store_record_id FROM record WHERE store_record_id >= ?", (first,)
-    )
-    return [number for (number,) in numbers]
+def _heads_of(records: Sequence[ValidRecord]) -> tuple[bytes, bytes]:
+    """Return the heads of the rows of records, and the texts of all of them in a row."""
+    heads: list[bytes] = []
+    texts: list[str] = []
+    place = 1
+    for record in records:
+        _raw, _digest, _plex_at, _blob_at, _data_at, group, app, name, tai = record
+        if group is None or app is None or name is None or tai is None:  # a Blob
+            heads.append(_HEAD % (key_of_record(record), *_NO_TEXTS))
+            continue
+        text = f"{group}{app}{name}{tai}"
+        lengths: tuple[int, ...] = len(group), len(app), len(name)
+        size = len(text)
+        if not text.isascii():
+            lengths = tuple(len(part.encode()) for part in (group, app, name))
+            size = sum(lengths) + len(tai)
+        heads.append(_HEAD % (key_of_record(record), place, *lengths))
+        texts.append(text)
+        place += size
+    return b"".join(heads), "".join(texts).encode()
 
 
 def write_counters(connection: apsw.Connection, counters: Counters) -> None:
@@ -103,8 +203,8 @@ def write_counters(connection: apsw.Connection, counters: Counters) -> None:
 class Transaction:
     """A transaction inside a `with` block: committed when that was asked for, else undone.
 
-    A commit has a thread of its own when there is much to write. Whatever happens, the block
-    ends when nobody is at the connection any more.
+    What is left to do, and the commit, have a thread of their own when that is asked for.
+    Whatever happens, the block ends when nobody is at the connection any more.
     """
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
@@ -141,37 +241,40 @@ class Transaction:
         if error is None:
             self.wait()
 
-    def commit(self, records: int) -> None:
-        """Commit so many records that were inserted; of many, `wait` tells when that is done.
+    def commit(self) -> None:
+        """Commit what was done.
 
         Raises:
             StoreError: it could not be, and is undone.
         """
-        if records >= _MANY:
-            try:
-                threading.Thread(target=self._commit, name="lace-commit").start()
-            except RuntimeError:  # no more threads
-                self._commit()
-        else:
-            self._commit()
-            self.wait()
+        self._finish(lambda: None)
+        self.wait()
+
+    def commit_after(self, last: Callable[[], None]) -> None:
+        """Do what is left in a thread, and commit there; `wait` tells when that is done."""
+        try:
+            threading.Thread(target=self._finish, args=(last,), name="lace-commit").start()
+        except RuntimeError:  # no more threads
+            self._finish(last)
 
     def wait(self) -> None:
         """Return when it is committed.
 
         Raises:
             StoreError: it could not be, and is undone.
+            BaseException: what else the last work failed with; it is undone, too.
         """
         self._done.wait()
         if self._error is not None:
             raise self._error
 
-    def _commit(self) -> None:
+    def _finish(self, last: Callable[[], None]) -> None:
         if not self._claim.acquire(blocking=False):
             return  # it is undone already
         try:
             with translated(self._path):
                 try:
+                    last()
                     self._connection.execute("COMMIT")
                 except BaseException:
                     self._undo()

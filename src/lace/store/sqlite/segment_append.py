@@ -54,12 +54,13 @@ def append_all(
     numbered: Iterable[tuple[int, ValidRecord]],
     covered: Covered,
     removed: Ids,
-    committed: Callable[[], None] = lambda: None,
+    committed: Callable[[], None] | None = None,
 ) -> None:
     """Append records in parts of bounded size; the last part brings the segments to `covered`.
 
     A part before it covers its records only: removals and what came back wait for the last.
-    No entry is written before `committed` returns.
+    Where records are still being stored, `committed` waits for that, and nothing is published
+    before; its failure leaves the segments as they were, and the writer of no more use.
     """
     part: list[ValidRecord] = []
     size = head_size = 0
@@ -71,6 +72,11 @@ def append_all(
         if is_large or len(part) >= SLICE_RECORDS:
             so_far = extended(writer.entry, part, number)
             if so_far.high_water < covered.high_water:
-                writer.append(fact_columns(part), so_far, writer.segments.removed(), committed)
+                writer.add(fact_columns(part), so_far, writer.segments.removed())
+                if committed is None:
+                    writer.publish()
                 part, size, head_size = [], 0, 0
-    writer.append(fact_columns(part), covered, removed, committed)
+    writer.add(fact_columns(part), covered, removed)
+    if committed is not None:
+        committed()
+    writer.publish()

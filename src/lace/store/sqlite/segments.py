@@ -116,8 +116,10 @@ class SegmentKeeper:
             known = self._opened
             if known is not None and known[0] == generation and known[1].entry == entry:
                 return known[1]
+            older = known[1] if known is not None and known[0] == generation else None
+            runs = older.runs if older is not None else ()
             try:
-                opened = open_segments(self.folder / generation, entry)
+                opened = open_segments(self.folder / generation, entry, known_runs=runs)
             except FileNotFoundError:
                 continue  # a writer has merged a run, or switched to another generation
             except SegmentDamagedError:
@@ -125,8 +127,8 @@ class SegmentKeeper:
             except OSError:
                 self._opened = None
                 return None
-            if known is not None and known[0] == generation:
-                opened.keep_checks_of(known[1])
+            if older is not None:
+                opened.keep_checks_of(older)
             self._opened = generation, opened
             return opened
         self.discard()

@@ -27,7 +27,12 @@ from lace.store.interface import (
 from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import connect, translated
 from lace.store.sqlite.counters import Counters, read_counters, xor_of_keys
-from lace.store.sqlite.inserting import Transaction, insert_records, write_counters
+from lace.store.sqlite.inserting import (
+    Insertion,
+    SomeKnownError,
+    Transaction,
+    write_counters,
+)
 from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
 from lace.store.sqlite.recent import recent_of
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
     from lace.record.ids import RecordId
     from lace.store.sqlite.fact_state import FactState
+    from lace.store.sqlite.inserting import Inserted
 
 __all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
 
@@ -187,7 +193,7 @@ class SqliteStore:
         with self._locked() as connection, Transaction(connection, self.path) as transaction:
             with translated(self.path):
                 yield connection
-            transaction.commit(0)
+            transaction.commit()
 
     def admit(self, records: Sequence[ValidRecord]) -> Admission:
         """Store every record that is not there yet: all of them, or on any failure none."""
@@ -196,22 +202,34 @@ class SqliteStore:
                 raise TypeError("a store admits ValidRecords only")
         if not records:
             return Admission((), 0)
-        is_rebuild_due = False
         with self._locked() as connection:
-            with Transaction(connection, self.path) as transaction:
-                with translated(self.path):
-                    made = insert_records(connection, self.path, records)
-                transaction.commit(len(made.new))
-                if made.stored:
-                    is_rebuild_due = self.segments.after_admission(
-                        made, self.snapshot, transaction.wait
-                    )
+            try:
+                made, is_rebuild_due = self._insert(connection, records, beside=True)
+            except SomeKnownError:  # and all is undone
+                made, is_rebuild_due = self._insert(connection, records, beside=False)
             self._recent.remember(made.new)
         if made.stored:
             announce_change(self.folder)
         if is_rebuild_due:
             self._rebuild_segments()
         return Admission(tuple(made.stored), len(records) - len(made.stored))
+
+    def _insert(
+        self, connection: apsw.Connection, records: Sequence[ValidRecord], *, beside: bool
+    ) -> tuple[Inserted, bool]:
+        """Insert records and append their facts; tells too whether a rebuild of these is due."""
+        with Transaction(connection, self.path) as transaction:
+            with translated(self.path):
+                insertion = Insertion(connection, self.path, records)
+                if beside and insertion.is_apart:
+                    made = insertion.expect_all()
+                    transaction.commit_after(insertion.insert_all)
+                else:
+                    made = insertion.insert()
+                    transaction.commit()
+            if not made.stored:
+                return made, False
+            return made, self.segments.after_admission(made, self.snapshot, transaction.wait)
 
     def remove(self, identifiers: Iterable[RecordId]) -> int:
         """Take records out; returns how many were there."""
