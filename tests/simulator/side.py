@@ -18,7 +18,7 @@ from lace.engines.reference import evaluate_naively
 from lace.facts.extract import record_facts
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
-from lace.interlacing.advertisement import Advertisement, advertised_fields_of
+from lace.interlacing.advertisement import Advertisement, advertised_fields_of, is_bare
 from lace.interlacing.blocks import format_block
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.interlacing.negotiation import runtime_facts
@@ -243,6 +243,8 @@ class Side:
 
     def _describe(self, record: str, source: str) -> Advertisement:
         assert self._terms is not None
+        if is_bare(self._terms.schema):  # what was sent and then removed is claimed by the peer
+            return Advertisement(record)
         found = self._frozen[record]
         fields = advertised_fields_of(
             record, source, facts_of(found), self._terms.schema, max_line_bytes=LINE

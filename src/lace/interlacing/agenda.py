@@ -95,22 +95,26 @@ class Agenda:
         """
         self._lines += lines
         if self._lines > self._limits.summaries:
-            raise limit_failure(
-                Failure.SUMMARY_LIMIT,
-                f"the peer sent more than {self._limits.summaries:,} partition summaries",
-                limit="max_partition_summaries",
-                allowed=self._limits.summaries,
-                agreed=True,
-            )
+            raise self._too_many("the peer sent more than")
+
+    def _too_many(self, what: str) -> InterlaceFailure:
+        return limit_failure(
+            Failure.SUMMARY_LIMIT,
+            f"{what} {self._limits.summaries:,} partition summaries",
+            limit="max_partition_summaries",
+            allowed=self._limits.summaries,
+            agreed=True,
+        )
 
     def free(self, prefixes: Iterable[str]) -> list[str]:
-        """Return those that neither lie in nor around a partition wanted or asked about."""
+        """Return those in and around no partition wanted or asked about, and not too deep."""
         busy = {*self.open, *(each.prefix for each in self.queue)}
         around = {each[:length] for each in busy for length in range(len(each))}
         return [
             prefix
             for prefix in prefixes
-            if prefix not in around
+            if not self.is_too_deep(prefix)
+            and prefix not in around
             and (LIST, prefix) not in self.asked
             and not any(prefix[:length] in busy for length in range(len(prefix) + 1))
         ]
@@ -120,6 +124,11 @@ class Agenda:
 
         Args:
             estimate: says how many records a partition has, about.
+
+        Raises:
+            InterlaceFailure: the peer has narrowed beyond the depth, or the answers, one
+                summary each at least, would be more than the limit allows. A peer that
+                answers slowly would have all that is open looked at in every turn till then.
         """
         if not self.queue:
             return []
@@ -128,6 +137,7 @@ class Agenda:
         room, lines = self._limits.answer_bytes // 2, self._limits.question_bytes
         later: list[Wanted] = []
         for wanted in sorted(self.queue, key=lambda each: each.prefix):
+            self._check_depth(wanted)
             kind, size = self.choose(wanted)
             line = len(kind) + len(wanted.prefix) + _PUNCTUATION
             if asked and (size > room or line > lines):
@@ -139,6 +149,8 @@ class Agenda:
             self.ask(kind, wanted.prefix)
             asked.append((kind, wanted.prefix))
         self.queue = later
+        if self._lines + len(self.open) > self._limits.summaries:
+            raise self._too_many("what the peer advertises takes more than")
         return asked
 
     def ask(self, kind: str, prefix: str) -> None:
@@ -166,6 +178,20 @@ class Agenda:
 
     def _depth(self, prefix: str) -> int:
         return len(prefix) - self._start
+
+    def is_too_deep(self, prefix: str) -> bool:
+        """Whether nothing may be asked about a partition: it lies beyond the depth."""
+        return self._depth(prefix) > self._limits.depth
+
+    def _check_depth(self, wanted: Wanted) -> None:
+        if wanted.count and self.is_too_deep(wanted.prefix):
+            raise limit_failure(
+                Failure.DEPTH_LIMIT,
+                f"the peer narrows partition {wanted.prefix[:-1]!r} beyond the depth",
+                limit="max_narrowing_depth",
+                allowed=self._limits.depth,
+                agreed=True,
+            )
 
     def _is_too_long(self, count: float, size: int) -> bool:
         return count > self._limits.listed or size > self._limits.answer_bytes // 2

@@ -165,14 +165,20 @@ class Inquiry:
         self._assembly.trusted.pop(parent, None)
         known = [(state, state.children(parent)) for state in self.states]
         before = len(self._agenda.queue)
+        about = self._estimate(parent) / CHILDREN
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
-            self._compare(child, given, [(state, *children[at]) for state, children in known])
+            states = [(state, *children[at]) for state, children in known]
+            self._compare(child, given, states, about)
         self._note_share(parent, before)
 
     def _compare(
-        self, child: str, given: bytes, known: Sequence[tuple[AdvertisementSet, int, bytes]]
+        self,
+        child: str,
+        given: bytes,
+        known: Sequence[tuple[AdvertisementSet, int, bytes]],
+        about: float,
     ) -> None:
-        """Take a child from where its fingerprint is at hand, or want it."""
+        """Take a child from where its fingerprint is at hand, or want its records, `about` many."""
         if child in self._assembly.certain:
             if fingerprint_of(self._assembly.certain[child].root(child)) != given:
                 raise _mismatch(f"partition {child!r} has another root than its list")
@@ -187,8 +193,9 @@ class Inquiry:
             if count and fingerprint_of(root) == given:
                 self._assembly.trusted[child] = state
                 return
-        about = most or self._estimate(child)
-        self._agenda.queue.append(Wanted(prefix=child, count=about, known=most, fingerprint=given))
+        self._agenda.queue.append(
+            Wanted(prefix=child, count=most or about, known=most, fingerprint=given)
+        )
 
     def _estimate(self, prefix: str) -> float:
         """Return about how many records a partition has."""
@@ -282,8 +289,11 @@ class Inquiry:
 
     def _point_at(self, prefix: str) -> None:
         """Ask for a list that is known to be empty, so that who follows asks for it as well."""
-        if self.is_followed and (LIST, prefix) not in self._agenda.asked:
-            self._agenda.queue.append(Wanted(prefix=prefix, count=0, must_list=True))
+        agenda = self._agenda
+        if agenda.is_too_deep(prefix):
+            return  # who follows searches by itself then
+        if self.is_followed and (LIST, prefix) not in agenda.asked:
+            agenda.queue.append(Wanted(prefix=prefix, count=0, must_list=True))
 
     def _look_closer(self) -> None:
         """See whether the peer just lacks one record of a partition that differs."""

@@ -14,13 +14,13 @@ from lace.interlacing.advertisement import Advertisement, bare_advertisements
 from lace.interlacing.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from lace.facts.lines import Fact
     from lace.interlacing.advertisement import Field
     from lace.interlacing.capabilities import Schema
 
-__all__ = ["advertisement_facts", "read_claims"]
+__all__ = ["advertisement_facts", "check_repeated", "read_claims"]
 
 
 def _malformed(message: str) -> InterlaceFailure:
@@ -57,6 +57,23 @@ def read_claims(facts: Collection[Fact], source: str, schema: Schema) -> dict[st
     return {
         record: Advertisement(record, _in_order(record, found)) for record, found in fields.items()
     }
+
+
+def check_repeated(
+    claims: Mapping[str, Advertisement], before: Mapping[str, Advertisement]
+) -> None:
+    """See that what was listed before in a loop is claimed again as it was: it is frozen.
+
+    Of lists that lie in each other one counts for the root, and rules would see the other.
+
+    Raises:
+        InterlaceFailure: a record has another claim now.
+    """
+    for record in sorted(claims.keys() & before.keys()):
+        if claims[record] != before[record]:
+            raise InterlaceFailure(
+                Failure.ROOT_MISMATCH, f"the peer lists {record} twice, with other claims"
+            )
 
 
 def _in_order(record: str, found: list[Field]) -> tuple[Field, ...]:

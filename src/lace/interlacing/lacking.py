@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LackingOne"]
 
+_LEAST: Final = 2
+"""Records of a partition that has something left without one of them."""
 _FEW: Final = 64
 """Records of a partition in which it costs nothing to look."""
 _MANY: Final = 4096
@@ -38,6 +40,8 @@ class LackingOne:
 
     def is_worth(self, records: int, expected: float) -> bool:
         """Tell whether to look into a partition of some records, of which some differ, about."""
+        if records < _LEAST:
+            return False
         if records <= _FEW:
             return True
         if records > _MANY or expected > _SINGLE:

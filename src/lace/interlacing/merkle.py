@@ -45,8 +45,8 @@ _FEW: Final = 64
 """Rows that are put behind a label one by one: for so few that takes less time."""
 _MANY: Final = 4_096
 """Digests whose root is worth remembering."""
-_MOST_KNOWN: Final = 8
-"""Roots that are remembered: sides are seldom further apart than that."""
+_MOST_KNOWN: Final = 4_096
+"""Roots that are remembered: there may be some for each partition that is listed."""
 EMPTY_ROOT: Final = digest(b"lace-advertisement-empty/v1")
 """The root of no records, and what leaves are padded with."""
 

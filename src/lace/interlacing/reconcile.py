@@ -13,7 +13,7 @@ from lace.base import b64a
 from lace.interlacing.advertisement import digests_of
 from lace.interlacing.answering import Answers
 from lace.interlacing.asking import Inquiry
-from lace.interlacing.claims import advertisement_facts, read_claims
+from lace.interlacing.claims import advertisement_facts, check_repeated, read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.listing import make_listing, read_listing
 from lace.interlacing.merkle import EMPTY_ROOT
@@ -309,6 +309,7 @@ class Reconciliation:
         """Give each open question its answer; whatever was not asked for is malformed."""
         inquiry = self.inquiry
         claims = read_claims(answers, self._peer_source, self._schema)
+        check_repeated(claims, inquiry.listed)
         heads: dict[str, Summary] = {}
         children: dict[str, dict[str, Summary]] = {}
         for fact in answers:

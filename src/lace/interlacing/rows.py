@@ -101,10 +101,12 @@ class Rows:
         chosen = list(parts)
         if not chosen:
             return cls.empty()
+        # Where no root had to be computed of any of them, none may have to be of all.
+        has_leaves = any(each._leaves is not None for each, _found in chosen)
         return cls(
             np.concatenate([each.keys[found] for each, found in chosen]),
             np.concatenate([each.digests[found] for each, found in chosen]),
-            np.concatenate([each.leaves[found] for each, found in chosen]),
+            np.concatenate([each.leaves[found] for each, found in chosen]) if has_leaves else None,
         )
 
     def __len__(self) -> int:

@@ -16,9 +16,12 @@ import lace
 from lace.base import b64a
 from lace.interlacing import events as happened
 from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits, Schema
+from lace.interlacing.claims import advertisement_facts
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.machine import Machine
+from lace.interlacing.questions import LIST, NARROW
+from lace.interlacing.summaries import children_fact, partition_fact
 from lace.interlacing.transitions import State
 from lace.store.sqlite.store import SqliteStore
 from tests.conformance.test_050_interlace import blocks, world_of
@@ -26,7 +29,15 @@ from tests.simulator.bent import bent_world
 from tests.simulator.policies import EXPOSURES, SELECTORS, START, pool
 from tests.simulator.side import _FACTS
 from tests.store.samples import key, plex, valid
-from tests.unit.interlacing.reconciling import WIDE, Party, check, claims_of, reconcile
+from tests.unit.interlacing.reconciling import (
+    WIDE,
+    Party,
+    check,
+    claims_of,
+    reconcile,
+    set_of,
+    some_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -309,6 +320,43 @@ def test_a_claim_that_is_left_out(mode: int, *, is_trusting: bool) -> None:
 
 
 # -- withdrawals -------------------------------------------------------------------------------
+
+
+@requirement("050-169", "050-220")
+def test_what_is_listed_twice_is_claimed_as_before() -> None:
+    """Else one claim would count for the root and X1, and rules would see the other."""
+    schema = Schema(names=frozenset({"Group"}))
+    rnd = random.Random(1)
+    shared = [each for each in many_records(600) if each[2] != "0"]
+    hidden, beside = (f"P.{lead}{some_record(rnd)[4:]}" for lead in ("0a", "0b"))
+    a = Party(0, 2, claims_of(shared, schema), schema)
+    true = claims_of([*shared, hidden, beside, *(some_record(rnd) for _ in range(5))], schema)
+    false = {**true, hidden: Advertisement(hidden, (("Group", "0", "wanted"),))}
+    states = [(set_of(each, a.other), each) for each in (true, false)]
+
+    def answer(kind: str, prefix: str) -> list[Fact]:
+        state, claims = states[prefix != "0a"]
+        if kind == NARROW:
+            return [children_fact(states[0][0], prefix)]
+        if kind != LIST:
+            return []
+        listed = (claims[record] for record in state.records(prefix))
+        return [partition_fact(state, prefix), *advertisement_facts(listed, a.other)]
+
+    def talk() -> None:
+        a.block()
+        a.receive([partition_fact(states[0][0], "")])
+        # It follows: what the peer asks for it asks for, too, and searches for the rest later.
+        told: list[Fact] = [(LIST, "0a")]
+        for _ in range(20):
+            asked = a.block()
+            a.receive(told)
+            told = list(itertools.chain.from_iterable(answer(*each[:2]) for each in asked))
+
+    with pytest.raises(InterlaceFailure, match=f"lists {hidden} twice") as caught:
+        talk()
+    assert a.at.listed[hidden] == true[hidden]
+    assert caught.value.failure is Failure.ROOT_MISMATCH
 
 
 @requirement("050-157", "050-195", "050-201")

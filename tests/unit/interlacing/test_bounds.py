@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import deque
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +15,20 @@ from lace.interlacing.answering import Answers
 from lace.interlacing.asking import Inquiry
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.merkle import EMPTY_ROOT
 from lace.interlacing.questions import LIST, NARROW
 from lace.interlacing.summaries import Summary
-from tests.unit.interlacing.reconciling import SOURCES, WIDE, claims_of, set_of, some_record
+from tests.unit.interlacing.reconciling import (
+    SOURCES,
+    WIDE,
+    Party,
+    claims_of,
+    set_of,
+    some_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RECORDS = [some_record(random.Random(seed)) for seed in range(40)]
 CLAIMS = claims_of(RECORDS, Schema())
@@ -59,3 +72,62 @@ def test_no_more_is_listed_than_was_announced() -> None:
     with pytest.raises(InterlaceFailure) as caught:
         inquiry._note_listed(claims_of(RECORDS[3:4], Schema()))
     assert caught.value.failure is Failure.COUNT_MISMATCH
+
+
+def announced(count: int, depth: int = WIDE.depth) -> Party:
+    """A side whose peer says that it has so many records."""
+    a = Party(0, 2, claims_of(RECORDS, Schema()), limits=replace(WIDE, depth=depth))
+    a.block()
+    a.receive([("AdvertisementPartition", "", str(count), b64a.encode(bytes(32)))])
+    return a
+
+
+def narrow_everything(a: Party, children: Callable[[], str], most: int) -> None:
+    """Have a peer narrow all that it is asked about, some a turn."""
+    due: deque[str] = deque()
+    while True:
+        asked = [fact[1] for fact in a.block()]
+        some = [due.popleft() for _ in range(min(most, len(due)))]
+        a.receive([("AdvertisementChildren", each, children()) for each in some])
+        due += asked
+
+
+@pytest.mark.requirement("050-231")
+def test_no_more_is_asked_than_may_be_answered() -> None:
+    """A peer that tells of ever more, one answer a turn, is given up when it must fail."""
+    rnd = random.Random(2)
+    with pytest.raises(InterlaceFailure, match="takes more than 16,384") as caught:
+        narrow_everything(announced(4_000_000), lambda: b64a.encode(rnd.randbytes(384)), 1)
+    assert caught.value.failure is Failure.SUMMARY_LIMIT
+
+
+@pytest.mark.requirement("050-232")
+def test_a_peer_that_narrows_beyond_the_depth() -> None:
+    one_child = "zzzzzzzz" + b64a.encode(EMPTY_ROOT[:6]) * 63
+    with pytest.raises(InterlaceFailure, match="beyond the depth") as caught:
+        narrow_everything(announced(2_000, depth=4), lambda: one_child, 64)
+    assert caught.value.failure is Failure.DEPTH_LIMIT
+    assert "max_narrowing_depth=4" in str(caught.value.hint)
+
+
+@pytest.mark.requirement("050-232")
+def test_who_follows_asks_for_no_list_beyond_the_depth() -> None:
+    """Among many records a list that is likely empty is deep; where it is too deep it searches."""
+    inquiry = Inquiry(2, [OWN], replace(WIDE, depth=4), 114)
+    inquiry.announce({"": Summary(300_000, bytes(32))})
+    inquiry.follow(OWN)
+    asked = inquiry.questions(must_ask=True)
+    assert asked == [(NARROW, "")]
+    assert not inquiry.is_following
+
+
+@pytest.mark.requirement("050-232")
+def test_nobody_points_at_a_list_beyond_the_depth() -> None:
+    """What a side has alone is known by its own hash; who follows searches for it by itself."""
+    inquiry = Inquiry(2, [OWN], replace(WIDE, depth=4), 114)
+    inquiry.announce({"": Summary(len(OWN), bytes(32))})
+    inquiry.be_followed(is_followed=True)
+    inquiry._agenda.queue.clear()
+    inquiry._point_at("abcd")
+    inquiry._point_at("abcde")
+    assert [each.prefix for each in inquiry._agenda.queue] == ["abcd"]
