@@ -146,7 +146,10 @@ class Outlet:
     def end(self) -> None:
         """Send the end behind all that was written."""
         if not self.is_ended and self._sink is not None and not self._sink.is_closing():
-            self._sink.write_eof()
+            with suppress(
+                OSError
+            ):  # it was reset, and the loop has not seen it: read, it is an end
+                self._sink.write_eof()
         self.is_ended = True
 
 

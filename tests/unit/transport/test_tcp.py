@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,6 +129,26 @@ def test_a_reset_is_an_end_behind_what_came() -> None:
             assert await got == (b"hello", Ending.CUT)
 
     run(exchange())
+
+
+@pytest.mark.requirement("060-102")
+@pytest.mark.parametrize("reason", CloseReason)
+def test_a_reset_that_nobody_has_seen_yet(reason: CloseReason) -> None:
+    """It comes while this side computes, and then the side ends: that is no fault of its own."""
+
+    async def check() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = parse_address(f"tcp:127.0.0.1:{server.getsockname()[1]}")
+            stream = await connect(address, ConnectOptions())
+            peer, _ = server.accept()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            time.sleep(0.05)  # the loop must not look meanwhile
+            await stream.end_writing()
+            await stream.close(reason)
+            assert await stream.read(1) == b""
+
+    run(check())
 
 
 def test_places_without_a_server() -> None:
