@@ -36,6 +36,11 @@ def test_every_command_writes_json_as_documented(
         documents = read_documents(done.out)
         assert documents, name
         check_documented(f"pipeline {name}", documents, whole=True)
+    (tmp_path / "bad.records").write_bytes(b"nothing of use")
+    assert call("pipeline", "ingest", "wh", "bad.records").code == 1
     told = call("--json", "pipeline", "status", "wh").json()
+    check_documented("pipeline status", [told])
+    assert lacking("pipeline status", [told]) == {"quarantine"}
+    told = call("--json", "pipeline", "status", "wh", "--quarantine").json()
     check_documented("pipeline status", [told], whole=True)
     assert lacking("pipeline status", [told]) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,10 @@ def note_quarantine(session: Session, done: Ingested, folder: Path) -> int:
     """Say where that is which was rejected, if anything was; returns the exit code."""
     if not done.rejected:
         return 0
-    session.output.note(f"what was rejected, and why, is in the table quarantine of {folder}")
+    session.output.note(
+        f"what was rejected, and why, is in the table quarantine of {folder}; "
+        f"`lace pipeline status {shlex.quote(str(folder))} --quarantine` shows it"
+    )
     return 1
 
 

@@ -13,8 +13,11 @@ from lace.cli.pipeline_session import warehouse_argument
 from lace.cli.times import time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lace.cli.output import Output
     from lace.cli.session import Session
+    from lace.pipeline.rejected import Rejected
 
 __all__ = ["command"]
 
@@ -27,7 +30,8 @@ _FIELD = "facts/Field"
     "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, "
     "`derived NAME PREDICATE` for each table of derived facts, `advertised NAME` for each run "
     "of advertise, and `rows TABLE` and `size TABLE` (bytes) for each table. --json has the last "
-    "runs as well.",
+    "runs as well. With --quarantine, one line a fault instead, tab-separated: file, byte offset, "
+    "rule, reason.",
     json_keys={
         "generation": "how many commits there were",
         "sources": "how many files were ingested",
@@ -43,23 +47,40 @@ _FIELD = "facts/Field"
         "tables": "an object by table of {rows, files, bytes}",
         "runs": "a list of {stage, generation, finished (TAI), seconds, rows}, the last 20 commits "
         "of stages, the newest first; rows are those of the files that it brought",
+        "quarantine": "a list of {path, offset, rule, reason}: what was rejected (--quarantine)",
     },
-    examples=[("lace pipeline status big.wh", "what is in it")],
+    examples=[
+        ("lace pipeline status big.wh", "what is in it"),
+        ("lace pipeline status big.wh --quarantine", "what was rejected, and why"),
+    ],
 )
 @warehouse_argument
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="Show what was rejected: the file, the byte offset, the rule that is broken and why. "
+    "Needs pyarrow.",
+)
 @click.pass_obj
-def command(session: Session, warehouse: str) -> int:
+def command(session: Session, warehouse: str, quarantine: bool) -> int:
     """Show what a warehouse holds: counts, tables with rows and sizes, and the last runs.
 
     A run is a stage that committed something: ingest, facts, evaluate or advertise. Its time
     begins with the command, or with the commit before it. Needs neither Spark nor Java.
     """
     from lace.pipeline.describing import describe_warehouse
+    from lace.pipeline.rejected import rejected_of
     from lace.pipeline.warehouse import Warehouse
 
-    found = describe_warehouse(Warehouse.open(Path(warehouse)))
+    opened = Warehouse.open(Path(warehouse))
+    found = describe_warehouse(opened)
     if session.output.json:
+        if quarantine:
+            found["quarantine"] = [each.to_json() for each in rejected_of(opened)]
         session.output.json_document(found)
+        return 0
+    if quarantine:
+        _show_rejected(session.output, rejected_of(opened))
         return 0
     if session.output.table_wanted:
         _show_tables(session.output, found)
@@ -74,6 +95,21 @@ def command(session: Session, warehouse: str) -> int:
         parts |= {f"{name} {table}": each[measure] for table, each in found["tables"].items()}
     session.output.counts({**counts, **parts})
     return 0
+
+
+def _show_rejected(output: Output, found: Iterable[Rejected]) -> None:
+    """Show what was rejected, and why."""
+    rows = ((each.path, each.offset, each.rule, each.reason) for each in found)
+    if not output.table_wanted:
+        for row in rows:
+            output.row(row)
+        return
+    columns = Column("file", style="bold"), Column("offset", "right"), Column("rule")
+    shown = [(path, f"{offset:,}", rule, reason) for path, offset, rule, reason in rows]
+    if shown:
+        output.table((*columns, Column("reason")), shown)
+    else:
+        output.note("nothing was rejected")
 
 
 def _show_tables(output: Output, found: dict[str, Any]) -> None:
