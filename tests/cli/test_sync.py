@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,46 @@ def test_what_a_command_says_stands_beside_the_line_that_moves(
         assert "stdio" in lines
         assert [line for line in lines if line.startswith("link=1 ")], "whole, on its own line"
         assert not [line for line in lines if "sync with" in line]
+
+
+def test_what_a_command_asks_is_not_drawn_over(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    """Its line stays as it is until the exchange begins; then the line that moves is below it."""
+    left, right = parties
+    asking = (
+        f"until [ -e '{tmp_path}/ask' ]; do sleep 0.05; done; printf 'which one? ' >&2;"
+        f" until [ -e '{tmp_path}/go' ]; do sleep 0.05; done; exec \"$@\""
+    )
+    child = ("sh", "-c", asking, "sh", sys.executable, "-m", "lace", "serve", "stdio")
+    arguments = ("sync", "stdio", *left.policy(right), "--", *child, *right.policy(left))
+    with at_terminal(*arguments, columns=200) as screen:
+        screen.wait_for("sync with stdio, ", 2)
+        (tmp_path / "ask").touch()
+        screen.wait_for("which one? ")
+        time.sleep(1.0)  # the line would have moved several times
+        assert screen.lines()[-1].rstrip() == "which one?"
+        (tmp_path / "go").touch()
+        assert screen.end() == 0
+        lines = [line.rstrip() for line in screen.lines()]
+        assert "which one? stdio" in lines, "what it says next goes on in its line"
+        assert not [line for line in lines if "sync with" in line]
+
+
+def test_a_line_that_a_command_leaves_open_is_ended(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    left, right = parties
+    asking = (
+        f"until [ -e '{tmp_path}/ask' ]; do sleep 0.05; done; printf 'which one? ' >&2; exec \"$@\""
+    )
+    child = ("sh", "-c", asking, "sh", sys.executable, "-m", "lace", "serve", "stdio", "-q")
+    arguments = ("sync", "stdio", *left.policy(right), "--", *child, *right.policy(left))
+    with at_terminal(*arguments, columns=200) as screen:
+        screen.wait_for("sync with stdio, ", 2)
+        (tmp_path / "ask").touch()
+        assert screen.end() == 0
+        assert "which one?" in [line.rstrip() for line in screen.lines()]
 
 
 def test_stdio_in_quiet(parties: tuple[Party, Party]) -> None:

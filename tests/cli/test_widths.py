@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -152,6 +153,7 @@ def test_an_empty_lace_has_no_facts(folder: Path) -> None:
 
 # -- every command -------------------------------------------------------------------------------
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 SCRIPTS = frozenset({"completion"})
 """What they write is for a program, as it is."""
 
@@ -169,6 +171,7 @@ def test_every_answer_fits(tmp_path: Path, columns: int) -> None:
     for name, each in SAMPLES.items():
         shown = call_at_terminal(*words_of(name, left), columns=columns, given=each.given)
         assert shown.code in each.codes, (name, shown.out)
+        assert not COLOUR.search(shown.out), f"{name} with NO_COLOR"
         if name not in SCRIPTS and (wide := unfit(shown.out, columns)):
             found[name] = wide
     assert found == {}

@@ -15,9 +15,10 @@ from lace.cli.link_options import path_of
 from lace.cli.outcomes import LinkLine, exit_code_of, note_rejected, show_outcome
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.progress import Waiting
-from lace.cli.relayed import relayed_errors
+from lace.cli.relayed import end_line, relayed_errors
 from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
+from lace.driver.collecting import keep_one_arena
 from lace.errors import Place, StoreError
 from lace.interlacing.failures import Failure
 from lace.interlacing.result import Outcome
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lace.driver.session import Session as LinkSession
     from lace.exchanging import Side
     from lace.iltp.address import Address
+    from lace.interlacing.negotiation import Terms
     from lace.syncing import LinkOptions
     from lace.transport.captured import Capture
 
@@ -82,6 +84,7 @@ class LinkRun:
 
     def run(self) -> None:
         """Run it; `outcome` says what came of it, also when a signal has ended it."""
+        keep_one_arena()
         capture = self._capture
         try:
             title = f"{self._title} with {self._address}"
@@ -147,9 +150,12 @@ class LinkRun:
         self._link += 1
         output = self._session.output
         tell_event(output, "link-opened", {"link": self._link})
-        link.announcer.agreed = lambda terms: tell_event(
-            output, "link-agreed", agreed_figures(self._link, terms)
-        )
+        link.announcer.agreed = self._agreed
+
+    def _agreed(self, terms: Terms) -> None:
+        output = self._session.output
+        end_line(output)  # whatever a command has asked is answered by now
+        tell_event(output, "link-agreed", agreed_figures(self._link, terms))
 
     @contextmanager
     def _opened(self) -> Iterator[Side]:

@@ -92,6 +92,8 @@ class Output:
         """Takes what goes to standard error, where that is to be JSON."""
         self.beside: Callable[[], AbstractContextManager[None]] | None = None
         """Takes away for a moment what is shown on the terminal while work goes on."""
+        self.is_held = False
+        """Whether that stays away: somebody else has begun a line there, and not ended it."""
 
     @property
     def terminal(self) -> bool:

@@ -182,11 +182,13 @@ class Waiting:
         # It refreshes here alone: by itself it would do so in the middle of another's line.
         live = Live(frame(), console=console, transient=True, auto_refresh=False)
         with self._lock:
-            live.start(refresh=True)
-            self._live = live
+            live.start(refresh=not self._output.is_held)
+            self._live, self._is_away = live, self._output.is_held
         while not self._over.wait(_AGAIN_SECONDS):
             made = frame()
             with self._lock:
+                if self._output.is_held:
+                    continue
                 self._is_away = False
                 live.update(made, refresh=True)
         with self._lock:

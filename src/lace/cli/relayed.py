@@ -12,10 +12,11 @@ from lace.cli.wrapping import wrap_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from lace.cli.output import Output
 
-__all__ = ["relayed_errors"]
+__all__ = ["end_line", "relayed_errors"]
 
 _PIECE_BYTES: Final = 65536
 _LAST_SECONDS: Final = 1.0
@@ -39,15 +40,32 @@ def relayed_errors(output: Output, command: Sequence[str]) -> Iterator[int | Non
     finally:
         os.close(writing)
         relay.join(_LAST_SECONDS)
+        end_line(output)
 
 
 def _relay(output: Output, reading: int) -> None:
     with os.fdopen(reading, "rb", buffering=0) as source:
         while piece := source.read(_PIECE_BYTES):
-            beside = output.beside
-            with nullcontext() if beside is None else beside():
+            with _beside(output):
                 sys.stderr.buffer.write(_fitting(piece, output.aside_width))
                 sys.stderr.flush()
+                # A question that waits for its answer in the same line is not drawn over.
+                output.is_held = not piece.endswith(b"\n")
+    end_line(output)
+
+
+def end_line(output: Output) -> None:
+    """Have the line that moves go on, below what a command has said without ending its line."""
+    with _beside(output):
+        if output.is_held:
+            sys.stderr.buffer.write(b"\n")
+            sys.stderr.flush()
+            output.is_held = False
+
+
+def _beside(output: Output) -> AbstractContextManager[None]:
+    beside = output.beside
+    return nullcontext() if beside is None else beside()
 
 
 def _fitting(piece: bytes, width: int | None) -> bytes:
