@@ -98,8 +98,6 @@ class Listing(Side):
         """Return its advertisements."""
         import pyarrow as pa
 
-        if not self.claims:
-            return session.createDataFrame([], struct_of(CLAIM_COLUMNS))
         batch = claim_batch(self.claims, self.source)
         return session.createDataFrame(pa.Table.from_batches([batch]))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.engines.spark.arrow import empty_frame
 from lace.errors import EngineError, UsageError
 from lace.facts.catalogue import RECORD_PREDICATES
 
@@ -150,7 +151,7 @@ def read_files(
     schema = struct_of(columns)
     names = [str(path) for path in paths]
     if not names:
-        return session.createDataFrame([], schema)
+        return empty_frame(session, schema)
     return session.read.schema(schema).parquet(*names)
 
 

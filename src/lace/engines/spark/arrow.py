@@ -1,7 +1,7 @@
-"""Functions over Arrow batches, as steps of a DataFrame.
+"""Functions over Arrow batches as steps of a DataFrame, and DataFrames without rows.
 
-PySpark's own methods for this refuse to work where pandas is not installed, though only Arrow is
-used. These do the same without that demand.
+PySpark's own methods for functions refuse to work where pandas is not installed, though only Arrow
+is used. These do the same without that demand.
 """
 
 from __future__ import annotations
@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["cogroup_in_arrow", "map_in_arrow"]
+__all__ = ["cogroup_in_arrow", "empty_frame", "map_in_arrow"]
 
 _NAME: Final = "lace"
+
+
+def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
+    """Return a DataFrame that has no rows, and is known to have none.
+
+    What is made of an empty list is read by Python workers, which may have to start for it, and
+    plans keep all that would be done with its rows.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return session.createDataFrame(to_arrow_schema(schema).empty_table(), schema)
 
 
 def map_in_arrow(

@@ -1,4 +1,8 @@
-"""Numbers between Spark tables and this process, as Arrow columns."""
+"""Numbers between Spark tables and this process, as Arrow columns.
+
+So is a table without rows: what Spark makes of an empty list is read by Python workers, and plans
+keep all that would be done with its rows.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +61,6 @@ def frame_of(
         arrays = [pyarrow.array(np.zeros(rows, np.int64))]
     else:
         arrays = [pyarrow.array(column, pyarrow.int64()) for column in columns]
-    if not rows:
-        return session.createDataFrame([], ", ".join(f"{name} bigint" for name in names))
     return session.createDataFrame(pyarrow.table(arrays, names=names))
 
 
@@ -70,8 +72,6 @@ def frame_of_rows(session: SparkSession, rows: Sequence[Sequence[int]], arity: i
 
 def text_frame(session: SparkSession, numbers: Numbers, texts: Sequence[str]) -> DataFrame:
     """Return the table of texts by number."""
-    if not len(texts):
-        return session.createDataFrame([], "id bigint, text string")
     made = pyarrow.table(
         [pyarrow.array(numbers, pyarrow.int64()), pyarrow.array(texts, pyarrow.string())],
         names=["id", "text"],

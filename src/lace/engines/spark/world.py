@@ -14,11 +14,11 @@ from lace.algebra.nodes import Version
 from lace.engines.spark.relations import (
     Relation,
     breach_of,
-    columns_of,
     fits,
     pattern_of,
     united,
 )
+from lace.engines.spark.transfer import frame_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -116,9 +116,7 @@ class World:
 
     def empty(self, arity: int) -> Relation:
         """Return a relation without rows."""
-        names = columns_of(arity)
-        schema = ", ".join(f"{name} bigint" for name in names)
-        return Relation(self.session.createDataFrame([], schema), 0)
+        return Relation(frame_of_rows(self.session, (), arity), 0)
 
     def remaining_work(self) -> int:
         """Return how many rows may still be made."""
