@@ -27,7 +27,7 @@ from benchmarks.reconciling import (
     benchmark_reconciling_fields,
     benchmark_reconciling_sets,
 )
-from benchmarks.results import RESULTS, Row, Section, write_results
+from benchmarks.results import RESULTS, Row, Section, replace_sections, write_results
 from benchmarks.spark_engine import benchmark_spark_engine
 from benchmarks.starting import benchmark_demo, benchmark_listing, benchmark_start
 from benchmarks.wire import (
@@ -143,6 +143,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes; no RESULTS.md")
     parser.add_argument("--only", metavar="WORD", help="titles with this word; no RESULTS.md")
     parser.add_argument(
+        "--update", action="store_true", help="with --only: its sections anew into RESULTS.md"
+    )
+    parser.add_argument(
         "--engine",
         choices=["embedded", "reference"],
         default="embedded",
@@ -173,8 +176,12 @@ def main() -> int:
         section = Section(title, run(), drawn)
         sections.append(section)
         print(section.markdown())
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    if options.only and options.update and not options.quick and options.engine == "embedded":
+        command = f"make bench ARGS='--only \"{options.only}\" --update'"
+        text = replace_sections(RESULTS.read_text("utf-8"), sections, command=command, date=date)
+        RESULTS.write_text(text, "utf-8")
     if whole:
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
         write_results(sections, command="make bench", date=date, machine=machine())
     missed = [row for section in sections for row in section.rows if row.met is False]
     return 1 if missed else 0

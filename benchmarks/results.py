@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RESULTS", "Row", "Section", "write_results"]
+__all__ = ["RESULTS", "Row", "Section", "replace_sections", "write_results"]
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _INTRODUCTION = """\
@@ -55,3 +55,20 @@ def write_results(sections: list[Section], *, command: str, date: str, machine: 
     """Write RESULTS.md anew."""
     head = _INTRODUCTION.format(command=command, date=date, machine=machine)
     RESULTS.write_text("\n".join([head, *(section.markdown() for section in sections)]), "utf-8")
+
+
+def replace_sections(text: str, sections: list[Section], *, command: str, date: str) -> str:
+    """Return the text of RESULTS.md with some sections measured again, each with a note of that.
+
+    Raises:
+        ValueError: a section is not there.
+    """
+    head, *parts = text.split("\n## ")
+    for section in sections:
+        titles = [part.partition("\n")[0] for part in parts]
+        if section.title not in titles:
+            raise ValueError(f"RESULTS.md has no section {section.title!r}")
+        title, table = section.markdown().removeprefix("## ").split("\n\n", 1)
+        note = f"Measured again on {date}: `{command}`."
+        parts[titles.index(section.title)] = f"{title}\n\n{note}\n\n{table}"
+    return "\n## ".join([head, *parts])
