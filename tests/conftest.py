@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -69,21 +70,22 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[Any]:
+def spark_session(java_options: str) -> Iterator[Any]:
     """The Spark session of this process, for small tables."""
     from lace.engines.spark.session import open_session
     from tests.spark import SETTINGS
 
-    with open_session("local[2]", settings=SETTINGS) as session:
+    java = {"spark.driver.extraJavaOptions": java_options}
+    with open_session("local[2]", settings=SETTINGS | java) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
-def spark_defaults(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for SPARK_CONF_DIR: Java compiles little, and queries run as anybody's."""
-    from tests.spark import PLAIN, write_defaults
+def java_options() -> str:
+    """For SPARK_SUBMIT_OPTS: Java starts fast and compiles little; queries run as anybody's."""
+    from tests.spark import java_options
 
-    return write_defaults(tmp_path_factory.mktemp("spark"), PLAIN)
+    return java_options()
 
 
 PARTIAL = pytest.StashKey[bool]()
@@ -125,9 +127,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write the pages on conformance, if they are asked for and all tests are there."""
+    """Write the pages on conformance, if they are asked for and all tests are there.
+
+    What has been made until now stays until the end, so that no collection looks at it again:
+    ten thousand tests, and all that they import, are most of what there is.
+    """
     from tests.conformance import table
 
+    gc.collect()
+    gc.freeze()
     folder = session.config.getoption("--conformance-pages")
     if not folder:
         return
@@ -137,6 +145,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     table.write_pages(Path(folder), table.format_pages(register, named))
     if faults := table.faults(register, named):
         raise pytest.UsageError("\n".join(faults))
+
+
+def pytest_unconfigure() -> None:
+    """Let what was kept from collections go; some libraries complain of what is left."""
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ MOST_SECONDS = 300
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_whole_story(tmp_path: Path, spark_defaults: Path) -> None:
+def test_the_whole_story(tmp_path: Path, java_options: str) -> None:
     """In a pipe, as in CI, with Spark; nothing is left behind."""
-    env = clean_environment(TMPDIR=str(tmp_path), SPARK_CONF_DIR=str(spark_defaults))
+    env = clean_environment(TMPDIR=str(tmp_path), SPARK_SUBMIT_OPTS=java_options)
     with spawn("demo", env=env) as started:
         out, err = started.communicate(timeout=MOST_SECONDS)
     done = Result(started.returncode, out, err.decode("utf-8"))
@@ -145,15 +145,17 @@ WITH_SPARK = "from lace.cli import demo_story, main; demo_story.READINGS = 300; 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_an_interrupt_while_spark_works(tmp_path: Path) -> None:
+def test_an_interrupt_while_spark_works(tmp_path: Path, java_options: str) -> None:
     """Ctrl-C reaches all that it has started; none of it stays, and no file."""
     program = (sys.executable, "-c", WITH_SPARK)
-    with started_group("demo", temporary=tmp_path / "temporary", program=program) as group:
+    env = {"SPARK_SUBMIT_OPTS": java_options}
+    temporary = tmp_path / "temporary"
+    with started_group("demo", temporary=temporary, env=env, program=program) as group:
         group.wait_for_member("org.apache.spark.deploy.SparkSubmit")
         group.interrupt()
         ended = group.end()
     assert (ended.code, ended.err) == (130, "lace: interrupted; nothing is left behind\n")
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 def closing_commands(shown: str) -> list[str]:

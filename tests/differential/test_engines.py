@@ -22,12 +22,16 @@ from tests.property.derivations import dense_worlds
 from tests.property.lacegrams import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lace.engines.embedded.engine import Evaluation
     from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
     from tests.property.evaluations import Fact
     from tests.property.lacegrams import Program
 
     World = tuple[Program, list[Fact]]
+    Rows = Mapping[PredicateKey, frozenset[tuple[str, ...]]]
 
 PROFILE = QUERY.with_base(evaluations.BASE)
 FULL = max(1400, settings().max_examples)
@@ -45,7 +49,8 @@ def checked(program: Program) -> CheckedProgram:
     return check_source(canonical(program), profile=PROFILE)
 
 
-def assert_same(evaluation: Evaluation, program: CheckedProgram, facts: set[Fact]) -> None:
+def assert_same(evaluation: Evaluation, program: CheckedProgram, facts: set[Fact]) -> Rows:
+    """Compare an evaluation with that of the reference, which is returned."""
     expected = evaluate_naively(program, facts)
     for key in program.derived:
         if key in evaluation.state.virtual:
@@ -53,6 +58,7 @@ def assert_same(evaluation: Evaluation, program: CheckedProgram, facts: set[Fact
         rows = evaluation.texts(key)
         assert frozenset(rows) == expected[key]
         assert len(rows) == len(expected[key])
+    return expected
 
 
 @pytest.mark.property
@@ -64,8 +70,7 @@ def test_reference_and_embedded(world: World, random: object) -> None:
     program, facts = world
     rules = checked(program)
     evaluation = evaluate(rules, facts)
-    assert_same(evaluation, rules, set(facts))
-    expected = evaluate_naively(rules, facts)
+    expected = assert_same(evaluation, rules, set(facts))
     for key in rules.derived:  # and now those that are only counted as well
         assert frozenset(evaluation.texts(key)) == expected[key]
     shuffled = sorted(facts, key=lambda _: random.random())  # type: ignore[attr-defined] # any source

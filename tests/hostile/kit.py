@@ -14,6 +14,7 @@ import subprocess
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lace.facts.lines import Fact
+    from lace.policy.operand import Operand
     from tests.cli.links import Serving
 
 __all__ = [
@@ -75,9 +77,15 @@ def forget_peak(process: int) -> None:
         switch.write_text("5")
 
 
+@lru_cache(maxsize=8)
+def operand_at(text: str, index: int) -> Operand:
+    """What a selector says; large ones take seconds to read, and a peer reads its own often."""
+    return operand_of(text, index)
+
+
 def resource_block(operand_text: str, index: int = 0) -> bytes:
     """The lines that carry a selector to the other side."""
-    operand = operand_of(operand_text, index)
+    operand = operand_at(operand_text, index)
     return b"\xf0\x9f\xa7\xa9: %b lacegram\n%b\n\n" % (
         operand.module_id.encode(),
         operand.canonical_bytes,
@@ -164,7 +172,7 @@ class Peer:
     ) -> None:
         """Send preface, selector and setup; a claim may name somebody else."""
         self.key, self.select = key, select
-        operand = operand_of(select, 0)
+        operand = operand_at(select, 0)
         verifier = key.verifier if key is not None else None
         setup = make_setup(operand, verifier=verifier, nonce=nonce or secrets.token_bytes(32))
         if claim is not None:
@@ -179,7 +187,7 @@ class Peer:
         facts, modules = self.read_block()
         self.theirs = read_setup(check_block(facts, Phase.SETUP), local_index=0)
         theirs = modules[self.theirs.module_id] if modules else select
-        plan = make_plan(operand_of(select, 0), operand_of(theirs, 1))
+        plan = make_plan(operand_at(select, 0), operand_of(theirs, 1))
         assert self.ours is not None
         context = proof_context(self.ours, self.theirs, plan.id)
         self.read_block()

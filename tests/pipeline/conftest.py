@@ -24,12 +24,18 @@ def spark(spark_session: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _java_of_others(spark_defaults: Path) -> Iterator[None]:
-    """Have the Java of other processes compile little."""
+def _java_of_clusters() -> Iterator[None]:
+    """Have the Java of masters and workers compile little."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(spark_defaults))
         patch.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _java_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the Java of commands that run as processes start fast and compile little."""
+    if request.node.get_closest_marker("spark"):
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", request.getfixturevalue("java_options"))
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.cli.running import call, spawn
 from tests.pipeline.samples import hook_workers, ingest_files, records_digest
+from tests.spark import JAVA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,12 @@ class Cluster:
 
     def options(self, *more: str) -> list[str]:
         """Return the options that send a command here."""
-        settings = ("spark.executor.memory=512m", "spark.executor.cores=1", *more)
+        settings = (
+            "spark.executor.memory=512m",
+            "spark.executor.cores=1",
+            f"spark.executor.extraJavaOptions={JAVA}",
+            *more,
+        )
         return ["--master", self.url, *(part for each in settings for part in ("--spark", each))]
 
 
