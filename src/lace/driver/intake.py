@@ -81,12 +81,12 @@ class Intake:
     @property
     def is_busy(self) -> bool:
         """Whether something is being validated or stored."""
-        return bool(self._pool.waiting or self._admitting)
+        return bool(self._pool.batches or self._admitting)
 
     @property
     def validating(self) -> int:
         """How many groups of records wait for their validation."""
-        return len(self._pool.waiting)
+        return self._pool.batches
 
     def watch(self) -> int | None:
         """Return a descriptor to read from when the next validation is done, for the caller.
@@ -121,7 +121,7 @@ class Intake:
         """Whether so few are left that they belong to what a large store is to take at once."""
         if not self._is_large or self._records < self._settings.import_batch_records:
             return False
-        left = self._further + sum(len(batch.records) for batch, _worker in self._pool.waiting)
+        left = self._further + self._pool.records
         return 0 < left * _LAST_SHARE <= self._records
 
     def expect(self, count: int) -> None:
@@ -149,13 +149,13 @@ class Intake:
         """
         if self._is_due or (self._admitting and self._is_worth_storing(wait=wait)):
             return self._store_all()
-        if self._pool.waiting and (wait or self._pool.is_full or self._pool.is_ready):
+        if self._pool.batches and (wait or self._pool.is_full or self._pool.is_ready):
             return [_validated(self._pool.collect())]
         return []
 
     def _is_worth_storing(self, *, wait: bool) -> bool:
         """Tell whether to store what there is, although there is room for more."""
-        if not self._pool.waiting:
+        if not self._pool.batches:
             return wait or not self._further
         # Half of a transaction, when all have come and there is nothing but waiting: less is
         # left for the end. Before, that would make more transactions, which take more time.

@@ -3,12 +3,13 @@
 Frames go out in batches; verdicts come back in the same order. A batch is one
 signature check, so it should be large. Processes start when there is more than one
 batch, and end with their pipe: a killed parent leaves none behind, and a killed
-worker costs nothing but its speed.
+worker costs nothing but its speed. While there is nothing but waiting for them, this
+process validates as well.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -46,8 +47,10 @@ ALONE_BATCHES: Final = 2
 that, unless processes were asked for."""
 _AHEAD: Final = 4
 """Batches that a process has in hand or in its pipe while the parent stores a large one."""
+_SPARE: Final = 1
+"""Batches beyond those, for this process to validate rather than wait for the others."""
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
-"""Record bytes that all processes together have so; a batch of one large record may pass it."""
+"""Record bytes of all these together; a batch of one large record may pass it."""
 _MOST_WORKERS: Final = 3
 """One process stores, and three can validate as fast as it stores."""
 _HEAVY_BYTES: Final = 64 * 1024
@@ -164,8 +167,28 @@ def _judge_beside(
             pool.submit(batch)
             while pool.is_full:
                 yield pool.collect()
-        while pool.waiting:
+        while pool.batches:
             yield pool.collect()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A batch whose verdicts were not collected: who has it in hand, or what came of it."""
+
+    batch: Batch
+    is_apart: bool
+    worker: ValidationProcess | None = None
+    verdicts: Verdicts | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether no process is to be waited for."""
+        return self.worker is None or self.worker.has_answer
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it is for a process, and none has it."""
+        return self.is_apart and self.worker is None and self.verdicts is None
 
 
 class ValidationPool:
@@ -182,69 +205,99 @@ class ValidationPool:
         self._number = number
         self._alone = alone
         self._workers: list[ValidationProcess] = []
-        self._turn = 0
         self._ahead = 0
-        self.waiting: deque[tuple[Batch, ValidationProcess | None]] = deque()
-        """What was submitted and not collected."""
+        self._waiting: deque[_Waiting] = deque()
+
+    @property
+    def batches(self) -> int:
+        """How many batches were submitted and not collected."""
+        return len(self._waiting)
+
+    @property
+    def records(self) -> int:
+        """How many records these have."""
+        return sum(len(each.batch.records) for each in self._waiting)
 
     def submit(self, batch: Batch, *, here: bool = False) -> None:
         """Take a batch; `here`: it is too small for another process."""
-        worker = None
+        is_apart = False
         if here:
             pass
         elif self._alone > 0:
             self._alone -= 1
-        elif self._number and batch.size <= _HEAVY_BYTES * len(batch.records):
-            self._start_worker()
-            worker = self._workers[self._turn]
-            self._turn = (self._turn + 1) % self._number
-            worker.send(batch.records)
-        self.waiting.append((batch, worker))
+        else:
+            is_apart = bool(self._number) and batch.size <= _HEAVY_BYTES * len(batch.records)
+        taken = _Waiting(batch, is_apart)
+        self._hand_out((*self._waiting, taken))
+        self._waiting.append(taken)
         self._ahead += batch.size
 
-    def _start_worker(self) -> None:
-        if self._turn == len(self._workers):
+    def _hand_out(self, waiting: Iterable[_Waiting]) -> None:
+        """Hand over what is spare, in order, to processes that have room for it."""
+        for each in waiting:
+            if each.is_spare:
+                worker = self._free_worker()
+                if worker is None:
+                    return
+                worker.send(each.batch.records)
+                each.worker = worker
+
+    def _free_worker(self) -> ValidationProcess | None:
+        """Return the process that has least in hand, a new one if there may be more of them."""
+        in_hand = Counter(id(each.worker) for each in self._waiting if each.worker is not None)
+        if len(self._workers) < self._number and len(in_hand) == len(self._workers):
             self._workers.append(ValidationProcess())
+        found = min(self._workers, key=lambda worker: in_hand[id(worker)])
+        return found if in_hand[id(found)] < _AHEAD else None
 
     def expect_many(self) -> None:
         """Start a process now, and others with the batches: there will be enough of them."""
         self._alone = 0
-        if self._number:
-            self._start_worker()
+        if self._number and not self._workers:
+            self._workers.append(ValidationProcess())
 
     @property
     def is_full(self) -> bool:
         """Whether verdicts should be collected before more is submitted."""
-        return bool(self.waiting) and (
-            len(self.waiting) >= max(1, self._number) * _AHEAD or self._ahead > _AHEAD_BYTES
-        )
+        most = self._number * _AHEAD + _SPARE if self._number else _AHEAD
+        return bool(self._waiting) and (len(self._waiting) >= most or self._ahead > _AHEAD_BYTES)
 
     @property
     def is_ready(self) -> bool:
         """Whether the next verdicts can be collected without waiting for a process."""
-        if not self.waiting:
-            return False
-        worker = self.waiting[0][1]
-        return worker is None or worker.has_answer
+        return bool(self._waiting) and self._waiting[0].is_ready
 
     @property
     def descriptor(self) -> int | None:
         """What can be read from when `is_ready` comes true; None where nothing is to wait for."""
-        worker = self.waiting[0][1] if self.waiting else None
+        worker = self._waiting[0].worker if self._waiting else None
         return None if worker is None else worker.descriptor
 
     def collect(self) -> Verdicts:
         """Return the verdicts of the batch that was submitted first."""
-        batch, worker = self.waiting.popleft()
-        self._ahead -= batch.size
-        return _collect(batch, worker, self._random_bytes)
+        first = self._waiting[0]
+        while not first.is_ready and self._judge_spare():
+            pass
+        self._waiting.popleft()
+        self._ahead -= first.batch.size
+        self._hand_out(self._waiting)
+        return first.verdicts or _collect(first.batch, first.worker, self._random_bytes)
+
+    def _judge_spare(self) -> bool:
+        """Validate the last batch that no process has; tells whether there was one."""
+        for each in reversed(self._waiting):
+            if each.is_spare:
+                each.verdicts = _judge_here(each.batch, self._random_bytes)
+                return True
+        return False
 
     def close(self) -> None:
         """End all processes."""
         for worker in self._workers:
             worker.close()
         self._workers.clear()
-        self.waiting.clear()
+        self._waiting.clear()
+        self._ahead = 0
 
 
 def _collect(batch: Batch, worker: ValidationProcess | None, random_bytes: RandomBytes) -> Verdicts:

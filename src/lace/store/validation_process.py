@@ -148,6 +148,7 @@ def serve() -> None:
     # a tenth of the time and finds nothing.
     gc.disable()
     inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def receive() -> None:
         # Always reading, so that the parent never waits to send while this process does too.
@@ -156,13 +157,24 @@ def serve() -> None:
             message = _read_message(pipe_in)
             inbox.put(message)
 
+    def answer() -> None:
+        # A pipe holds about one result: whoever stores records reads the next one later.
+        with suppress(BrokenPipeError):
+            while (message := outbox.get()) is not None:
+                _write_message(pipe_out, message)
+
     threading.Thread(target=receive, daemon=True).start()
-    batches = count(1)
-    with suppress(BrokenPipeError):
-        while (message := inbox.get()) is not None:
-            _write_message(pipe_out, marshal.dumps(_serve_batch(message)))
-            if next(batches) % _COLLECT_AFTER == 0:
-                gc.collect()
+    answering = threading.Thread(target=answer, daemon=True)
+    answering.start()
+    for number in count(1):
+        message = inbox.get()
+        if message is None:
+            break
+        outbox.put(marshal.dumps(_serve_batch(message)))
+        if number % _COLLECT_AFTER == 0:
+            gc.collect()
+    outbox.put(None)
+    answering.join()
 
 
 def _serve_batch(message: bytes) -> Result:

@@ -150,7 +150,8 @@ class Insertion:
     def _insert(self) -> int:
         """Insert the records that are not there yet; returns how many."""
         before = self._connection.total_changes()
-        self._connection.execute(_INSERT, self._given)
+        # A statement that is kept for the next time keeps what it was given as well.
+        self._connection.execute(_INSERT, self._given, can_cache=False)
         return self._connection.total_changes() - before
 
     def _count(self, stored: Sequence[int]) -> Inserted:
