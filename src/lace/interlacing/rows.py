@@ -180,6 +180,9 @@ class Rows:
             return new
         if self._leaves is not None:
             new._leaves = leaves_of(new.digests)
+        if not len(gone) and len(new) and bool(new.keys[0] > self.keys[-1]):
+            # As it is while a peer sends what it has by hash, some of it in each loop.
+            return Rows.joined((each, slice(None)) for each in (self, new))
         if (len(new) + len(gone)) * _FEW > len(self):
             return self._merged(new, gone)
         return self._patched(new, gone)

@@ -102,6 +102,28 @@ def test_a_set_through_changes(seed: int) -> None:
         assert found.partitions(length) == sorted({payload_of(r)[:length] for r in wanted})
 
 
+@pytest.mark.requirement("050-158", "050-162")
+@pytest.mark.parametrize("has_roots", [False, True])
+def test_records_that_come_in_the_order_of_their_hashes(*, has_roots: bool) -> None:
+    """As a peer gets them, some in each loop: each time all lie behind those before."""
+    source = random.Random(3)
+    wanted = {record(source): source.randbytes(32) for _ in range(200)}
+    ordered = sorted(wanted, key=lambda each: (payload_of(each), each))
+    found = AdvertisementSet()
+    for start in range(0, len(ordered), 50):
+        come = ordered[start : start + 50]
+        source.shuffle(come)
+        found = found.changed(come, [wanted[each] for each in come], ())
+        if has_roots:
+            assert found.root("") == plain_root([wanted[each] for each in found])
+    check(found, wanted, ["", payload_of(ordered[120])[:1]])
+    first, last = ordered[0], ordered[-1]
+    changed = found.changed([last], [bytes(32)], [])
+    check(changed, wanted | {last: bytes(32)}, [""])
+    del wanted[first]
+    check(found.changed([last], [wanted[last]], [first]), wanted, [""])
+
+
 def test_records_of_other_formats_have_their_place() -> None:
     known, other = "B." + "0" * 43 + ".H3", "P.abc.H4x"
     found = AdvertisementSet.of([other, known], [b"x" * 32, b"y" * 32])
