@@ -18,7 +18,7 @@ from benchmarks.results import Row
 
 __all__ = ["benchmark_exchange", "benchmark_open_exchange"]
 
-ROUNDS: Final = 3
+ROUNDS: Final = 4
 LEAST_RATE: Final = 15_000
 MOST_CPU: Final = 2.0
 MOST_GROWTH: Final = 12.0

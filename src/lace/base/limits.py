@@ -132,7 +132,7 @@ class Settings:
     )
     import_batch_records: int = _setting(
         32_000,
-        "records stored in one transaction; an exchange takes up to three times as many at once"
+        "records stored in one transaction; an exchange takes up to four times as many at once"
         " for a large store",
         1,
         100_000,

@@ -37,7 +37,7 @@ __all__ = ["Intake"]
 
 FEW_RECORDS: Final = 1_000
 """Records below which a batch is validated here: an open exchange has many small ones."""
-_LARGE_TIMES: Final = 3
+_LARGE_TIMES: Final = 4
 """So many times as large as others a transaction into a large store may be."""
 _LARGE_SHARE: Final = 4
 """A store is large where a transaction has less than one in so many of its records."""
