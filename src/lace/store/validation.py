@@ -45,7 +45,7 @@ SIGNATURE_BATCH_BYTES: Final = 8 * 1024 * 1024
 ALONE_BATCHES: Final = 2
 """A process takes as long to start as a batch: only a stream that is longer than this is worth
 that, unless processes were asked for."""
-_AHEAD: Final = 4
+_AHEAD: Final = 3
 """Batches that a process has in hand or in its pipe while the parent stores a large one."""
 _SPARE: Final = 1
 """Batches beyond those, for this process to validate rather than wait for the others."""
