@@ -117,10 +117,10 @@ def _import_paths() -> tuple[str, str]:
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:
-    for piece in (_LENGTH.pack(len(message)), message):
-        left = memoryview(piece)
-        while left:
-            left = left[pipe.write(left) :]
+    # In one piece, which a pipe takes at once if it has room: whoever sees a part sees all then.
+    left = memoryview(_LENGTH.pack(len(message)) + message)
+    while left:
+        left = left[pipe.write(left) :]
     pipe.flush()
 
 
