@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lace.exchanging import Side, party_of
 from lace.iltp.address import parse_address
 from lace.interlacing.failures import Failure
 from lace.store.sqlite.snapshot import SqliteSnapshot
+from lace.store.validation_process import ValidationProcess
 from lace.transport.listening import connect, listen
 from tests.driver.test_pairing import SELECT, plex, policy
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lace.interlacing.result import Outcome
+    from lace.record.reader import RawRecord
     from lace.transport.stream import ByteStream
 
 SECONDS = 60.0
@@ -135,10 +136,13 @@ def test_a_store_that_fails_ends_a_side_that_waits_for_a_validation(
                 raise StoreError("the disk cannot be read")
             yield each
 
-    def let_go_on() -> None:
-        for process in stopped:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGCONT)
+    sending = ValidationProcess.send
+
+    def stopping(process: ValidationProcess, records: Sequence[RawRecord]) -> None:
+        sending(process, records)
+        if not stopped:
+            os.kill(process._process.pid, signal.SIGSTOP)
+            stopped.append(process._process.pid)
 
     async def both() -> Outcome:
         loop = asyncio.get_running_loop()
@@ -150,18 +154,10 @@ def test_a_store_that_fails_ends_a_side_that_waits_for_a_validation(
             raise AssertionError("it has begun")
         # Some of the batch is sent once a validation is waited for, and not all before.
         held.may_go_on = lambda: not link.standing.records_sent or bool(stopped)
-        while not stopped and not running.done():
-            await asyncio.sleep(0.002)
-            if link.standing.validating:
-                pool = link._party._intake._pool
-                stopped.extend(each._process.pid for each in pool._workers)
-                for process in stopped:
-                    os.kill(process, signal.SIGSTOP)
-                # The side may just be handing over to one of them, and reads nothing then.
-                loop.call_later(2.0, let_go_on)
         return await asyncio.wait_for(running, SECONDS)
 
     monkeypatch.setattr(SqliteSnapshot, "bytes_of", failing)
+    monkeypatch.setattr(ValidationProcess, "send", stopping)
     outcome = asyncio.run(both())
     assert stopped, "a process validates"
     assert outcome.failure is not None
