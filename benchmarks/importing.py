@@ -27,6 +27,7 @@ from lace.record.seal import verify_many
 from lace.record.validate import ValidRecord, validate_many
 from lace.store.sqlite.connection import connect
 from lace.store.sqlite.fact_state import extended
+from lace.store.sqlite.inserting import enter_places
 from lace.store.sqlite.migrations import migrate
 from lace.store.sqlite.recent import key_of_record
 from lace.store.sqlite.segment_append import SLICE_RECORDS
@@ -93,6 +94,7 @@ def _insert(rows: list[tuple[apsw.SQLiteValue, ...]], folder: Path) -> None:
     for start in range(0, len(rows), TRANSACTION):
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(_INSERT, rows[start : start + TRANSACTION])
+        enter_places(connection, start + 1)
         connection.execute("COMMIT")
     connection.close()
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from functools import cache
 from typing import TYPE_CHECKING
+
+import apsw
 
 from lace.record.model import Blob, Plex, Record, Seal
 from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, validate_many
+from lace.store.sqlite.store import DATABASE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +27,7 @@ __all__ = [
     "flip",
     "forged",
     "key",
+    "make_older",
     "mixed",
     "numbers",
     "plex",
@@ -119,3 +124,30 @@ def files_of(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+_BACK = {
+    2: """
+        DROP TRIGGER record_removed;
+        DROP TABLE coordinate;
+        DROP TABLE moment;
+        CREATE INDEX record_by_coordinate ON record (group_path, app, name, tai)
+            WHERE group_path IS NOT NULL;
+        CREATE INDEX record_by_tai ON record (tai) WHERE tai IS NOT NULL
+    """,
+    1: """
+        DROP TABLE removal;
+        DELETE FROM counter WHERE name IN ('key_xor', 'removal_sequence')
+    """,
+}
+
+
+def make_older(folder: Path, version: int) -> None:
+    """Turn a lace into one of an older version, without segments."""
+    connection = apsw.Connection(str(folder / DATABASE_NAME))
+    for lower, sql in _BACK.items():
+        if lower >= version:
+            connection.execute(sql)
+    connection.pragma("user_version", version)
+    connection.close()
+    shutil.rmtree(folder / "segments", ignore_errors=True)

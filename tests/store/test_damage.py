@@ -296,6 +296,32 @@ def test_an_index_that_lost_an_entry_is_found(folder: Path) -> None:
     assert named(found) == {""}
 
 
+@pytest.mark.parametrize("table", ["coordinate", "moment"])
+def test_a_record_that_listings_leave_out_is_found(folder: Path, table: str) -> None:
+    victim = next(record for record in RECORDS if record.id.type == "S")
+    number = "(SELECT store_record_id FROM record WHERE id = ?)"
+    sql = f"DELETE FROM {table} WHERE store_record_id = {number}"  # noqa: S608 - a table's name
+    change(folder, sql, key_of_id(victim.id))
+    found = verify(folder)
+    assert [damage.record for damage in found.damage] == [victim.id]
+    assert f"not in the table {table}: listings leave it out" in found.damage[0].reason
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO coordinate SELECT 'v', app, name, tai, 1 FROM coordinate LIMIT 1",
+        "INSERT INTO moment SELECT tai, 1000000 FROM moment LIMIT 1",
+    ],
+    ids=["coordinate", "moment"],
+)
+def test_an_entry_of_no_record_is_found(folder: Path, sql: str) -> None:
+    change(folder, sql)
+    found = verify(folder)
+    assert [damage.record for damage in found.damage] == [""]
+    assert "has entries of no record: 1" in found.damage[0].reason
+
+
 # -- raw pages --------------------------------------------------------------------------
 
 
@@ -346,7 +372,7 @@ def test_noise_in_the_file_is_never_a_wrong_answer(
         assert result.damaged
     for damage in result.damage:
         if damage.record in expected and damage.record not in unreadable:
-            assert "columns" in damage.reason or "UTF-8" in damage.reason
+            assert any(each in damage.reason for each in ("columns", "UTF-8", "listings leave"))
     store.close()
 
 

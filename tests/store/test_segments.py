@@ -6,7 +6,6 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
-import apsw
 import numpy as np
 import pytest
 
@@ -16,7 +15,7 @@ from lace.engines.embedded.segment import SegmentDamagedError
 from lace.engines.embedded.segment_journal import ENTRY_BYTES
 from lace.store.sqlite import segment_append, segments
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
-from tests.store.samples import blob, contents, flip, valid
+from tests.store.samples import blob, contents, flip, make_older, valid
 from tests.store.segment_samples import checked, generation, linked, segment_files
 
 if TYPE_CHECKING:
@@ -447,23 +446,13 @@ def test_a_folder_that_cannot_be_made(store: SqliteStore, folder: Path) -> None:
 # -- versions -----------------------------------------------------------------------------------
 
 
-def older(folder: Path) -> None:
-    """Turn a lace into one of version 1."""
-    connection = apsw.Connection(str(folder / DATABASE_NAME))
-    connection.execute("DROP TABLE removal")
-    connection.execute("DELETE FROM counter WHERE name IN ('key_xor', 'removal_sequence')")
-    connection.pragma("user_version", 1)
-    connection.close()
-    shutil.rmtree(folder / "segments", ignore_errors=True)
-
-
 def test_an_older_lace_gets_its_counters(folder: Path) -> None:
     make(folder)
     store = SqliteStore(folder, read_only=True)
     with store.snapshot() as snapshot:
         before = snapshot.counters()
     store.close()
-    older(folder)
+    make_older(folder, 1)
     reader = SqliteStore(folder, read_only=True)
     assert checked(reader).segments is None
     reader.close()

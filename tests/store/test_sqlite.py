@@ -16,8 +16,10 @@ import pytest
 
 from lace.base.limits import Settings
 from lace.errors import StoreError
+from lace.record.paths import parse_address
 from lace.store.interface import (
     NoStoreError,
+    Order,
     StoreBusyError,
     StoreDamagedError,
     StoreUnavailableError,
@@ -29,7 +31,18 @@ from lace.store.sqlite.migrations import MIGRATIONS
 from lace.store.sqlite.store import DATABASE_NAME, Operation, SqliteStore, is_lace
 from lace.store.sqlite.verify import verify_store
 from tests.store.actors import finish, line, start
-from tests.store.samples import blob, contents, files_of, mixed, numbers, plex, tai, valid
+from tests.store.contract import LISTED, PREFIXES, coordinate
+from tests.store.samples import (
+    blob,
+    contents,
+    files_of,
+    make_older,
+    mixed,
+    numbers,
+    plex,
+    tai,
+    valid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -345,6 +358,46 @@ def test_reading_only_does_not_migrate(folder: Path) -> None:
     assert contents(store) == records
     store.close()
     assert (folder / DATABASE_NAME).read_bytes() == before
+
+
+def listings(store: SqliteStore) -> list[object]:
+    """Return all listings, and what addresses find."""
+    with store.snapshot() as snapshot:
+        found: list[object] = [
+            list(snapshot.listing(prefix, order=order, reverse=reverse, limit=limit))
+            for prefix in PREFIXES
+            for order in Order
+            for reverse in (False, True)
+            for limit in (None, 3)
+        ]
+        paths = {coordinate(record) for record in LISTED} - {""}
+        found += [snapshot.find(parse_address(path), limit=5) for path in sorted(paths)]
+    return found
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_an_older_store_is_listed_as_it_will_be(folder: Path, version: int) -> None:
+    """Where it may only be read, its indexes serve for the tables that it does not have yet."""
+    store = SqliteStore(folder, create=True)
+    store.admit(valid(*LISTED))
+    expected = listings(store)
+    store.close()
+    make_older(folder, version)
+    before = (folder / DATABASE_NAME).read_bytes()
+    reader = SqliteStore(folder, read_only=True)
+    assert reader.version == version
+    assert listings(reader) == expected
+    assert is_clean(reader)
+    assert (folder / DATABASE_NAME).read_bytes() == before
+    store = SqliteStore(folder)
+    assert listings(store) == expected
+    assert is_clean(store)
+    assert listings(reader) == expected  # it goes on while another process brings it up to date
+    reader.close()
+    gone = [record.id for record in LISTED[::3]]
+    assert store.remove(gone) == len(gone)
+    assert is_clean(store)
+    store.close()
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def _transactions(
     for verdicts in validated:
         records += verdicts.valid()
         errors += verdicts.errors()
-        size += sum(len(raw.data) for raw in verdicts.batch.records)
+        size += verdicts.batch.size
         end = verdicts.batch.end
         full = len(records) + len(errors) >= settings.import_batch_records
         if full or size >= settings.import_batch_bytes:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.errors import Place, RecordError
@@ -61,18 +62,18 @@ _HEAVY_BYTES: Final = 64 * 1024
 class Batch:
     """Frames to validate together, and the faults that were met among them.
 
-    `end` is the offset behind the last of them, `source` what they come from.
+    `end` is the offset behind the last of them, `source` what they come from; `size` is how
+    many bytes the records have, which are not to be changed any more.
     """
 
     records: list[RawRecord]
     faults: list[Fault]
     end: int
     source: str | None = None
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """How many bytes its records have."""
-        return sum(len(raw.data) for raw in self.records)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum([len(raw.data) for raw in self.records]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,17 @@ class Verdicts:
         return [outcome for outcome in self.outcomes if isinstance(outcome, ValidRecord)]
 
     def errors(self) -> list[RecordError]:
-        """Return why the others are not, and the reader's faults, by offset."""
-        found = [outcome for outcome in self.outcomes if isinstance(outcome, RecordError)]
-        found += [fault.error for fault in self.batch.faults]
-        return sorted(found, key=lambda error: (error.place and error.place.offset) or 0)
+        """Return why the others are not, and the reader's faults, in the order of the stream.
+
+        That is where their frames begin: what is wrong may lie far inside of one, behind others.
+        """
+        found = [
+            (raw.offset, outcome)
+            for raw, outcome in zip(self.batch.records, self.outcomes, strict=True)
+            if isinstance(outcome, RecordError)
+        ]
+        found += [(fault.offset, fault.error) for fault in self.batch.faults]
+        return [error for _offset, error in sorted(found, key=itemgetter(0))]
 
 
 def make_batches(

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.store.interface import StoreDamagedError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["Counters", "key_number", "read_counters", "xor_of_digests", "xor_of_keys"]
+
+_MANY: Final = 1_000
+"""Digests that are worth an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +68,10 @@ def xor_of_keys(keys: Iterable[bytes]) -> int:
 
 def xor_of_digests(digests: Sequence[bytes]) -> int:
     """Return the same from digests of 32 bytes each."""
-    numbers = struct.unpack(f">{len(digests)}q", b"".join([digest[:8] for digest in digests]))
-    return reduce(xor, numbers, 0)
+    if len(digests) < _MANY:
+        numbers = struct.unpack(f">{len(digests)}q", b"".join([digest[:8] for digest in digests]))
+        return reduce(xor, numbers, 0)
+    import numpy as np
+
+    words = np.frombuffer(b"".join(digests), ">i8").reshape(len(digests), -1)
+    return int(np.bitwise_xor.reduce(words[:, 0]))

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from lace.record.validate import ValidRecord
 
-__all__ = ["Inserted", "Insertion", "SomeKnownError", "Transaction", "write_counters"]
+__all__ = [
+    "Inserted",
+    "Insertion",
+    "SomeKnownError",
+    "Transaction",
+    "enter_places",
+    "write_counters",
+]
 
 _KEY_BYTES: Final = 33
 _TAI_BYTES: Final = 20
@@ -69,6 +76,23 @@ FROM (
 WHERE TRUE
 ON CONFLICT (id) DO NOTHING
 """
+# In the order of the tables, not that of the records: each page is found and written once.
+_ENTER: Final = (
+    """
+INSERT OR FAIL INTO coordinate (group_path, app, name, tai, store_record_id)
+SELECT group_path, app, name, tai, store_record_id
+FROM record
+WHERE store_record_id >= ? AND group_path IS NOT NULL
+ORDER BY group_path, app, name, tai, store_record_id
+""",
+    """
+INSERT OR FAIL INTO moment (tai, store_record_id)
+SELECT tai, store_record_id
+FROM record
+WHERE store_record_id >= ? AND tai IS NOT NULL
+ORDER BY tai, store_record_id
+""",
+)
 _MANY: Final = 2_000
 """Records from which a transaction is worth a thread."""
 _LOOKED_AT: Final = 16
@@ -152,7 +176,10 @@ class Insertion:
         before = self._connection.total_changes()
         # A statement that is kept for the next time keeps what it was given as well.
         self._connection.execute(_INSERT, self._given, can_cache=False)
-        return self._connection.total_changes() - before
+        inserted = self._connection.total_changes() - before
+        if inserted:
+            enter_places(self._connection, self._first)
+        return inserted
 
     def _count(self, stored: Sequence[int]) -> Inserted:
         before, new = self._before, self._records
@@ -169,6 +196,12 @@ class Insertion:
         )
         write_counters(self._connection, now)
         return Inserted(stored, new, before, now)
+
+
+def enter_places(connection: apsw.Connection, first: int) -> None:
+    """Enter where the records from a StoreRecordId on lie by coordinate and by time."""
+    for sql in _ENTER:
+        connection.execute(sql, (first,))
 
 
 def _heads_of(records: Sequence[ValidRecord]) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-__all__ = ["MIGRATIONS", "Migration", "check_version", "is_new", "migrate"]
+__all__ = ["MIGRATIONS", "Migration", "check_version", "is_new", "migrate", "show_as_newest"]
 
 Migration = str
 """The SQL that brings a store from one version to the next."""
@@ -25,8 +25,18 @@ def _read(name: str) -> Migration:
     return files("lace.store.sqlite").joinpath(name).read_text("utf-8")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_read("schema.sql"), _read("schema-2.sql"))
+MIGRATIONS: Final[tuple[Migration, ...]] = tuple(
+    map(_read, ("schema.sql", "schema-2.sql", "schema-3.sql"))
+)
 """Entry N leads from version N to N+1; a store of the newest version has them all."""
+
+_PLACES_SINCE: Final = 3
+_PLACES: Final = """
+CREATE TEMP VIEW coordinate AS
+SELECT group_path, app, name, tai, store_record_id FROM record WHERE group_path IS NOT NULL;
+CREATE TEMP VIEW moment AS SELECT tai, store_record_id FROM record WHERE tai IS NOT NULL
+"""
+"""What the tables of version 3 hold, out of an older store and by its indexes."""
 
 
 class _KeyXor:
@@ -69,6 +79,13 @@ def check_version(
             hint="use the newer Lace that wrote it",
         )
     return version
+
+
+def show_as_newest(connection: apsw.Connection) -> None:
+    """Have a connection that only reads find in an older store what is in the newest ones."""
+    if connection.pragma("user_version") < _PLACES_SINCE:
+        connection.pragma("temp_store", "memory")
+        connection.execute(_PLACES)
 
 
 def migrate(

@@ -31,9 +31,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteSnapshot", "id_from_key", "key_of_id"]
 
-_COLUMNS: Final = "store_record_id, id, length(bytes), group_path, app, name, tai, signed_by"
+_COLUMNS: Final = (
+    "record.store_record_id, record.id, length(record.bytes), "
+    "record.group_path, record.app, record.name, record.tai, record.signed_by"
+)
+# The first of both is gone through in its order: without CROSS, SQLite may choose.
+_BY_COORDINATE: Final = "coordinate CROSS JOIN record USING (store_record_id)"
+_BY_TAI: Final = "moment CROSS JOIN record USING (store_record_id)"
+_COORDINATE: Final = ("group_path", "app", "name")
 _ORDER: Final = {
-    Order.COORDINATE: ("group_path", "app", "name", "tai", "id"),
+    Order.COORDINATE: (*_COORDINATE, "tai", "id"),
     Order.TAI: ("tai", "id"),
     Order.STORED: ("store_record_id",),
     Order.ID: ("id",),
@@ -169,18 +176,18 @@ class SqliteSnapshot:
             return [found][:limit] if found else []
         place = address.coordinate
         wanted: dict[str, str | bytes | None] = {
-            "group_path": place.group,
-            "app": place.app,
-            "name": place.name,
-            "tai": address.tai,
+            "coordinate.group_path": place.group,
+            "coordinate.app": place.app,
+            "coordinate.name": place.name,
+            "coordinate.tai": address.tai,
             "signed_by": address.signed_by,
             "id": key_of_id(address.hash) if address.hash else None,
             "substr(id, 1, 1)": address.type.encode("ascii") if address.type else None,
         }
         terms = [f"{column} = ?" for column, value in wanted.items() if value is not None]
         sql = (
-            f"SELECT {_COLUMNS} FROM record WHERE {' AND '.join(terms)} "
-            "ORDER BY tai DESC, id DESC LIMIT ?"
+            f"SELECT {_COLUMNS} FROM {_BY_COORDINATE} WHERE {' AND '.join(terms)} "
+            "ORDER BY coordinate.tai DESC, id DESC LIMIT ?"
         )
         values = tuple(value for value in wanted.values() if value is not None)
         return [_describe(row) for row in self.select(sql, (*values, _sql_limit(limit)))]
@@ -194,20 +201,16 @@ class SqliteSnapshot:
         limit: int | None = None,
     ) -> Iterator[StoredRecord]:
         """Yield the records whose coordinate text starts with prefix, Blobs last."""
-        direction = "DESC" if reverse else "ASC"
-        by = ", ".join(f"{column} {direction}" for column in _ORDER[order])
         where, values = _prefix_condition(prefix)
-        if order in (Order.COORDINATE, Order.TAI):
-            conditions = [f"{where} AND group_path IS NOT NULL AND tai IS NOT NULL"]
-            if not prefix:
-                conditions.append("group_path IS NULL AND tai IS NULL")
-        else:
-            conditions = [where]
+        source, order_by = _source(order, is_narrowed=bool(prefix))
+        queries = [(source, where, values, order_by)]
+        if not prefix and source != "record":
+            queries.append(("record", "group_path IS NULL", (), ["id"]))
         left = _sql_limit(limit)
-        for condition in conditions:
-            sql = f"SELECT {_COLUMNS} FROM record WHERE {condition} ORDER BY {by} LIMIT ?"
-            used = values if condition.startswith(where) else ()
-            for row in self.select(sql, (*used, left)):
+        for tables, condition, given, columns in queries:
+            by = ", ".join(f"{column} {'DESC' if reverse else 'ASC'}" for column in columns)
+            sql = f"SELECT {_COLUMNS} FROM {tables} WHERE {condition} ORDER BY {by} LIMIT ?"
+            for row in self.select(sql, (*given, left)):
                 yield _describe(row)
                 left -= 1 if limit is not None else 0
 
@@ -236,14 +239,27 @@ def _sql_limit(limit: int | None) -> int:
     return -1 if limit is None else limit
 
 
+def _source(order: Order, *, is_narrowed: bool) -> tuple[str, list[str]]:
+    """Return the tables that a listing goes through, without Blobs unless in all; and its order."""
+    tables, first = "record", "record"
+    if order is Order.COORDINATE:
+        tables, first = _BY_COORDINATE, "coordinate"
+    elif is_narrowed:
+        tables = _BY_COORDINATE
+    elif order is Order.TAI:
+        tables, first = _BY_TAI, "moment"
+    return tables, [column if column == "id" else f"{first}.{column}" for column in _ORDER[order]]
+
+
 def _prefix_condition(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """Return SQL that an index narrows and that then compares the coordinate's whole text."""
+    """Return SQL that narrows a range and then compares the coordinate's whole text."""
     if not prefix:
         return "TRUE", ()
-    exact = "substr('//' || group_path || '//' || app || '//' || name, 1, length(?)) = ?"
+    columns = [f"coordinate.{column}" for column in _COORDINATE]
+    whole = " || '//' || ".join(columns)
+    exact = f"substr('//' || {whole}, 1, length(?)) = ?"
     if not prefix.startswith("//"):
         return exact, (prefix, prefix)
-    columns = ("group_path", "app", "name")
     parts = prefix[2:].split("//")[: len(columns)]
     terms = [f"{column} = ?" for column in columns[: len(parts) - 1]]
     # A single slash at the end may be the first half of the separator that follows.

@@ -33,7 +33,13 @@ from lace.store.sqlite.inserting import (
     Transaction,
     write_counters,
 )
-from lace.store.sqlite.migrations import MIGRATIONS, Migration, check_version, migrate
+from lace.store.sqlite.migrations import (
+    MIGRATIONS,
+    Migration,
+    check_version,
+    migrate,
+    show_as_newest,
+)
 from lace.store.sqlite.recent import recent_of
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
@@ -162,13 +168,17 @@ class SqliteStore:
     def _connect(self, *, read_only: bool, create: bool = False) -> apsw.Connection:
         if self._closed:
             raise StoreError(f"{self.folder} was closed", hint="open it again")
-        return connect(
+        connection = connect(
             self.path,
             read_only=read_only,
             create=create,
             cache_bytes=_READ_CACHE_BYTES if read_only else self._settings.store_cache_bytes,
             wait_seconds=self._settings.wait_seconds,
         )
+        if read_only:
+            with translated(self.path):
+                show_as_newest(connection)
+        return connection
 
     @contextmanager
     def _connection_for_writing(self, *, create: bool = False) -> Iterator[apsw.Connection]:

@@ -30,6 +30,14 @@ _COLUMNS: Final = "store_record_id, id, group_path, app, name, tai, signed_by, b
 _NUMBERED: Final = (
     "SELECT store_record_id, id FROM record INDEXED BY record_by_id WHERE store_record_id > ?"
 )
+_PLACES: Final = {
+    "coordinate": (
+        "coordinate.group_path = record.group_path AND coordinate.app = record.app "
+        "AND coordinate.name = record.name AND coordinate.tai = record.tai"
+    ),
+    "moment": "moment.tai = record.tai",
+}
+"""The tables that say where records lie, and what an entry has of its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,7 @@ def verify_store(
         if report:
             report(verifier.seen)
     verifier.check_totals(snapshot)
+    verifier.check_places(snapshot)
     return verifier.seen
 
 
@@ -89,9 +98,13 @@ class _Verifier:
         self._settings = settings
         self._highest = 0
         self._key_xor = 0
+        self._noted: set[int] = set()
+        """The StoreRecordIds of damaged records."""
 
     def note(self, damage: Damage) -> None:
         self.seen.damaged += 1
+        if damage.store_record_id is not None:
+            self._noted.add(damage.store_record_id)
         if len(self.seen.damage) < self._settings.import_max_reports:
             self.seen.damage.append(damage)
 
@@ -168,6 +181,33 @@ class _Verifier:
                     self.note(Damage("", None, f"database: {problem}"))
         except StoreDamagedError as error:
             self.note(Damage("", None, str(error)))
+
+    def check_places(self, snapshot: SqliteSnapshot) -> None:
+        """Note records that are not found by coordinate or by time, and entries of no record."""
+        is_whole = not self.seen.damaged  # else that may be why entries are left over
+        for table, same in _PLACES.items():
+            lacking = (
+                "SELECT store_record_id, id FROM record WHERE group_path IS NOT NULL "
+                f"AND NOT EXISTS (SELECT 1 FROM {table} "
+                f"WHERE {same} AND {table}.store_record_id = record.store_record_id)"
+            )
+            surplus = (
+                f"SELECT (SELECT count(*) FROM {table}) - "
+                "(SELECT count(*) FROM record WHERE group_path IS NOT NULL)"
+            )
+            try:
+                found = 0
+                for number, key in snapshot.select(lacking, ()):
+                    found += 1
+                    if number not in self._noted:
+                        reason = f"it is not in the table {table}: listings leave it out"
+                        self.note(Damage(_identifier(key), number, reason))
+                for (count,) in snapshot.select(surplus, ()):
+                    if found + count and is_whole:
+                        reason = f"the table {table} has entries of no record: {found + count}"
+                        self.note(Damage("", None, reason))
+            except StoreDamagedError as error:
+                self.note(Damage("", None, str(error)))
 
     def check_totals(self, snapshot: SqliteSnapshot) -> None:
         """Note counts that are not what the rows add up to."""
