@@ -129,6 +129,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 _BACK = {
     2: """
         DROP TRIGGER record_removed;
+        DROP TRIGGER counter_raised;
+        DELETE FROM counter WHERE name = 'placed';
         DROP TABLE coordinate;
         DROP TABLE moment;
         CREATE INDEX record_by_coordinate ON record (group_path, app, name, tai)

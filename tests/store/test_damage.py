@@ -42,6 +42,7 @@ def change(folder: Path, sql: str, *values: Any) -> None:
     """Change the database behind the store's back."""
     connection = apsw.Connection(str(folder / DATABASE_NAME))
     connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     connection.execute(sql, values)
     assert connection.changes() == 1
     connection.pragma("wal_checkpoint(TRUNCATE)")
@@ -307,19 +308,34 @@ def test_a_record_that_listings_leave_out_is_found(folder: Path, table: str) -> 
     assert f"not in the table {table}: listings leave it out" in found.damage[0].reason
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "INSERT INTO coordinate SELECT 'v', app, name, tai, 1 FROM coordinate LIMIT 1",
-        "INSERT INTO moment SELECT tai, 1000000 FROM moment LIMIT 1",
-    ],
-    ids=["coordinate", "moment"],
-)
-def test_an_entry_of_no_record_is_found(folder: Path, sql: str) -> None:
-    change(folder, sql)
+def listings(folder: Path) -> list[object]:
+    store = SqliteStore(folder, read_only=True)
+    found: list[object] = []
+    with store.snapshot() as snapshot:
+        for order in Order:
+            for prefix in ("", "//v"):
+                try:
+                    found.append(list(snapshot.listing(prefix, order=order)))
+                except StoreDamagedError:
+                    found.append("damaged")
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("table", ["coordinate", "moment"])
+@pytest.mark.parametrize("number", ["store_record_id", "1000000"], ids=["wrong", "nowhere"])
+def test_an_entry_of_no_record_is_found(folder: Path, table: str, number: str) -> None:
+    """Where it leads to a record that it is not of, that is an error and no wrong answer."""
+    before = listings(folder)
+    entry = {"coordinate": f"'v', 'a', 'n', tai, {number}", "moment": f"'1', {number}"}[table]
+    change(folder, f"INSERT INTO {table} SELECT {entry} FROM {table} LIMIT 1")  # noqa: S608
     found = verify(folder)
     assert [damage.record for damage in found.damage] == [""]
-    assert "has entries of no record: 1" in found.damage[0].reason
+    assert f"the table {table} has entries of no record: 1" in found.damage[0].reason
+    after = listings(folder)
+    is_wrong = number == "store_record_id"
+    assert ("damaged" in after) == is_wrong
+    assert all(now in ("damaged", then) for now, then in zip(after, before, strict=True))
 
 
 # -- raw pages --------------------------------------------------------------------------

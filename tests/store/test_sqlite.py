@@ -9,13 +9,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
 from lace.base.limits import Settings
 from lace.errors import StoreError
+from lace.record.ids import RecordId
 from lace.record.paths import parse_address
 from lace.store.interface import (
     NoStoreError,
@@ -47,7 +48,10 @@ from tests.store.samples import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lace.store.sqlite.snapshot import SqliteSnapshot
+
 IMPATIENT = Settings(wait_seconds=0)
+OPERATION = Operation(started=tai(1), finished=tai(2), command="c", exit_code=0, result={})
 
 
 @pytest.fixture
@@ -258,9 +262,7 @@ def test_reading_only_changes_nothing(folder: Path) -> None:
     refused: list[Callable[[], object]] = [
         lambda: store.admit(valid(blob("x"))),
         lambda: store.remove([plex().id]),
-        lambda: store.append_operation(
-            Operation(started=tai(1), finished=tai(2), command="c", exit_code=0, result={})
-        ),
+        lambda: store.append_operation(OPERATION),
     ]
     for write in refused:
         with pytest.raises(StoreUnavailableError, match="reading only") as caught:
@@ -360,6 +362,78 @@ def test_reading_only_does_not_migrate(folder: Path) -> None:
     assert (folder / DATABASE_NAME).read_bytes() == before
 
 
+def test_a_program_of_an_older_version_stores_nothing_any_more(folder: Path) -> None:
+    """It had the lace open when it was brought to version 3: nobody would list its records."""
+    records = make(folder)
+    older = apsw.Connection(str(folder / DATABASE_NAME))
+    older.execute("BEGIN IMMEDIATE")
+    older.execute("INSERT INTO record (store_record_id, id, bytes) VALUES (1000, x'42', x'')")
+    with pytest.raises(apsw.ConstraintError, match="a newer Lace has changed the store meanwhile"):
+        older.execute("UPDATE counter SET value = 1000 WHERE name = 'high_water'")
+    older.execute("ROLLBACK")
+    assert len(older.execute("SELECT * FROM record").fetchall()) == len(records)  # it may read
+    older.close()
+
+
+def test_a_store_that_got_another_version_meanwhile_is_not_written_to(folder: Path) -> None:
+    records = make(folder)
+    store = SqliteStore(folder)
+    SqliteStore(folder, migrations=NEWER).close()
+    some = RecordId(next(iter(records)))
+    for write in (
+        lambda: store.admit(valid(blob("new"))),
+        lambda: store.remove([some]),
+        lambda: store.append_operation(OPERATION),
+    ):
+        with pytest.raises(StoreVersionError) as caught:
+            write()
+        assert f"store version {len(NEWER)} meanwhile" in str(caught.value)
+        assert caught.value.exit_code == 3
+    assert contents(store) == records
+    store.close()
+    again = SqliteStore(folder, migrations=NEWER)
+    again.admit(valid(blob("new")))
+    assert len(contents(again)) == len(records) + 1
+    again.close()
+
+
+def plan_of(snapshot: SqliteSnapshot, prefix: str = "", *, order: Order) -> str:
+    """Return what SQLite says of the first query of a listing of a few records."""
+    plans: list[str] = []
+    select = snapshot.select
+
+    def explained(sql: str, values: tuple[apsw.SQLiteValue, ...]) -> Iterator[Any]:
+        plans.append("; ".join(row[3] for row in select(f"EXPLAIN QUERY PLAN {sql}", values)))
+        return select(sql, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "select", explained)
+        list(snapshot.listing(prefix, order=order, limit=3))
+    return plans[0]
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "//", "//u", "//u//a//n"])
+@pytest.mark.parametrize("order", [Order.COORDINATE, Order.TAI, Order.STORED, Order.ID])
+def test_a_few_records_are_listed_without_a_look_at_all(
+    store: SqliteStore, prefix: str, order: Order
+) -> None:
+    store.admit(valid(*LISTED))
+    with store.snapshot() as snapshot:
+        plan = plan_of(snapshot, prefix, order=order)
+    if prefix.startswith("//u"):
+        assert "SEARCH coordinate USING PRIMARY KEY (group_path" in plan
+        is_sorted = order in (Order.TAI, Order.ID)  # for which the chosen ones are read
+    else:
+        first = {Order.COORDINATE: "SCAN coordinate", Order.TAI: "SCAN moment"}
+        assert plan.startswith(first.get(order, "SCAN record"))
+        is_sorted = False
+    whole = plan.replace("TEMP B-TREE FOR LAST TERM", "")
+    if order is Order.STORED and prefix.startswith("//u"):
+        assert plan.startswith("CO-ROUTINE coordinate")  # entries alone are put in order
+    else:
+        assert ("TEMP B-TREE FOR ORDER BY" in whole) == is_sorted
+
+
 def listings(store: SqliteStore) -> list[object]:
     """Return all listings, and what addresses find."""
     with store.snapshot() as snapshot:
@@ -393,6 +467,8 @@ def test_an_older_store_is_listed_as_it_will_be(folder: Path, version: int) -> N
     assert listings(store) == expected
     assert is_clean(store)
     assert listings(reader) == expected  # it goes on while another process brings it up to date
+    with reader.snapshot() as snapshot:
+        assert "SCAN coordinate" in plan_of(snapshot, order=Order.COORDINATE)  # not a view
     reader.close()
     gone = [record.id for record in LISTED[::3]]
     assert store.remove(gone) == len(gone)

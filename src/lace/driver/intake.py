@@ -1,7 +1,7 @@
 """Records that arrive in an exchange: validated beside, stored together, each step answered.
 
 Validation runs in other processes while records go on arriving. What is valid is gathered
-and stored in few large transactions, which touch each page of an index once; nothing is
+and stored in few large transactions, which write each page of the tables once; nothing is
 said to be stored before its transaction is. In a large store nearly every record has a page of
 each index for itself, and the same pages are written again with each transaction: there these
 are larger, unless there are several links that gather records at once.

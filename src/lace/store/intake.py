@@ -97,7 +97,7 @@ def import_stream(
 def _transactions(
     validated: Iterable[Verdicts], settings: Settings
 ) -> Iterator[tuple[list[ValidRecord], list[RecordError], int]]:
-    """Group validated batches: a large transaction touches each page of an index once."""
+    """Group validated batches: a large transaction writes each page of the tables once."""
     records: list[ValidRecord] = []
     errors: list[RecordError] = []
     size = end = 0

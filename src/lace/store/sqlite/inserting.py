@@ -1,8 +1,9 @@
-"""Inserting records: the rows of a transaction, the counters after it, and its commit.
+"""Inserting records: the rows of a transaction, where they lie, the counters, and the commit.
 
-All rows go into the database by one statement, and a large transaction touches most pages of
-the indexes when it is written: both take as long as to make the facts of the records, and
-need no interpreter. So both are done beside that, in a thread.
+All rows go into the database by one statement, then entries for them into the tables that say
+where records lie, and a large transaction touches most pages of these when it is written. That
+takes as long as to make the facts of the records, and needs no interpreter. So it is done beside
+that, in a thread.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import apsw
 
 from lace.errors import StoreError
 from lace.record.structure import SIGNED_BY
+from lace.store.interface import StoreVersionError
 from lace.store.sqlite.connection import translated
 from lace.store.sqlite.counters import Counters, read_counters, xor_of_digests
 from lace.store.sqlite.recent import key_of_record
@@ -227,23 +229,26 @@ def _heads_of(records: Sequence[ValidRecord]) -> tuple[bytes, bytes]:
 
 
 def write_counters(connection: apsw.Connection, counters: Counters) -> None:
-    """Write what was counted, inside a transaction."""
+    """Write what was counted, inside a transaction in which places are entered, too."""
+    values = {"placed": counters.high_water, **asdict(counters)}
     connection.executemany(
         "UPDATE counter SET value = ? WHERE name = ?",
-        [(value, name) for name, value in asdict(counters).items() if value is not None],
+        [(value, name) for name, value in values.items() if value is not None],
     )
 
 
 class Transaction:
     """A transaction inside a `with` block: committed when that was asked for, else undone.
 
-    What is left to do, and the commit, have a thread of their own when that is asked for.
+    It begins only if the store has still the version that it was opened with. What is left to
+    do, and the commit, have a thread of their own when that is asked for.
     Whatever happens, the block ends when nobody is at the connection any more.
     """
 
-    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, version: int) -> None:
         self._connection = connection
         self._path = path
+        self._version = version
         self._claim = threading.Lock()
         """Whoever has it decides: the one who commits, or the one who undoes."""
         self._done = threading.Event()
@@ -252,6 +257,14 @@ class Transaction:
     def __enter__(self) -> Self:
         with translated(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
+            version = int(self._connection.pragma("user_version"))
+            if version != self._version:
+                self._undo()
+                raise StoreVersionError(
+                    f"{self._path} has been brought to store version {version} meanwhile; "
+                    f"it had {self._version} when it was opened",
+                    hint="start this program again",
+                )
         return self
 
     def __exit__(

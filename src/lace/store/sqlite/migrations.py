@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     import apsw
 
-__all__ = ["MIGRATIONS", "Migration", "check_version", "is_new", "migrate", "show_as_newest"]
+__all__ = [
+    "MIGRATIONS",
+    "PLACES_SINCE",
+    "Migration",
+    "check_version",
+    "is_new",
+    "migrate",
+    "show_as_newest",
+]
 
 Migration = str
 """The SQL that brings a store from one version to the next."""
@@ -30,7 +38,8 @@ MIGRATIONS: Final[tuple[Migration, ...]] = tuple(
 )
 """Entry N leads from version N to N+1; a store of the newest version has them all."""
 
-_PLACES_SINCE: Final = 3
+PLACES_SINCE: Final = 3
+"""The version from which on tables say where records lie."""
 _PLACES: Final = """
 CREATE TEMP VIEW coordinate AS
 SELECT group_path, app, name, tai, store_record_id FROM record WHERE group_path IS NOT NULL;
@@ -83,8 +92,7 @@ def check_version(
 
 def show_as_newest(connection: apsw.Connection) -> None:
     """Have a connection that only reads find in an older store what is in the newest ones."""
-    if connection.pragma("user_version") < _PLACES_SINCE:
-        connection.pragma("temp_store", "memory")
+    if connection.pragma("user_version") < PLACES_SINCE:
         connection.execute(_PLACES)
 
 

@@ -22,7 +22,7 @@ CREATE TABLE moment (
 INSERT INTO coordinate (group_path, app, name, tai, store_record_id)
 SELECT group_path, app, name, tai, store_record_id
 FROM record
-WHERE group_path IS NOT NULL
+WHERE group_path IS NOT NULL AND app IS NOT NULL AND name IS NOT NULL AND tai IS NOT NULL
 ORDER BY group_path, app, name, tai, store_record_id;
 
 INSERT INTO moment (tai, store_record_id)
@@ -37,4 +37,14 @@ BEGIN
     WHERE group_path = old.group_path AND app = old.app AND name = old.name AND tai = old.tai
         AND store_record_id = old.store_record_id;
     DELETE FROM moment WHERE tai = old.tai AND store_record_id = old.store_record_id;
+END;
+
+-- The StoreRecordId up to which both have entries. A process of an older version that has the
+-- lace open knows nothing of them: it may read on, and what it wants to store is refused.
+INSERT INTO counter (name, value) SELECT 'placed', value FROM counter WHERE name = 'high_water';
+
+CREATE TRIGGER counter_raised BEFORE UPDATE ON counter
+WHEN new.name = 'high_water' AND new.value > (SELECT value FROM counter WHERE name = 'placed')
+BEGIN
+    SELECT raise(ABORT, 'a newer Lace has changed the store meanwhile; start this one again');
 END;

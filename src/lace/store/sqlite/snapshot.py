@@ -35,9 +35,21 @@ _COLUMNS: Final = (
     "record.store_record_id, record.id, length(record.bytes), "
     "record.group_path, record.app, record.name, record.tai, record.signed_by"
 )
-# The first of both is gone through in its order: without CROSS, SQLite may choose.
-_BY_COORDINATE: Final = "coordinate CROSS JOIN record USING (store_record_id)"
-_BY_TAI: Final = "moment CROSS JOIN record USING (store_record_id)"
+_OF_RECORD: Final = f"SELECT {_COLUMNS}, TRUE FROM record"
+# Entries come with whether their record says the same. The first table is gone through in its
+# order: without CROSS, SQLite may choose.
+_OF_COORDINATE: Final = (
+    f"SELECT {_COLUMNS}, (record.group_path, record.app, record.name, record.tai) IS "
+    "(coordinate.group_path, coordinate.app, coordinate.name, coordinate.tai) "
+    "FROM {entries} CROSS JOIN record USING (store_record_id)"
+)
+_BY_COORDINATE: Final = _OF_COORDINATE.format(entries="coordinate")
+_BY_TAI: Final = (
+    f"SELECT {_COLUMNS}, record.tai IS moment.tai "
+    "FROM moment CROSS JOIN record USING (store_record_id)"
+)
+_EVERY: Final = ("/", "//")
+"""What the text of every coordinate starts with."""
 _COORDINATE: Final = ("group_path", "app", "name")
 _ORDER: Final = {
     Order.COORDINATE: (*_COORDINATE, "tai", "id"),
@@ -101,7 +113,7 @@ class SqliteSnapshot:
 
     def describe(self, identifier: str) -> StoredRecord | None:
         """Return what is known of a record."""
-        sql = f"SELECT {_COLUMNS} FROM record WHERE id = ?"
+        sql = f"{_OF_RECORD} WHERE id = ?"
         for row in self.select(sql, (key_of_id(identifier),)):
             return _describe(row)
         return None
@@ -186,7 +198,7 @@ class SqliteSnapshot:
         }
         terms = [f"{column} = ?" for column, value in wanted.items() if value is not None]
         sql = (
-            f"SELECT {_COLUMNS} FROM {_BY_COORDINATE} WHERE {' AND '.join(terms)} "
+            f"{_BY_COORDINATE} WHERE {' AND '.join(terms)} "
             "ORDER BY coordinate.tai DESC, id DESC LIMIT ?"
         )
         values = tuple(value for value in wanted.values() if value is not None)
@@ -201,16 +213,14 @@ class SqliteSnapshot:
         limit: int | None = None,
     ) -> Iterator[StoredRecord]:
         """Yield the records whose coordinate text starts with prefix, Blobs last."""
-        where, values = _prefix_condition(prefix)
-        source, order_by = _source(order, is_narrowed=bool(prefix))
-        queries = [(source, where, values, order_by)]
-        if not prefix and source != "record":
-            queries.append(("record", "group_path IS NULL", (), ["id"]))
+        direction = "DESC" if reverse else "ASC"
         left = _sql_limit(limit)
-        for tables, condition, given, columns in queries:
-            by = ", ".join(f"{column} {'DESC' if reverse else 'ASC'}" for column in columns)
-            sql = f"SELECT {_COLUMNS} FROM {tables} WHERE {condition} ORDER BY {by} LIMIT ?"
-            for row in self.select(sql, (*given, left)):
+        queries = [_listing_query(prefix, order, direction, left)]
+        if not prefix and order in (Order.COORDINATE, Order.TAI):
+            queries.append((f"{_OF_RECORD} WHERE group_path IS NULL", [], ["id"]))
+        for chosen, values, columns in queries:
+            by = ", ".join(f"{column} {direction}" for column in columns)
+            for row in self.select(f"{chosen} ORDER BY {by} LIMIT ?", (*values, left)):
                 yield _describe(row)
                 left -= 1 if limit is not None else 0
 
@@ -239,16 +249,29 @@ def _sql_limit(limit: int | None) -> int:
     return -1 if limit is None else limit
 
 
-def _source(order: Order, *, is_narrowed: bool) -> tuple[str, list[str]]:
-    """Return the tables that a listing goes through, without Blobs unless in all; and its order."""
-    tables, first = "record", "record"
+def _listing_query(
+    prefix: str, order: Order, direction: str, limit: int
+) -> tuple[str, list[str | bytes | int], list[str]]:
+    """Return what a listing chooses from, with its values; and the columns it is ordered by.
+
+    Where that is by coordinate or TAI, there are no Blobs among it.
+    """
+    columns = [f"record.{column}" for column in _ORDER[order]]
     if order is Order.COORDINATE:
-        tables, first = _BY_COORDINATE, "coordinate"
-    elif is_narrowed:
-        tables = _BY_COORDINATE
-    elif order is Order.TAI:
-        tables, first = _BY_TAI, "moment"
-    return tables, [column if column == "id" else f"{first}.{column}" for column in _ORDER[order]]
+        columns = [column.replace("record.", "coordinate.") for column in columns[:-1]] + ["id"]
+    if not prefix or prefix in _EVERY:
+        match order:
+            case Order.COORDINATE:
+                return _BY_COORDINATE, [], columns
+            case Order.TAI:
+                return _BY_TAI, [], ["moment.tai", "id"]
+        return f"{_OF_RECORD} WHERE {'group_path IS NOT NULL' if prefix else 'TRUE'}", [], columns
+    where, values = _prefix_condition(prefix)
+    if order is Order.STORED:  # which ones these are, the table of coordinates alone tells
+        chosen = f"SELECT * FROM coordinate WHERE {where} ORDER BY store_record_id {direction}"
+        entries = f"({chosen} LIMIT ?) AS coordinate"
+        return _OF_COORDINATE.format(entries=entries), [*values, limit], columns
+    return f"{_BY_COORDINATE} WHERE {where}", [*values], columns
 
 
 def _prefix_condition(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
@@ -279,7 +302,12 @@ def _above(prefix: str) -> str | bytes:
 
 
 def _describe(row: tuple[Any, ...]) -> StoredRecord:
-    number, key, size, group, app, name, tai, signed_by = row
+    number, key, size, group, app, name, tai, signed_by, is_same = row
+    if not is_same:
+        raise StoreDamagedError(
+            f"the coordinate or time of StoreRecordId {number} is not that of its entry",
+            hint="run `lace verify` for all of the damage",
+        )
     return StoredRecord(
         store_record_id=number,
         id=_stored_id(number, key),

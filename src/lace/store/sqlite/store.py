@@ -176,8 +176,12 @@ class SqliteStore:
             wait_seconds=self._settings.wait_seconds,
         )
         if read_only:
-            with translated(self.path):
-                show_as_newest(connection)
+            try:
+                with translated(self.path):
+                    show_as_newest(connection)
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
     @contextmanager
@@ -200,7 +204,10 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
         """Hold the write lock and a transaction."""
-        with self._locked() as connection, Transaction(connection, self.path) as transaction:
+        with (
+            self._locked() as connection,
+            Transaction(connection, self.path, self.version) as transaction,
+        ):
             with translated(self.path):
                 yield connection
             transaction.commit()
@@ -228,7 +235,7 @@ class SqliteStore:
         self, connection: apsw.Connection, records: Sequence[ValidRecord], *, beside: bool
     ) -> tuple[Inserted, bool]:
         """Insert records and append their facts; tells too whether a rebuild of these is due."""
-        with Transaction(connection, self.path) as transaction:
+        with Transaction(connection, self.path, self.version) as transaction:
             with translated(self.path):
                 insertion = Insertion(connection, self.path, records)
                 if beside and insertion.is_apart:
@@ -323,9 +330,12 @@ class SqliteStore:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if not self._closed and connection.txn_state() == apsw.SQLITE_TXN_NONE:
+            is_done = connection.txn_state() == apsw.SQLITE_TXN_NONE
+            is_newest = self.version == len(self._migrations)
+            if is_done and is_newest and not self._closed:
                 self._idle.append(connection)
-            else:  # closed, or an iterator that nobody finished still holds this state
+            else:  # closed; or an iterator that nobody finished still holds this state; or the
+                # store was an older one, and another process may bring it up to date
                 connection.close()
 
     def append_operation(self, operation: Operation) -> None:

@@ -9,6 +9,7 @@ from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record
 from lace.store.interface import StoreDamagedError
 from lace.store.sqlite.counters import key_number
+from lace.store.sqlite.migrations import PLACES_SINCE
 from lace.store.sqlite.snapshot import SqliteSnapshot, id_from_key
 from lace.store.validation import (
     SIGNATURE_BATCH,
@@ -184,30 +185,39 @@ class _Verifier:
 
     def check_places(self, snapshot: SqliteSnapshot) -> None:
         """Note records that are not found by coordinate or by time, and entries of no record."""
+        ((version,),) = snapshot.select("PRAGMA user_version", ())
+        if version < PLACES_SINCE:
+            return
         is_whole = not self.seen.damaged  # else that may be why entries are left over
         for table, same in _PLACES.items():
-            lacking = (
-                "SELECT store_record_id, id FROM record WHERE group_path IS NOT NULL "
-                f"AND NOT EXISTS (SELECT 1 FROM {table} "
-                f"WHERE {same} AND {table}.store_record_id = record.store_record_id)"
-            )
-            surplus = (
-                f"SELECT (SELECT count(*) FROM {table}) - "
-                "(SELECT count(*) FROM record WHERE group_path IS NOT NULL)"
-            )
             try:
-                found = 0
-                for number, key in snapshot.select(lacking, ()):
-                    found += 1
-                    if number not in self._noted:
-                        reason = f"it is not in the table {table}: listings leave it out"
-                        self.note(Damage(_identifier(key), number, reason))
-                for (count,) in snapshot.select(surplus, ()):
-                    if found + count and is_whole:
-                        reason = f"the table {table} has entries of no record: {found + count}"
-                        self.note(Damage("", None, reason))
+                left_out, left_over = self._compare_places(snapshot, table, same)
             except StoreDamagedError as error:
                 self.note(Damage("", None, str(error)))
+                continue
+            for number, key in left_out:
+                reason = f"it is not in the table {table}: listings leave it out"
+                self.note(Damage(_identifier(key), number, reason))
+            if left_over and is_whole:
+                reason = f"the table {table} has entries of no record: {left_over}"
+                self.note(Damage("", None, reason))
+
+    def _compare_places(
+        self, snapshot: SqliteSnapshot, table: str, same: str
+    ) -> tuple[list[tuple[int, bytes]], int]:
+        """Return the whole records that have no entry in a table, and how many entries too many."""
+        lacking = (
+            "SELECT store_record_id, id FROM record WHERE group_path IS NOT NULL "
+            f"AND NOT EXISTS (SELECT 1 FROM {table} "
+            f"WHERE {same} AND {table}.store_record_id = record.store_record_id)"
+        )
+        surplus = (
+            f"SELECT (SELECT count(*) FROM {table}) - (SELECT count(*) FROM record) "
+            "+ (SELECT count(*) FROM record WHERE group_path IS NULL)"
+        )
+        found = list(snapshot.select(lacking, ()))
+        ((count,),) = snapshot.select(surplus, ())
+        return [each for each in found if each[0] not in self._noted], len(found) + count
 
     def check_totals(self, snapshot: SqliteSnapshot) -> None:
         """Note counts that are not what the rows add up to."""
