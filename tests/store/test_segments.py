@@ -14,6 +14,7 @@ from lace.engines.embedded import segment_writer
 from lace.engines.embedded.segment import SegmentDamagedError
 from lace.engines.embedded.segment_journal import ENTRY_BYTES
 from lace.store.sqlite import segment_append, segments
+from lace.store.sqlite.counters import key_number, xor_of_digests, xor_of_keys
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
 from tests.store.samples import blob, contents, flip, make_older, valid
 from tests.store.segment_samples import checked, generation, linked, segment_files
@@ -482,3 +483,14 @@ def test_reading_names_touches_neither_hashes_nor_signatures(store: SqliteStore)
         }
         untouched = {file for file, data in found.files.items() if not data._is_checked.any()}
     assert {"heap.hashes", "heap.cold", "have.0", "field.0", "field.1", "field.2"} <= untouched
+
+
+# -- counters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1_000])
+def test_the_mark_of_digests_is_that_of_keys(count: int) -> None:
+    noise = random.Random(count)
+    digests = [noise.randbytes(32) for _number in range(count)]
+    assert xor_of_digests(digests) == xor_of_keys(b"S" + digest for digest in digests)
+    assert count != 1 or xor_of_digests(digests) == key_number(b"S" + digests[0])
