@@ -87,7 +87,7 @@ def test_status(filled: Path, verifier: str) -> None:
     shown = call("status", "--json").json()
     assert (shown["records"], shown["high_water"], shown["keys"]) == (4, 4, 1)
     assert shown["default_key"] == verifier
-    assert shown["store_version"] == 2
+    assert shown["store_version"] == 3
     assert shown["database_bytes"] > 0
     assert [operation["command"] for operation in shown["operations"]] == ["key new"]
     *lines, last = [line.split("\t") for line in call("status").lines]

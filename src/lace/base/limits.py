@@ -146,7 +146,7 @@ class Settings:
     import_max_reports: int = _setting(
         100, "rejected records reported one by one, the rest counted", 0, 1_000_000
     )
-    store_cache_bytes: int = _setting(64 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
+    store_cache_bytes: int = _setting(48 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
     log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
     max_rules: int = _setting(4096, "rules of one lacegram", 0, 1_000_000)
     max_rule_line_bytes: int = _setting(
