@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from lace.algebra.body import scans_of
 from lace.algebra.lower import lower_program
+from lace.base.limits import MIB
 from lace.engines.embedded.records import RecordBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.stored_part import NAME_AT, PARTITIONED
@@ -35,6 +36,8 @@ _MAX_CHANGE: Final = 50_000
 """Records that may have come or gone for a session to follow; beyond, it starts anew."""
 _MANY: Final = 512
 """Records beyond which their stored facts are read, not they themselves."""
+_MUCH_BYTES: Final = 4 * MIB
+"""So many bytes of records are too many, too: no more of them are remembered."""
 _HAVE: Final = PredicateKey("Have", 1)
 
 
@@ -72,6 +75,7 @@ class StoreFollower(Generic[Session]):
         self._is_partial = False
         self._high_water = 0
         self._removal_sequence = 0
+        self._record_bytes = 0
 
     @property
     def position(self) -> tuple[int, int]:
@@ -130,12 +134,14 @@ class StoreFollower(Generic[Session]):
             if behind == (counters.high_water, sequence):
                 return self._session
             come, gone = counters.high_water - behind[0], sequence - behind[1]
-            is_long = come > _MANY and not gone
+            size = counters.record_bytes - self._record_bytes
+            is_long = (come > _MANY or size > _MUCH_BYTES) and not gone
             if not is_long and max(come, gone) <= _MAX_CHANGE:
                 with self._whole_or_forgotten():
                     followed = self._follow(self._records, self._session, snapshot, counters)
                 if followed:
                     self._high_water, self._removal_sequence = counters.high_water, sequence
+                    self._record_bytes = counters.record_bytes
                     return self._session
         if is_long:
             with self._whole_or_forgotten():
@@ -155,9 +161,10 @@ class StoreFollower(Generic[Session]):
 
     def _open(self) -> Session:
         self._forget()
-        with self._store.fact_snapshot() as (_snapshot, state):
+        with self._store.fact_snapshot() as (snapshot, state):
             self._records = record_base(state, self._max_value_bytes)
             self._high_water, self._removal_sequence = state.high_water, state.removal_sequence
+            self._record_bytes = snapshot.counters().record_bytes
         self._is_partial = False
         self._session = self._begin(self._records.base)
         return self._session
@@ -196,7 +203,8 @@ class StoreFollower(Generic[Session]):
 
         That takes a fraction of the time that reading the records does.
         """
-        with self._store.fact_snapshot() as (_snapshot, state):
+        with self._store.fact_snapshot() as (snapshot, state):
+            size = snapshot.counters().record_bytes
             if state.segments is None or len(state.removed):
                 return False
             if state.removal_sequence != self._removal_sequence:
@@ -217,7 +225,7 @@ class StoreFollower(Generic[Session]):
             return False
         records.count = state.records
         session.update(changes)
-        self._high_water = state.high_water
+        self._high_water, self._record_bytes = state.high_water, size
         return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from lace import following
 from lace.engines.reference import evaluate_naively
 from lace.facts.extract import record_facts
 from lace.store.sqlite import segments as segments_module
+from lace.store.sqlite.snapshot import SqliteSnapshot
 from tests.store.samples import blob, plex, seal
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.record.model import Record
+    from lace.record.validate import ValidRecord
 
 NARROW = """\
 Chosen(P) :- Have(P), Field(P,'Group',_,'u'), not Field(P,'Signed-By',_,_).
@@ -144,6 +146,32 @@ def test_many_records_are_followed_by_their_stored_facts(
     assert dict(store.query(rules)) == expected(store, rules)
     store.add_all([plex(f"last {number}", group="u") for number in range(40)])
     assert dict(store.query(rules)) == expected(store, rules)
+
+
+def test_few_records_of_many_bytes_are_followed_by_their_stored_facts(
+    store: lace.Lace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not read again: what is remembered of records has no room for them."""
+    rules = lace.Lacegram.parse(NARROW + "Names(P,N) :- Have(P), Field(P,'Name',_,N).")
+    store.add_all([plex(f"a{number}", group="u") for number in range(300)])
+    assert dict(store.query(rules)) == expected(store, rules)
+    read: list[int] = []
+    original = SqliteSnapshot.records
+
+    def noting(self: SqliteSnapshot, **given: Any) -> Iterator[ValidRecord]:
+        for record in original(self, **given):
+            read.append(len(record.bytes))
+            yield record
+
+    for number in range(4):
+        store.add(plex(f"few {number}", group="u"))
+        assert dict(store.query(rules)) == expected(store, rules)
+        store.add(plex(f"large {number}", group="u", data=str(number) * 5_000_000))
+        wanted = expected(store, rules)
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteSnapshot, "records", noting)
+            assert dict(store.query(rules)) == wanted
+        assert sum(read) < 10_000
 
 
 def test_removals_that_the_store_has_forgotten(tmp_path: Path) -> None:

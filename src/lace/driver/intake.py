@@ -2,9 +2,9 @@
 
 Validation runs in other processes while records go on arriving. What is valid is gathered
 and stored in few large transactions, which write each page of the tables once; nothing is
-said to be stored before its transaction is. In a large store nearly every record has a page of
-each index for itself, and the same pages are written again with each transaction: there these
-are larger, unless there are several links that gather records at once.
+said to be stored before its transaction is. In a large store a transaction reaches most pages of
+the tables that say where records lie, and the next one writes them again: there transactions are
+larger, unless there are several links that gather records at once.
 """
 
 from __future__ import annotations

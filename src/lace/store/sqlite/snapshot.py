@@ -256,15 +256,13 @@ def _listing_query(
 
     Where that is by coordinate or TAI, there are no Blobs among it.
     """
-    columns = [f"record.{column}" for column in _ORDER[order]]
-    if order is Order.COORDINATE:
-        columns = [column.replace("record.", "coordinate.") for column in columns[:-1]] + ["id"]
+    first = "coordinate" if order is Order.COORDINATE else "record"
+    columns = [column if column == "id" else f"{first}.{column}" for column in _ORDER[order]]
     if not prefix or prefix in _EVERY:
-        match order:
-            case Order.COORDINATE:
-                return _BY_COORDINATE, [], columns
-            case Order.TAI:
-                return _BY_TAI, [], ["moment.tai", "id"]
+        if order is Order.COORDINATE:
+            return _BY_COORDINATE, [], columns
+        if order is Order.TAI:
+            return _BY_TAI, [], ["moment.tai", "id"]
         return f"{_OF_RECORD} WHERE {'group_path IS NOT NULL' if prefix else 'TRUE'}", [], columns
     where, values = _prefix_condition(prefix)
     if order is Order.STORED:  # which ones these are, the table of coordinates alone tells
@@ -276,8 +274,6 @@ def _listing_query(
 
 def _prefix_condition(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
     """Return SQL that narrows a range and then compares the coordinate's whole text."""
-    if not prefix:
-        return "TRUE", ()
     columns = [f"coordinate.{column}" for column in _COORDINATE]
     whole = " || '//' || ".join(columns)
     exact = f"substr('//' || {whole}, 1, length(?)) = ?"
