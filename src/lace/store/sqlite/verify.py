@@ -190,34 +190,29 @@ class _Verifier:
             return
         is_whole = not self.seen.damaged  # else that may be why entries are left over
         for table, same in _PLACES.items():
+            lacking = (
+                "SELECT store_record_id, id FROM record WHERE group_path IS NOT NULL "
+                f"AND NOT EXISTS (SELECT 1 FROM {table} "
+                f"WHERE {same} AND {table}.store_record_id = record.store_record_id)"
+            )
+            surplus = (
+                f"SELECT (SELECT count(*) FROM {table}) - (SELECT count(*) FROM record) "
+                "+ (SELECT count(*) FROM record WHERE group_path IS NULL)"
+            )
+            left_over = 0
             try:
-                left_out, left_over = self._compare_places(snapshot, table, same)
+                for number, key in snapshot.select(lacking, ()):
+                    left_over += 1  # another entry may stand for it
+                    if number not in self._noted:
+                        reason = f"it is not in the table {table}: listings leave it out"
+                        self.note(Damage(_identifier(key), number, reason))
+                left_over += sum(count for (count,) in snapshot.select(surplus, ()))
             except StoreDamagedError as error:
                 self.note(Damage("", None, str(error)))
                 continue
-            for number, key in left_out:
-                reason = f"it is not in the table {table}: listings leave it out"
-                self.note(Damage(_identifier(key), number, reason))
             if left_over and is_whole:
                 reason = f"the table {table} has entries of no record: {left_over}"
                 self.note(Damage("", None, reason))
-
-    def _compare_places(
-        self, snapshot: SqliteSnapshot, table: str, same: str
-    ) -> tuple[list[tuple[int, bytes]], int]:
-        """Return the whole records that have no entry in a table, and how many entries too many."""
-        lacking = (
-            "SELECT store_record_id, id FROM record WHERE group_path IS NOT NULL "
-            f"AND NOT EXISTS (SELECT 1 FROM {table} "
-            f"WHERE {same} AND {table}.store_record_id = record.store_record_id)"
-        )
-        surplus = (
-            f"SELECT (SELECT count(*) FROM {table}) - (SELECT count(*) FROM record) "
-            "+ (SELECT count(*) FROM record WHERE group_path IS NULL)"
-        )
-        found = list(snapshot.select(lacking, ()))
-        ((count,),) = snapshot.select(surplus, ())
-        return [each for each in found if each[0] not in self._noted], len(found) + count
 
     def check_totals(self, snapshot: SqliteSnapshot) -> None:
         """Note counts that are not what the rows add up to."""
