@@ -225,7 +225,9 @@ def install_lock(level: str) -> None:
         re.findall(r"^[A-Za-z0-9][^\s=]*==", (ROOT / file).read_text("utf-8"), re.MULTILINE)
     )
     say(f"installing {count} packages from {file}")
-    options = ["--require-hashes", "--only-binary=:all:"]
+    # The lock file is whole. Without looking at what packages ask for: a newer version of one that
+    # is asked for with an extra, as `coverage[toml]`, would be taken for one without a hash.
+    options = ["--require-hashes", "--only-binary=:all:", "--no-deps"]
     if level == "spark":
         # pyspark comes as source only; it builds with the setuptools that the dev lock pins.
         pip(*options, "-r", LEVELS["dev"])
