@@ -143,6 +143,14 @@ def test_locks_agree() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_locks_are_whole() -> None:
+    """They are installed without a look at what packages ask for: all of that is in them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_import_lace_stays_light() -> None:
     heavy = ("pyspark", "numpy", "rich", "click", "lace.rules")
     code = f"import sys, lace; print([name for name in {heavy!r} if name in sys.modules])"
