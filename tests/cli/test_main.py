@@ -309,6 +309,27 @@ def test_closed_and_full_outputs(filled: Path) -> None:
     assert "standard output is closed" in closed.err
 
 
+INTERRUPTED_IN_A_STRING = """
+import signal
+from lace.cli import main, status
+
+def interrupted(*_):
+    exec("signal.raise_signal(signal.SIGINT)", {"signal": signal})
+
+status._gather = interrupted
+main.main()
+"""
+
+
+def test_an_interrupt_has_its_exit_code_wherever_it_comes(folder: Path, tmp_path: Path) -> None:
+    """Python would end by a signal, as if nobody had caught what left the code of a string."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_A_STRING)
+    command = [sys.executable, "-m", "interrupted", "--lace", str(folder), "status"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (130, b"")
+    assert done.stderr.startswith(b"lace: interrupted")
+
+
 def test_completion_script() -> None:
     done = process(env={"_LACE_COMPLETE": "bash_source"})
     assert done.code == 0

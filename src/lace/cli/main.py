@@ -158,4 +158,15 @@ def main() -> None:
         code = run(sys.argv[1:], Session(os.environ))
     except (KeyboardInterrupt, Terminated) as error:  # a second signal, while telling of a first
         code = describe_failure(error).exit_code
+    _forget_interrupt()
     sys.exit(code)
+
+
+def _forget_interrupt() -> None:
+    """Have `python -m lace` end with the code that it was given.
+
+    Python notes every KeyboardInterrupt that leaves the code of a string, such as the one from
+    which `dataclass` makes methods, and ends by SIGINT after all, though it was caught further
+    out. Running another string takes the note back.
+    """
+    exec("")  # noqa: S102 - empty
