@@ -309,25 +309,45 @@ def test_closed_and_full_outputs(filled: Path) -> None:
     assert "standard output is closed" in closed.err
 
 
-INTERRUPTED_IN_A_STRING = """
-import signal
+IN_A_STRING = """
+    exec("signal.raise_signal(signal.SIGINT)", {"signal": signal})
+"""
+IN_A_CALLBACK = """
+    gone = type("Gone", (), {})()
+    watching = weakref.ref(gone, lambda _: signal.raise_signal(signal.NUMBER))
+    del gone
+    time.sleep(60)
+"""
+AT_A_BAD_MOMENT = """
+import signal, time, weakref
 from lace.cli import main, status
 
-def interrupted(*_):
-    exec("signal.raise_signal(signal.SIGINT)", {"signal": signal})
+def gather(_lace):MOMENT
 
-status._gather = interrupted
+status._gather = gather
 main.main()
 """
 
 
-def test_an_interrupt_has_its_exit_code_wherever_it_comes(folder: Path, tmp_path: Path) -> None:
-    """Python would end by a signal, as if nobody had caught what left the code of a string."""
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_A_STRING)
-    command = [sys.executable, "-m", "interrupted", "--lace", str(folder), "status"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (130, b"")
-    assert done.stderr.startswith(b"lace: interrupted")
+@pytest.mark.parametrize(
+    ("moment", "code", "told"),
+    [
+        (IN_A_STRING, 130, b"lace: interrupted"),
+        (IN_A_CALLBACK.replace("NUMBER", "SIGINT"), 130, b"lace: interrupted"),
+        (IN_A_CALLBACK.replace("NUMBER", "SIGTERM"), 143, b"lace: terminated"),
+    ],
+    ids=["string", "callback", "terminated"],
+)
+def test_signals_at_bad_moments(
+    folder: Path, tmp_path: Path, moment: str, code: int, told: bytes
+) -> None:
+    """Python takes one as nobody's that leaves the code of a string, and drops it in callbacks."""
+    (tmp_path / "moment.py").write_text(AT_A_BAD_MOMENT.replace("MOMENT", moment))
+    command = [sys.executable, "-m", "moment", "--lace", str(folder), "status"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.startswith(told)
+    assert done.stderr.count(b"\n") == 1, "nothing of what was dropped"
 
 
 def test_completion_script() -> None:

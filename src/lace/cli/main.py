@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import traceback
 from contextlib import redirect_stderr, suppress
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import LazyGroup
+from lace.cli.endings import forget_interrupt, heed_signals
 from lace.cli.failures import (
     INTERRUPTED,
     PIPE_CLOSED,
@@ -32,7 +32,6 @@ from lace.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import FrameType
 
 __all__ = ["COMMANDS", "cli", "invoke", "main", "run"]
 
@@ -131,10 +130,6 @@ def _abandon_output() -> None:
         os.close(nowhere)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
-
-
 def _complete(instruction: str) -> int:
     from click.shell_completion import shell_complete
 
@@ -150,7 +145,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    signal.signal(signal.SIGTERM, _terminate)
+    heed_signals()
     instruction = os.environ.get("_LACE_COMPLETE")
     if instruction:
         sys.exit(_complete(instruction))
@@ -158,15 +153,5 @@ def main() -> None:
         code = run(sys.argv[1:], Session(os.environ))
     except (KeyboardInterrupt, Terminated) as error:  # a second signal, while telling of a first
         code = describe_failure(error).exit_code
-    _forget_interrupt()
+    forget_interrupt()
     sys.exit(code)
-
-
-def _forget_interrupt() -> None:
-    """Have `python -m lace` end with the code that it was given.
-
-    Python notes every KeyboardInterrupt that leaves the code of a string, such as the one from
-    which `dataclass` makes methods, and ends by SIGINT after all, though it was caught further
-    out. Running another string takes the note back.
-    """
-    exec("")  # noqa: S102 - empty
