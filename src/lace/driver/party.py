@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lace.driver.collecting import give_back_memory
-from lace.driver.evaluator import Known, StoreEvaluator
+from lace.driver.evaluator import StoreEvaluator
 from lace.driver.intake import Intake
 from lace.driver.local_errors import LOCAL_ERRORS, error_of
 from lace.driver.messages import Block, End, beside_records
+from lace.driver.saving import CursorSaver
 from lace.driver.sending import send_batch
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
@@ -41,13 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_AT_ONCE", "Party"]
 
 BYTES_AT_ONCE: Final = 16 * 2**20
-_SECOND: Final = 1_000_000_000
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
 _MANY_CLAIMS: Final = 50_000
 """So are those of an evaluation that takes in so many claims."""
-_SAVED_EVERY: Final = 30 * _SECOND
-"""How long an open exchange goes on before it keeps another cursor."""
 
 
 class Party:
@@ -86,16 +84,13 @@ class Party:
         self._settings = settings
         self._transport, self._encrypted = transport, encrypted
         self._clock = clock
-        self._kept = kept
-        if kept is not None:
-            kept.before = lambda: self._save(None)
         self._evaluator: Evaluator | None = None
+        self._cursors = CursorSaver(kept, clock, is_open=machine.config.is_open)
+        if kept is not None:
+            kept.before = lambda: self._cursors.save(self._evaluator)
         self._intake = Intake(store, settings, random_bytes, workers)
         self._is_storing = False
-        self._unsaved: wanted.SaveCursor | None = None
-        self._unsaved_state: str | None = None
         self._tidied = self._rejected = 0
-        self._saved: Tai | None = None
         self._batch: Generator[Message, None, None] | None = None
         self._waiting: deque[Message] = deque()
         self.bytes_at_once = BYTES_AT_ONCE
@@ -253,7 +248,7 @@ class Party:
                     self.agreed(effect.terms)
             case wanted.Evaluate():
                 if effect.added or effect.relabelled or effect.removed:
-                    self._unsaved = None  # claims are of another state from now on
+                    self._cursors.forget()
                 return self._evaluate(effect)
             case wanted.Describe():
                 return self._evaluating().describe(effect)
@@ -272,10 +267,10 @@ class Party:
             case wanted.Close():
                 self._drop_batch()
                 self._intake.close()
-                self._save(None)
+                self._cursors.save(self._evaluator)
                 self._waiting.append(End())
             case wanted.SaveCursor():
-                self._save(effect)
+                self._cursors.take(effect, self._evaluating())
         return None
 
     def _evaluate(self, effect: wanted.Evaluate) -> Event:
@@ -293,14 +288,8 @@ class Party:
         return answer
 
     def _agree(self, effect: wanted.Agree) -> Evaluator:
-        known: Known | None = None
-        if effect.known is not None:
-            link_id, before = effect.terms.link_id, self._evaluator
-            if link_id is not None and self._kept is not None:
-                known = self._kept.known(link_id)
-            elif before is not None:
-                known = Known(effect.known, before.claims())
-        self._unsaved = None
+        known = self._cursors.known(effect, self._evaluator)
+        self._cursors.forget()
         return self._make_evaluator(
             self._store,
             effect.executable,
@@ -311,29 +300,6 @@ class Party:
             max_line_bytes=self.machine.config.max_line_bytes,
             known=known,
         )
-
-    def _save(self, effect: wanted.SaveCursor | None) -> None:
-        """Keep a cursor; in an open exchange, where each round has one, only now and then."""
-        if self._kept is None:
-            return
-        now = self._clock()
-        if effect is not None:
-            self._unsaved = effect
-            self._unsaved_state = self._state_of(effect)
-            is_due = self._saved is None or now >= self._saved.shift(_SAVED_EVERY)
-            if self.machine.config.is_open and not is_due:
-                return
-        if self._unsaved is not None:
-            if not self._evaluating().is_resting:  # else all of it is as it was found
-                claims = self._evaluating().claims()
-                link_id, cursor = self._unsaved.link_id, self._unsaved.cursor
-                self._kept.save(link_id, cursor, claims, self._unsaved_state)
-            self._unsaved, self._saved = None, now
-
-    def _state_of(self, effect: wanted.SaveCursor) -> str | None:
-        """Return the name of the state in which a cursor says everything, if it does."""
-        evaluator = self._evaluating()
-        return evaluator.state() if effect.is_settled and not evaluator.is_resting else None
 
     def _evaluating(self) -> Evaluator:
         if self._evaluator is None:
