@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.interlacing.partitions import payload_of
+from lace.interlacing.rows import payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,21 +7,18 @@ it with a bare `Close`; the local outcome says what happened, the peer learns no
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from lace.interlacing import events as happened
+from lace.interlacing.account import Account
 from lace.interlacing.blocks import is_only_tick
 from lace.interlacing.config import Cursor, MachineConfig
 from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
 from lace.interlacing.handshake import Handshake
-from lace.interlacing.ledger import Ledger
 from lace.interlacing.loops import End, Loops
-from lace.interlacing.result import Counters, Outcome
-from lace.interlacing.timing import PhaseTimes, Timing
-from lace.interlacing.traffic import Traffic
+from lace.interlacing.timing import Timing
 from lace.interlacing.transitions import State, check_legal, takes_input
 
 if TYPE_CHECKING:
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.interlacing.events import Event
     from lace.interlacing.negotiation import Terms
+    from lace.interlacing.result import Counters, Outcome
+    from lace.interlacing.traffic import Traffic
 
 __all__ = ["Cursor", "Machine", "MachineConfig"]
 
@@ -55,17 +54,13 @@ class Machine:
         self.config = config
         self._state = State.NEW
         self._handshake = Handshake(config)
-        self._ledger = Ledger()
+        self._account = Account()
         self._loops: Loops | None = None
-        self._totals = Counters()
         self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
         self._epoch: tuple[Terms, Cursor | None] | None = None
         self._renewal: happened.Renewed | None = None
-        self._has_changed = self._has_ended = self._is_saved = False
+        self._has_changed = self._has_ended = False
         self._handshakes = 0
-        self._times = PhaseTimes()
-        self.traffic = Traffic()
-        """Bytes beside records; whoever runs the machine counts what is sent."""
         self._last: tuple[str, InterlaceFailure | None] | None = None
         """Why it ends, while the records that came before that are being stored."""
         self.outcome: Outcome | None = None
@@ -92,15 +87,20 @@ class Machine:
         return takes_input(self.state)
 
     @property
+    def traffic(self) -> Traffic:
+        """Bytes beside records; whoever runs the machine counts what is sent."""
+        return self._account.traffic
+
+    @property
     def outstanding(self) -> int:
         """How many requests of this side have no answer yet."""
-        return self._ledger.outstanding
+        return self._account.ledger.outstanding
 
     def receive(self, event: Event, now: Tai) -> list[Effect]:
         """Take an event; returns what is to be done, in order."""
         if self.is_closed:
             return []
-        self._times.note(self.state, now)
+        self._account.times.note(self.state, now)
         if self._last is not None:
             return self._store_last(event, now)
         try:
@@ -110,7 +110,7 @@ class Machine:
                 effects += self._ended()
         except InterlaceFailure as failure:
             return self._fail(failure)
-        self._times.note(self.state, now)
+        self._account.times.note(self.state, now)
         return [*effects, *self._set_alarm(now)]
 
     def fail(self, error: LaceError) -> list[Effect]:
@@ -174,7 +174,8 @@ class Machine:
         if self._renewal is not None:
             self._handshake.renew(self._renewal.operand, self._renewal.exposures)
             self._renewal = None
-        self._totals, self._loops = self.counters, None
+        self._account.end_epoch(self._loops)
+        self._loops = None
         self._state = State.SETUP
         self._handshakes += 1
         return [self._handshake.send_setup()]
@@ -203,7 +204,7 @@ class Machine:
         hello = self._handshake.take_setup(facts, now)
         plan = self._handshake.plan
         if self._epoch is not None and plan is not None and plan.id != self._epoch[0].plan_id:
-            self._ledger.begin_epoch()
+            self._account.ledger.begin_epoch()
         self._state = State.HELLO
         return [hello]
 
@@ -213,7 +214,7 @@ class Machine:
         self._epoch = terms, cursor
         self._loops = Loops(
             terms,
-            self._ledger,
+            self._account.ledger,
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
             is_open=self.config.is_open,
@@ -257,7 +258,7 @@ class Machine:
         link = loops.terms.link_id
         if link is None:
             return []
-        self._is_saved = True
+        self._account.has_saved = True
         return [SaveCursor(link, cursor, loops.is_settled)]
 
     def _look(self) -> list[Effect]:
@@ -370,40 +371,12 @@ class Machine:
     @property
     def counters(self) -> Counters:
         """What was counted so far."""
-        loops, before = self._loops, self._totals
-        traffic = asdict(self.traffic)
-        if loops is None:
-            return replace(before, **traffic)
-        transfer = loops.transfer
-        return Counters(
-            **traffic,
-            loops=before.loops + loops.loops,
-            turns=before.turns + loops.turns,
-            bytes_received=before.bytes_received + transfer.bytes_received,
-            bytes_sent=before.bytes_sent + transfer.bytes_sent,
-            requested=self._ledger.requested,
-            answered=self._ledger.answered,
-            stored=before.stored + transfer.stored,
-            pending_here=loops.pending,
-            pending_there=transfer.pending_there,
-        )
+        return self._account.counters(self._loops)
 
     def _outcome(self, reason: str, failure: InterlaceFailure | None = None) -> Outcome:
         terms = self._epoch[0] if self._epoch is not None else None
-        plan, ledger, loops = self._handshake.plan, self._ledger, self._loops
-        is_settled = loops is not None and loops.ended is End.FIXED_POINT
-        return Outcome(
-            plan_id=plan.id if plan is not None else None,
-            link_id=terms.link_id if terms is not None else None,
-            peer_verifier=terms.peer.verifier if terms is not None else None,
-            received=ledger.received.as_of_now(),
-            rejected=tuple(ledger.rejected.items()),
-            not_available=tuple(ledger.not_available),
-            noted=tuple((row, ledger.noted[row]) for row in Failure if ledger.noted[row]),
-            cursor_updated=self._is_saved,
-            at_fixed_point=is_settled and failure is None,
-            reason=reason,
-            failure=failure,
-            counters=self.counters,
-            seconds=self._times.seconds,
+        plan = self._handshake.plan
+        plan_id = plan.id if plan is not None else None
+        return self._account.outcome(
+            reason, failure, plan_id=plan_id, terms=terms, loops=self._loops
         )

@@ -9,8 +9,6 @@ held apart.
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +17,6 @@ import numpy.typing as npt
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
-from lace.errors import RecordError
 from lace.interlacing.merkle import (
     EMPTY_ROOT,
     Digests,
@@ -30,16 +27,16 @@ from lace.interlacing.merkle import (
     root_of_leaves,
     roots_without_one,
 )
-from lace.interlacing.rows import Rows, keys_of, records_of
+from lace.interlacing.other_formats import in_order, read_others, write_others
+from lace.interlacing.rows import Rows, keys_of, payload_of, records_of
 from lace.interlacing.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of", "payload_of"]
+__all__ = ["AdvertisementSet", "child_prefixes", "fingerprint_of"]
 
 _SIZES: Final = struct.Struct("<QQ")
-_OTHER: Final = re.compile(rf"[A-Z]\.[{b64a.ALPHABET}]+\.[0-9A-Za-z]+")
 _FINGERPRINT_BYTES: Final = 6
 _MOST_ROOTS: Final = 100_000
 """Roots of partitions that a set keeps; others are computed each time."""
@@ -54,15 +51,6 @@ def fingerprint_of(root: bytes) -> bytes:
     return root[:_FINGERPRINT_BYTES]
 
 
-def payload_of(record: str) -> str:
-    """Return the part of a record hash that partitions go by.
-
-    >>> payload_of("B.ab~c.H3")
-    'ab~c'
-    """
-    return record[2 : record.rindex(".")]
-
-
 def child_prefixes(prefix: str) -> list[str]:
     """Return the prefixes of a partition's children, in the order of the alphabet."""
     return [prefix + character for character in b64a.ALPHABET]
@@ -70,11 +58,6 @@ def child_prefixes(prefix: str) -> list[str]:
 
 def _place_of(record: str) -> tuple[str, str]:
     return payload_of(record), record
-
-
-def _ordered(others: dict[str, bytes]) -> dict[str, bytes]:
-    """Return records of other formats by their bytes: no order of a run of the program shows."""
-    return dict(sorted(others.items()))
 
 
 class AdvertisementSet:
@@ -100,9 +83,9 @@ class AdvertisementSet:
 
     def to_pieces(self) -> list[bytes | memoryview]:
         """Return the set as bytes, with its root, for `from_bytes`; the large pieces are shared."""
-        others = json.dumps({record: b64a.encode(each) for record, each in self._others.items()})
+        others = write_others(self._others)
         sizes = _SIZES.pack(len(self._rows), len(others))
-        return [sizes, self.root(""), others.encode("ascii"), *self._rows.to_pieces()]
+        return [sizes, self.root(""), others, *self._rows.to_pieces()]
 
     @classmethod
     def from_bytes(cls, raw: memoryview) -> AdvertisementSet:
@@ -117,7 +100,7 @@ class AdvertisementSet:
         first = _SIZES.size + DIGEST_BYTES
         made = cls()
         made._rows = Rows.from_bytes(raw[first + size :], count)
-        made._others = _ordered(_read_others(bytes(raw[first : first + size])))
+        made._others = read_others(bytes(raw[first : first + size]))
         made._roots = {"": bytes(raw[_SIZES.size : first])}
         return made
 
@@ -141,14 +124,14 @@ class AdvertisementSet:
         if sources.keys() == {""}:
             return sources[""]  # with the roots that it has
         made = cls()
-        made._rows = Rows.joined(_slices_of(sources))
+        made._rows = Rows.of_partitions({each: sources[each]._rows for each in sources})
         for source in {id(each): each for each in sources.values()}.values():
             for record, digest in source._others.items():
                 payload = payload_of(record)
                 around = (payload[:length] for length in range(len(payload), -1, -1))
                 if sources[next(each for each in around if each in sources)] is source:
                     made._others[record] = digest
-        made._others = _ordered(made._others)
+        made._others = in_order(made._others)
         if len(made):
             made._roots = {}
         return made
@@ -216,7 +199,7 @@ class AdvertisementSet:
         if self._others or others:
             left = {*removed}
             kept = {each: value for each, value in self._others.items() if each not in left}
-            made._others = _ordered(kept | others)
+            made._others = in_order(kept | others)
         made._rows = self._rows.changed(come, as_digests(values), keys_of(removed)[0])
         made._roots = self._roots_beside([*records, *removed])
         made._tree = self._tree if len(made) <= _MOST_KEPT else None
@@ -244,10 +227,6 @@ class AdvertisementSet:
         return come, gone
 
     # -- partitions ----------------------------------------------------------------------------
-
-    def span(self, prefix: str) -> tuple[Rows, slice]:
-        """Return the rows that the usual records of a partition are among, and where they lie."""
-        return self._rows, self._rows.span(prefix)
 
     def _others_in(self, prefix: str) -> list[str]:
         return [record for record in self._others if payload_of(record).startswith(prefix)]
@@ -343,40 +322,3 @@ class AdvertisementSet:
                 part = AdvertisementSet.joined([(prefix, self)])
                 return part.changed([], [], gone), gone[0]
         return None
-
-
-def _read_others(raw: bytes) -> dict[str, bytes]:
-    """Return the records of other formats that a set's bytes name, with their digests.
-
-    Raises:
-        ValueError, TypeError: they are no such records.
-    """
-    try:
-        found = json.loads(raw)
-        if not isinstance(found, dict):
-            raise TypeError("records of other formats are a table")
-        made = {record: b64a.decode(each) for record, each in found.items()}
-    except (RecordError, RecursionError) as error:
-        raise ValueError("no digests of records") from error
-    if keys_of(list(made))[1].any():
-        raise ValueError("a record of the usual format among others")
-    for record, digest in made.items():
-        if not _OTHER.fullmatch(record) or len(digest) != DIGEST_BYTES:
-            raise ValueError("no digest of a record of another format")
-    return made
-
-
-def _slices_of(pieces: dict[str, AdvertisementSet]) -> Iterator[tuple[Rows, slice]]:
-    """Yield the rows that each piece gives, in order; inner ones cut outer ones."""
-    outer: list[tuple[str, Rows, slice]] = []
-    for prefix in sorted(pieces):
-        while outer and not prefix.startswith(outer[-1][0]):
-            yield outer.pop()[1:]
-        if outer:
-            around, cut, left = outer.pop()
-            hole = cut.span(prefix)
-            yield cut, slice(left.start, hole.start)
-            outer.append((around, cut, slice(hole.stop, left.stop)))
-        outer.append((prefix, *pieces[prefix].span(prefix)))
-    while outer:
-        yield outer.pop()[1:]

@@ -18,9 +18,9 @@ from lace.interlacing.merkle import Digests, as_digests, leaves_of
 from lace.record.hash_rows import keys_of_hashes, texts_of_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Keys", "Rows", "keys_of", "order_of_keys", "records_of"]
+__all__ = ["Keys", "Rows", "keys_of", "order_of_keys", "payload_of", "records_of"]
 
 Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _KEY_BYTES: Final = DIGEST_BYTES + 1
@@ -34,6 +34,15 @@ _AT_ONCE: Final = 1 << 16
 """Rows that are compared together: more would take memory, and no less time."""
 _LAST_TYPE: Final = b"\x7f"
 """A byte behind the letters of all types."""
+
+
+def payload_of(record: str) -> str:
+    """Return the part of a record hash that partitions go by.
+
+    >>> payload_of("B.ab~c.H3")
+    'ab~c'
+    """
+    return record[2 : record.rindex(".")]
 
 
 def keys_of(records: Sequence[str]) -> tuple[Keys, npt.NDArray[np.bool_]]:
@@ -108,6 +117,14 @@ class Rows:
             np.concatenate([each.digests[found] for each, found in chosen]),
             np.concatenate([each.leaves[found] for each, found in chosen]) if has_leaves else None,
         )
+
+    @classmethod
+    def of_partitions(cls, sources: Mapping[str, Rows]) -> Rows:
+        """Return, of each of some partitions, the rows that are given for it.
+
+        Where one partition lies in another, the inner one counts.
+        """
+        return cls.joined(_slices_of(sources))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -280,3 +297,19 @@ def _behind(prefix: str) -> bytes:
     """Return a key behind all those of a partition."""
     found = b64a.decode_canonical(prefix.ljust(_PAYLOAD + 1, _LAST).encode("ascii"))
     return found[:DIGEST_BYTES] + _LAST_TYPE
+
+
+def _slices_of(sources: Mapping[str, Rows]) -> Iterator[tuple[Rows, slice]]:
+    """Yield the rows that each partition gives, in order; inner ones cut outer ones."""
+    outer: list[tuple[str, Rows, slice]] = []
+    for prefix in sorted(sources):
+        while outer and not prefix.startswith(outer[-1][0]):
+            yield outer.pop()[1:]
+        if outer:
+            around, cut, left = outer.pop()
+            hole = cut.span(prefix)
+            yield cut, slice(left.start, hole.start)
+            outer.append((around, cut, slice(hole.stop, left.stop)))
+        outer.append((prefix, sources[prefix], sources[prefix].span(prefix)))
+    while outer:
+        yield outer.pop()[1:]

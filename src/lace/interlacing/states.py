@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.advertisement import digests_of, digests_of_bare, is_bare
-from lace.interlacing.partitions import AdvertisementSet, payload_of
+from lace.interlacing.partitions import AdvertisementSet
 from lace.interlacing.questions import start_length
+from lace.interlacing.rows import payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lace.base import b64a
 from lace.facts.lines import format_fact
 from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.partitions import payload_of
 from lace.interlacing.questions import CHILDREN
+from lace.interlacing.rows import payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

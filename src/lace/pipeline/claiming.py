@@ -20,7 +20,7 @@ from lace.interlacing.advertisement import (
     ordered_fields,
 )
 from lace.interlacing.merkle import as_digests
-from lace.interlacing.partitions import payload_of
+from lace.interlacing.rows import payload_of
 from lace.interlacing.spans import Span
 from lace.pipeline.interning import HEAD_COLUMNS, facts_of_heads
 from lace.pipeline.states import PREFIX_LENGTH

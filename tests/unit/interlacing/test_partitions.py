@@ -14,7 +14,8 @@ import pytest
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.interlacing.merkle import EMPTY_ROOT, as_digests, leaves_of, root_of, roots_without_one
-from lace.interlacing.partitions import AdvertisementSet, child_prefixes, payload_of
+from lace.interlacing.partitions import AdvertisementSet, child_prefixes
+from lace.interlacing.rows import payload_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 LEAF, NODE = b"lace-advertisement-leaf/v1", b"lace-advertisement-node/v1"
