@@ -124,7 +124,7 @@ def test_many_records_are_followed_by_their_stored_facts(
     store: lace.Lace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither are they read, nor are all facts numbered anew; also none is there twice."""
-    rules = lace.Lacegram.parse("Names(P,N) :- Field(P,'Name',_,N).")
+    rules = lace.Lacegram.parse(NARROW + "Names(P,N) :- Have(P), Field(P,'Name',_,N).")
     store.add_all([plex(f"a{number}", group="u") for number in range(20)])
     assert dict(store.query(rules)) == expected(store, rules)
     monkeypatch.setattr(following, "_MANY", 10)
