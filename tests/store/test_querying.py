@@ -152,8 +152,8 @@ def test_few_records_of_many_bytes_are_followed_by_their_stored_facts(
     store: lace.Lace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not read again: what is remembered of records has no room for them."""
-    rules = lace.Lacegram.parse("Names(P,N) :- Field(P,'Name',_,N).")
-    store.add_all([plex(f"a{number}", group="u") for number in range(300)])
+    rules = lace.Lacegram.parse(NARROW + "Names(P,N) :- Have(P), Field(P,'Name',_,N).")
+    store.add_all([plex(f"a{number}", group="u") for number in range(60)])
     assert dict(store.query(rules)) == expected(store, rules)
     read: list[int] = []
     original = SqliteSnapshot.records

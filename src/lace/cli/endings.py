@@ -18,7 +18,7 @@ _AGAIN_SECONDS: Final = 0.01
 
 
 def heed_signals() -> None:
-    """Have SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, until it is caught.
+    """Have SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, and lose neither.
 
     Python drops what is raised while it calls back for an object that is gone, as it does for
     the lock of every module that it loads. The signal of which that came is then sent again.
