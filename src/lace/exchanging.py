@@ -47,8 +47,8 @@ __all__ = [
     "run_exchange",
 ]
 
-_IN_PROCESS: Final = Proven(transport="stdio")
-"""What is known of a link that has no transport."""
+_IN_PROCESS: Final = Proven(transport="memory")
+"""What is known of a link inside one process: messages are handed over in memory."""
 _NAMES: Final = ("the left", "the right")
 """The sides, as errors name them."""
 MOST_ROUNDS: Final = 1_000

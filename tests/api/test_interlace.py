@@ -133,6 +133,31 @@ Hidden(P) :- AdvertisedField(P,S,'Name',_,N), AdvertisedField(P,S,'App',_,'no').
     assert dict(done.left.noted) == ({} if store_differing else {Failure.CLAIMS_DIFFER: 1})
 
 
+# -- the transport -----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("050-27", "060-116")
+@pytest.mark.parametrize("asking", [0, 1], ids=["left", "right"])
+@pytest.mark.parametrize("transport", ["memory", "stdio"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["bounded", "open"])
+def test_both_sides_know_that_the_transport_is_memory(
+    sides: tuple[lace.Lace, lace.Lace], asking: int, transport: str, *, is_open: bool
+) -> None:
+    """A side that selects only over one transport gets records over that one alone."""
+    sides[1 - asking].add(plex("a"))
+    only = SELECT.replace("Advertised(P,S),", f"Advertised(P,S), Transport('{transport}'),")
+    policies = [policy(sides[1]), policy(sides[0])]
+    policies[asking] = policy(sides[1 - asking], only)
+    if is_open:
+        with lace.interlace(*sides, *policies, open=True) as exchange:
+            assert next(exchange.events(SOON)).outcome.at_fixed_point
+            done = exchange.stop()
+    else:
+        done = lace.interlace(*sides, *policies)
+    assert done
+    assert len(sides[asking]) == (1 if transport == "memory" else 0)
+
+
 # -- an exchange that goes on --------------------------------------------------------------------
 
 
