@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lace.interlacing.result import Outcome
     from lace.linking import BlockingLink, Link
     from lace.listing import Table, Versions
-    from lace.policy.local import Policy
+    from lace.policy.local import Plan, Policy, plan
     from lace.policy.operations import expose_records, select_prefix, select_record, select_records
     from lace.rules.program import Lacegram
     from lace.serving import Served
@@ -73,6 +73,7 @@ __all__ = [
     "OpenInterlace",
     "Outcome",
     "PhaseBegan",
+    "Plan",
     "Plex",
     "Policy",
     "PolicyError",
@@ -103,6 +104,7 @@ __all__ = [
     "open",
     "open_warehouse",
     "parse_record",
+    "plan",
     "select_prefix",
     "select_record",
     "select_records",
@@ -122,7 +124,7 @@ if not TYPE_CHECKING:  # a checker knows the names already, and refuses all othe
         "lace.interlacing.result": "Outcome",
         "lace.linking": "BlockingLink Link",
         "lace.listing": "Table Versions",
-        "lace.policy.local": "Policy",
+        "lace.policy.local": "Plan Policy plan",
         "lace.policy.operations": "expose_records select_prefix select_record select_records",
         "lace.rules.program": "Lacegram",
         "lace.serving": "Served",

@@ -27,6 +27,7 @@ MADE_BY_LACE = {
     "Link",
     "OpenInterlace",
     "Outcome",
+    "Plan",
     "Result",
     "Serving",
     "Served",

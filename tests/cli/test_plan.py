@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+import lace
+from lace.facts.lines import parse_fact
+from lace.policy.compile import compile_policy, flat_program
 from lace.policy.transcript import parse_transcript
 from tests.cli.policies import ALL, TEAM, write
 from tests.cli.running import call, on_terminal
@@ -67,6 +70,65 @@ def test_lowerings_and_json() -> None:
     encrypted = call("plan", *OPERANDS, "--lowering", "encrypted-v1", "--json").json()
     assert (encrypted["lowering"], encrypted["id"] != standard["id"]) == ("encrypted-v1", True)
     assert call("plan", *OPERANDS, "--lowering", "no-such").code == 2
+
+
+@pytest.mark.requirement("040-110", "040-111", "040-112")
+def test_a_sidecar_leads_every_generated_rule_back(tmp_path: Path) -> None:
+    """The rules that each side runs are in it, with the module, rule and label they come from."""
+    target = tmp_path / "plan.sources"
+    done = call("plan", *OPERANDS, "--provenance", target)
+    assert (done.code, done.raw) == (0, call("plan", *OPERANDS).raw), "the plan stays as it is"
+    raw = target.read_bytes()
+    assert raw.endswith(b"\n")
+    lines = raw.split(b"\n")[:-1]
+    assert lines == sorted(set(lines))
+    facts = {parse_fact(line) for line in lines}
+    made = lace.plan(TEAM, ALL)
+    assert made.provenance.text.encode() == raw
+    assert (made.id, made.transcript) == (call("plan", *OPERANDS, "--id").lines[0], done.out)
+    for index in (0, 1):
+        label = made.agreed.operands[1 - index].origin
+        side = compile_policy(made.agreed, made.operands, index=index, exposures=(), viewer=label)
+        assert set(flat_program(side).rule_ids) <= {fact[1] for fact in facts}
+        assert set(side.provenance.facts()) <= facts
+    written = {
+        (operand.module_id, rule) for operand in made.operands for rule in operand.module.rule_ids
+    }
+    assert {fact[2:] for fact in facts if fact[0] == "RuleSource"} == written
+    origins = {operand.origin for operand in made.agreed.operands}
+    assert {fact[2] for fact in facts if fact[0] == "RuleOrigin"} == origins
+    steps = {fact[2:] for fact in facts if fact[0] == "RuleGeneratedBy"}
+    assert {
+        ("040-operand-scope", "O0"),
+        ("040-operand-scope", "O1"),
+        ("040-intersection", "SelectHave/1"),
+        ("040-lowering", "MaySend/1"),
+    } <= steps
+
+
+def test_a_sidecar_needs_rules_and_a_place(tmp_path: Path) -> None:
+    write("received.plan", call("plan", *OPERANDS).out)
+    target = tmp_path / "plan.sources"
+    alone = call("plan", "--check", "received.plan", "--provenance", target)
+    assert (alone.code, target.exists()) == (2, False)
+    assert "--operand0 FILE --operand1 FILE" in alone.err
+    both = call("plan", *OPERANDS, "--check", "received.plan", "--provenance", target)
+    assert (both.code, both.lines) == (0, [lace.plan(TEAM, ALL).id])
+    assert target.read_text("utf-8") == lace.plan(TEAM, ALL).provenance.text
+    lost = call("plan", *OPERANDS, "--provenance", tmp_path / "no" / "such")
+    assert (lost.code, lost.raw) == (2, b"")
+    other = call(
+        "plan",
+        "--operand0",
+        "all.lace",
+        "--operand1",
+        "all.lace",
+        "--check",
+        "received.plan",
+        "--provenance",
+        tmp_path / "other",
+    )
+    assert (other.code, (tmp_path / "other").exists()) == (1, False)
 
 
 def test_on_a_terminal_the_last_line_ends() -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lace.cli.command import command as lace_command
+from lace.cli.files import check_target, written
 from lace.cli.policy_files import Wanted, check_files, refuse_shared_input, warn_of
 from lace.cli.policy_options import LOWERING_OPTION
 from lace.cli.rule_files import read_file
 from lace.errors import Place, PolicyError, UsageError
-from lace.policy.operand import operand_of
-from lace.policy.transcript import LOWERINGS, check_same_plan, make_plan, parse_transcript
+from lace.policy.local import Plan, plan
+from lace.policy.transcript import LOWERINGS, check_same_plan, parse_transcript
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-def _make(session: Session, operand0: str, operand1: str, lowering: str) -> ExchangePlan:
+def _make(session: Session, operand0: str, operand1: str, lowering: str) -> Plan:
     limits = session.rule_limits()
     wanted = [Wanted(file, SELECTOR, limits) for file in (operand0, operand1)]
     zero, one = check_files(session, wanted)
     warn_of(session, (*zero.warnings, *one.warnings))
-    return make_plan(operand_of(zero, 0), operand_of(one, 1), lowering)
+    return plan(zero, one, lowering=lowering)
 
 
 def _receive(session: Session, argument: str) -> ExchangePlan:
@@ -41,10 +42,10 @@ def _receive(session: Session, argument: str) -> ExchangePlan:
         raise
 
 
-def _document(plan: ExchangePlan) -> dict[str, Any]:
+def _document(made: ExchangePlan) -> dict[str, Any]:
     return {
-        "id": plan.id,
-        "lowering": plan.lowering,
+        "id": made.id,
+        "lowering": made.lowering,
         "operands": [
             {
                 "index": operand.index,
@@ -52,10 +53,10 @@ def _document(plan: ExchangePlan) -> dict[str, Any]:
                 "module": operand.module_id,
                 "origin": operand.origin,
             }
-            for operand in plan.operands
+            for operand in made.operands
         ],
-        "required_fields": {"all": plan.required.all, "names": sorted(plan.required.names)},
-        "transcript": plan.transcript,
+        "required_fields": {"all": made.required.all, "names": sorted(made.required.names)},
+        "transcript": made.transcript,
     }
 
 
@@ -79,6 +80,10 @@ def _document(plan: ExchangePlan) -> dict[str, Any]:
             "its identifier, which both sides must come to",
         ),
         ("lace plan --check received.plan", "check a transcript that somebody sent"),
+        (
+            "lace plan --operand0 alice.lace --operand1 bob.lace --provenance plan.sources",
+            "also write where each generated rule comes from",
+        ),
     ],
 )
 @click.option(
@@ -96,6 +101,12 @@ def _document(plan: ExchangePlan) -> dict[str, Any]:
     help="Check a received transcript and write its identifier. With both operands, also check "
     "that theirs is this plan.",
 )
+@click.option(
+    "--provenance",
+    metavar="FILE",
+    help="Also write a sidecar: RuleSource, RuleGeneratedBy and RuleOrigin facts that lead each "
+    "rule that either side generates back to the rule and the operand it comes from.",
+)
 @click.pass_obj
 def command(
     session: Session,
@@ -104,6 +115,7 @@ def command(
     lowering: str | None,
     only_id: bool,
     received: str | None,
+    provenance: str | None,
 ) -> int:
     """Show the exchange plan of two selectors.
 
@@ -112,7 +124,8 @@ def command(
     Rules may be written freely: their canonical text counts. Exposures are no part of a plan.
 
     A transcript given to --check is refused, exit code 1, unless it is exactly what a plan is
-    written as.
+    written as. A sidecar is for people and tools: no rule can read it, and it is no part of a
+    plan.
     """
     refuse_shared_input((operand0, operand1, received))
     if (operand0 is None) != (operand1 is None) or (operand0 is None and received is None):
@@ -120,16 +133,27 @@ def command(
         raise UsageError(
             f"{lacking} FILE is missing", hint="a plan has two operands; or use --check FILE"
         )
-    made = None
+    if provenance is not None:
+        if operand0 is None:
+            raise UsageError(
+                "a transcript has no rules to lead back to",
+                hint="--provenance needs both: --operand0 FILE --operand1 FILE",
+            )
+        check_target(provenance)
+    made = sidecar = None
     if operand0 is not None and operand1 is not None:
-        made = _make(session, operand0, operand1, lowering or LOWERINGS[0])
+        own = _make(session, operand0, operand1, lowering or LOWERINGS[0])
+        made, sidecar = own.agreed, own.provenance if provenance is not None else None
     if received is not None:
-        plan = _receive(session, received)
+        found = _receive(session, received)
         if made is not None:
-            check_same_plan(made, plan)
-        made = plan
+            check_same_plan(made, found)
+        made = found
     if made is None:
         raise AssertionError("there are operands or a transcript")
+    if provenance is not None and sidecar is not None:
+        with written(provenance) as file:
+            file.write(sidecar.text.encode("utf-8"))
     output = session.output
     if output.json:
         output.json_document(_document(made))

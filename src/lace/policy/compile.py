@@ -23,7 +23,7 @@ from lace.facts.catalogue import BASE_PREDICATES
 from lace.policy.exposure import Exposure, active_exposures, check_viewer
 from lace.policy.gate import gate_module
 from lace.policy.lower import lowering_rules
-from lace.policy.operand import check_index
+from lace.policy.operand import INDEXES, check_index
 from lace.policy.provenance import Generated, Provenance, made_by, made_of
 from lace.policy.public_facts import PUBLIC
 from lace.policy.scope import scope_name, scope_rules
@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     from lace.policy.transcript import ExchangePlan
     from lace.rules.limits import RuleLimits
 
-__all__ = ["Compiler", "Executable", "compile_policy", "compile_view", "flat_program"]
+__all__ = [
+    "Compiler",
+    "Executable",
+    "compile_policy",
+    "compile_view",
+    "flat_program",
+    "plan_provenance",
+]
 
 _ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
 _HAVE: Final = PredicateKey("Have", 1)
@@ -186,6 +193,24 @@ def flat_program(executable: Executable) -> CheckedProgram:
     """Return all programs of a policy as one, with the limits of one's own rules."""
     generated = executable.provenance.generated
     return _program(generated, executable.view.profile.base, executable.ours.limits)
+
+
+def plan_provenance(plan: ExchangePlan, operands: Sequence[Operand]) -> Provenance:
+    """Return the sidecar of a plan: where each rule comes from that either side generates of it.
+
+    Both sides generate the same, seen from either end; each is seen by its label, as it is
+    before a verifier is proven. Exposures are local and no part of a plan.
+
+    Raises:
+        PolicyError: the operands are not those of the plan.
+    """
+    made = [
+        compile_policy(
+            plan, operands, index=index, exposures=(), viewer=plan.operands[1 - index].origin
+        )
+        for index in INDEXES
+    ]
+    return Provenance(tuple(each for side in made for each in side.provenance.generated))
 
 
 def compile_view(exposures: Iterable[Exposure], viewer: str, limits: RuleLimits) -> CheckedProgram:

@@ -11,27 +11,30 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.arguments import check_argument, check_many
 from lace.errors import Finding, Place, PolicyError
-from lace.policy.compile import Executable, compile_policy
+from lace.policy.compile import Executable, compile_policy, plan_provenance
 from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, operand_of
 from lace.policy.plan_lines import check_lowering
-from lace.policy.transcript import make_plan
+from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.program import RULE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from lace.policy.provenance import Provenance
     from lace.rules.program import CheckedProgram, Lacegram
 
 __all__ = [
     "Exchange",
     "Exposing",
+    "Plan",
     "Policy",
     "Rules",
     "check_policy",
     "exposure_warnings",
     "exposures_of",
+    "plan",
     "prepare_exchange",
 ]
 
@@ -163,6 +166,58 @@ def _exposure(each: Exposing, limits: RuleLimits) -> Exposure:
 def _check_module(rules: object) -> None:
     said = "an exposure is a Lacegram or its text, alone or in a pair with a viewer"
     check_argument(rules, RULE_KINDS, said)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What two selectors agree on: the plan, and both operands that it is made from."""
+
+    operands: tuple[Operand, Operand]
+    agreed: ExchangePlan
+
+    @property
+    def id(self) -> str:
+        """The `E.` identifier."""
+        return self.agreed.id
+
+    @property
+    def transcript(self) -> str:
+        """The canonical text that the identifier is made from, without a final LF."""
+        return self.agreed.transcript
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where each rule comes from that either side generates: `facts()`, or `text` for a file.
+
+        It is about the plan alone: a side's exposures are not in it. No rule can read it.
+        """
+        return plan_provenance(self.agreed, self.operands)
+
+
+def plan(
+    operand0: Rules,
+    operand1: Rules,
+    *,
+    lowering: str = LOWERINGS[0],
+    limits: RuleLimits = OWN_LIMITS,
+) -> Plan:
+    """Return the exchange plan of two selectors.
+
+    Args:
+        operand0: the selector of the side that connects.
+        operand1: the selector of the side that accepts.
+        lowering: what is asked beyond selection.
+        limits: for rules that come as text.
+
+    Raises:
+        RuleError: rules are not legal; `findings` holds all that was found.
+        PolicyError: there is no plan for these two, or no such lowering.
+        UsageError: an argument is of another type.
+    """
+    for given, said in ((operand0, "operand0"), (operand1, "operand1")):
+        check_argument(given, RULE_KINDS, f"{said} is a Lacegram or its text")
+    pair = operand_of(operand0, 0, limits=limits), operand_of(operand1, 1, limits=limits)
+    return Plan(pair, make_plan(*pair, lowering))
 
 
 @dataclass(frozen=True, slots=True)

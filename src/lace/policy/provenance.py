@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import Place
+from lace.facts.lines import format_fact
 from lace.rules.canonical import rule_id
 from lace.rules.program import Written
 
@@ -120,3 +121,9 @@ class Provenance:
                 yield "RuleGeneratedBy", identifier, "040-query-gate", each.viewer
             if each.origin is not None:
                 yield "RuleOrigin", identifier, each.origin
+
+    @property
+    def text(self) -> str:
+        """The sidecar as a file: its distinct fact lines, sorted bytewise, each with LF."""
+        lines = {format_fact(fact) for fact in self.facts()}
+        return "".join(f"{line}\n" for line in sorted(lines, key=lambda line: line.encode("utf-8")))
