@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.base.tai import Tai
     from lace.driver.answering import EvaluatorMaker
+    from lace.driver.resources import Resources
     from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
@@ -303,6 +304,7 @@ def party_of(
     expected: frozenset[str] = frozenset(),
     proven: Proven | None = None,
     options: SideOptions = _USUAL,
+    resources: Resources | None = None,
 ) -> Party:
     """Return a side as operand 0 or 1, not started.
 
@@ -315,6 +317,7 @@ def party_of(
         expected: the verifiers that the peer may be; none: anyone.
         proven: what the transport proves; nothing for a link within this process.
         options: what it does otherwise than usual.
+        resources: what it shares with other links of a server.
     """
     found = proven or _IN_PROCESS
     store = side.store
@@ -351,4 +354,5 @@ def party_of(
         workers=side.workers,
         kept=kept,
         evaluating=side.evaluating,
+        resources=resources,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.base.tai import Tai
+    from lace.driver.resources import Resources
     from lace.driver.session import Session
     from lace.driver.standing import Standing
     from lace.exchanging import Side
@@ -111,6 +112,7 @@ class Server:
         self._ending = asyncio.Event()
         self._is_stopping = False
         self._listener: Listener | None = None
+        self._resources: Resources | None = None
 
     @property
     def links(self) -> int:
@@ -190,6 +192,14 @@ class Server:
         finally:
             del self._links[link.number]
 
+    def _shared(self) -> Resources:
+        """Return what the links share; loaded late, as all that an exchange needs is."""
+        if self._resources is None:
+            from lace.driver.resources import Resources
+
+            self._resources = Resources()
+        return self._resources
+
     async def _run(self, stream: ByteStream, link: _Running) -> None:
         policy = self.policy
         outcome: Outcome | None = None
@@ -211,6 +221,7 @@ class Server:
                 self._options,
                 self._clock,
                 began=begin,
+                resources=self._shared(),
             )
         except LaceError as error:
             problem = error

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.driver.claims import Claims
     from lace.driver.dry_run import DryRun
+    from lace.driver.resources import Resources
     from lace.driver.session import Session
     from lace.exchanging import Side
     from lace.iltp.address import Address
@@ -69,6 +70,7 @@ async def run_link(
     clock: Callable[[], Tai],
     *,
     began: Callable[[Session], None] | None = None,
+    resources: Resources | None = None,
 ) -> Outcome:
     """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
 
@@ -79,6 +81,7 @@ async def run_link(
         options: how it runs.
         clock: gives the time.
         began: gets the session when it begins, to watch it and to stop it.
+        resources: what this link shares with other links of a server.
 
     Raises:
         StoreError: the lace cannot be opened, read or written; where that has ended the
@@ -99,6 +102,7 @@ async def run_link(
             expected=options.expected,
             proven=stream.proven,
             options=SideOptions(keeps_links=claims is None),
+            resources=resources,
         )
         session = Session(party, stream, clock, dry_run=options.dry_run, claims=claims)
         with watching(side.store.folder, _teller(session)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.intake import FEW_RECORDS, Intake
+from lace.driver.intake import FEW_RECORDS, Intake, IntakeLoad
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord, frame_record, frame_records
 from lace.store import validation
@@ -167,8 +168,9 @@ def test_transactions_into_a_large_store_are_larger(opened: lace.Lace, *, beside
     """Up to four times, and a quarter of what is stored; but not where others gather, too."""
     settings = replace(opened.settings, import_batch_records=10)
     records = valid(*(blob(f"data {number}") for number in range(400)))
-    intake = Intake(opened.store, settings, os.urandom)
-    other = Intake(opened.store, settings, os.urandom)
+    load = IntakeLoad()
+    intake = Intake(opened.store, settings, os.urandom, load=load)
+    other = Intake(opened.store, settings, os.urandom, load=load)
     if beside:
         other.admit(valid(blob("another")))
     made: list[int] = []
@@ -229,3 +231,59 @@ def test_the_last_few_are_waited_for(
     drain(intake)
     intake.close()
     assert made == transactions
+
+
+def test_an_intake_may_be_made_while_others_are_counted(opened: lace.Lace) -> None:
+    """Links of a server count each other in their threads while its loop makes further links."""
+    load = IntakeLoad()
+    settings = replace(opened.settings, import_batch_records=1)
+    made: list[Intake] = []
+
+    class Watched(Intake):
+        """Another link begins at the moment in which somebody looks at this one."""
+
+        def __getattribute__(self, name: str) -> object:
+            if name == "_records" and made and len(made) < 100:
+                made.append(Intake(opened.store, settings, os.urandom, load=load))
+            return super().__getattribute__(name)
+
+    intake = Intake(opened.store, settings, os.urandom, load=load)
+    intake._last = 1_000  # only in a large store does it matter what others hold
+    intake.admit(valid(blob("first")))
+    made.append(Watched(opened.store, settings, os.urandom, load=load))
+    found = [intake.is_full]
+    made[-1].admit(valid(blob("another")))
+    found.append(intake.is_full)
+    assert found == [False, True]
+    for each in (intake, *made):
+        each.close()
+    assert not load.has_others(intake)
+
+
+def test_intakes_of_many_threads_are_counted(opened: lace.Lace) -> None:
+    load = IntakeLoad()
+    intake = Intake(opened.store, opened.settings, os.urandom, load=load)
+    others = [Intake(opened.store, opened.settings, os.urandom, load=load) for _ in range(64)]
+    start = threading.Barrier(8)
+    faults: list[Exception] = []
+
+    def gather(mine: Sequence[Intake]) -> None:
+        start.wait()
+        try:
+            for _ in range(200):
+                for each in mine:
+                    load.note(each, holds=True)
+                    assert load.has_others(intake)
+                    load.note(each, holds=False)
+        except (AssertionError, RuntimeError) as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=gather, args=(others[at::8],)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert not load.has_others(intake)
+    for each in (intake, *others):
+        each.close()

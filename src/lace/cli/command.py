@@ -7,6 +7,7 @@ output and its JSON keys as data, so that help, reference page and tests agree.
 from __future__ import annotations
 
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -186,8 +187,8 @@ class LaceGroup(click.Group):
 class LazyGroup(LaceGroup):
     """A group whose commands are modules of their own, loaded when they are named."""
 
-    modules: Mapping[str, str] = {}
-    summaries: Mapping[str, str] = {}
+    modules: Mapping[str, str] = MappingProxyType({})
+    summaries: Mapping[str, str] = MappingProxyType({})
     """What commands do, for a help that does not load them; of others their own help says it."""
 
     def summary(self, ctx: click.Context, name: str) -> str:

@@ -10,7 +10,7 @@ larger, unless there are several links that gather records at once.
 from __future__ import annotations
 
 import os
-import weakref
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lace.store.exchange_store import ExchangeStore
     from lace.store.validation import Verdicts
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "IntakeLoad"]
 
 FEW_RECORDS: Final = 1_000
 """Records below which a batch is validated here: an open exchange has many small ones."""
@@ -43,8 +43,30 @@ _LARGE_SHARE: Final = 4
 """A store is large where a transaction has less than one in so many of its records."""
 _LAST_SHARE: Final = 8
 """At most one in so many more are taken into it, if they are the last."""
-_intakes: Final[weakref.WeakSet[Intake]] = weakref.WeakSet()
-"""Those of this process."""
+
+
+class IntakeLoad:
+    """Counts the intakes that hold records to be stored, of the links that share it.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._holding: set[int] = set()
+
+    def note(self, intake: Intake, *, holds: bool) -> None:
+        """Note whether an intake holds records now."""
+        with self._guard:
+            if holds:
+                self._holding.add(id(intake))
+            else:
+                self._holding.discard(id(intake))
+
+    def has_others(self, intake: Intake) -> bool:
+        """Tell whether an intake other than this one holds records."""
+        with self._guard:
+            return bool(self._holding - {id(intake)})
 
 
 class Intake:
@@ -55,6 +77,7 @@ class Intake:
         settings: how much is stored at once.
         random_bytes: randomness for checking signatures together.
         workers: processes that validate; without any, this one does.
+        load: the intakes of the links that share this process with this one.
     """
 
     def __init__(
@@ -63,6 +86,7 @@ class Intake:
         settings: Settings,
         random_bytes: Callable[[int], bytes],
         workers: int = 0,
+        load: IntakeLoad | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -74,7 +98,7 @@ class Intake:
         """How many more records are known to follow."""
         self._last = 0
         """The StoreRecordId of what was stored last: about how large the store is."""
-        _intakes.add(self)
+        self._load = load or IntakeLoad()
         self.stored: Callable[[Sequence[ValidRecord]], None] | None = None
         """Hears of records whose transaction is done."""
 
@@ -106,7 +130,7 @@ class Intake:
         records, size = self._settings.import_batch_records, self._settings.import_batch_bytes
         if self._records < records and self._bytes < size:
             return False
-        if not self._is_large or any(each._records for each in _intakes if each is not self):
+        if not self._is_large or self._load.has_others(self):
             return True
         is_full = self._records >= _LARGE_TIMES * records or self._bytes >= _LARGE_TIMES * size
         return is_full and not self._awaits_last
@@ -140,6 +164,7 @@ class Intake:
         self._admitting.append(records)
         self._records += len(records)
         self._bytes += sum(len(record.bytes) for record in records)
+        self._load.note(self, holds=self._records > 0)
 
     def work(self, *, wait: bool = False) -> list[Event]:
         """Do what can be done now; returns the answers.
@@ -166,8 +191,7 @@ class Intake:
     def _store_all(self) -> list[Event]:
         """Store what was gathered in one transaction."""
         groups = list(self._admitting)
-        self._admitting.clear()
-        self._records = self._bytes = 0
+        self._forget_records()
         records = [record for group in groups for record in group]
         admission = self._store.admit(records)
         if admission.stored:
@@ -182,8 +206,12 @@ class Intake:
     def close(self) -> None:
         """End the processes; what was not stored is not."""
         self._pool.close()
+        self._forget_records()
+
+    def _forget_records(self) -> None:
         self._admitting.clear()
         self._records = self._bytes = 0
+        self._load.note(self, holds=False)
 
 
 def _validated(verdicts: Verdicts) -> Validated:

@@ -16,6 +16,7 @@ from lace.driver.evaluator import StoreEvaluator
 from lace.driver.intake import Intake
 from lace.driver.local_errors import LOCAL_ERRORS, error_of
 from lace.driver.messages import Block, End, beside_records
+from lace.driver.resources import Resources
 from lace.driver.saving import CursorSaver
 from lace.driver.sending import send_batch
 from lace.interlacing import effects as wanted
@@ -62,6 +63,7 @@ class Party:
         encrypted: whether the transport is proven to be confidential.
         kept: what is kept of earlier exchanges; the machine has the same.
         evaluating: makes what answers the machine's questions, once for each epoch.
+        resources: what this link shares with others; else its own.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class Party:
         encrypted: bool = False,
         kept: KeptLinks | None = None,
         evaluating: EvaluatorMaker = StoreEvaluator,
+        resources: Resources | None = None,
     ) -> None:
         self._make_evaluator = evaluating
+        shared = resources or Resources()
         self.machine = machine
         self._store = store
         self._settings = settings
@@ -88,7 +92,7 @@ class Party:
         self._cursors = CursorSaver(kept, clock, is_open=machine.config.is_open)
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
-        self._intake = Intake(store, settings, random_bytes, workers)
+        self._intake = Intake(store, settings, random_bytes, workers, shared.intake_load)
         self._is_storing = False
         self._tidied = self._rejected = 0
         self._batch: Generator[Message, None, None] | None = None
