@@ -25,6 +25,7 @@ from lace.store.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lace.engines.budget import Supervisor
     from lace.engines.queries import Rules
     from lace.engines.result import Result
 
@@ -78,7 +79,13 @@ def open_lace(
     return Lace(store, resolved)
 
 
-def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedded") -> Result:
+def evaluate(
+    rules: Rules,
+    facts: Iterable[Sequence[str]],
+    engine: str = "embedded",
+    *,
+    supervisor: Supervisor | None = None,
+) -> Result:
     """Evaluate rules over facts; no lace is needed.
 
     >>> result = evaluate("Path(X,Y) :- Edge(X,Y).", [("Edge", "a", "b")])
@@ -89,6 +96,8 @@ def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedd
         rules: a `Lacegram`, or its text, which may read every predicate that the facts have.
         facts: tuples of a predicate's name and its values.
         engine: the engine's name.
+        supervisor: watches the embedded engine, as a `lace.engines.budget.Cancellation` that
+            another thread may cancel.
 
     Raises:
         RuleError: the rules are not legal, or define a predicate that there are facts of.
@@ -98,7 +107,7 @@ def evaluate(rules: Rules, facts: Iterable[Sequence[str]], engine: str = "embedd
     """
     from lace.engines.queries import evaluate_rules
 
-    return evaluate_rules(rules, facts, engine=engine)
+    return evaluate_rules(rules, facts, engine=engine, supervisor=supervisor)
 
 
 if not TYPE_CHECKING:  # a checker knows the name already, and refuses all others

@@ -42,7 +42,7 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lace.engines.budget import Clock
+    from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
@@ -93,11 +93,24 @@ class Enforcement:
     The base holds the record facts, and gets the public ones: advertisements of the peer
     and runtime facts. The enclave outlives a base that is numbered or read anew
     (`take_base`), so what the peer's operand does depends on what its view shows only.
+
+    Args:
+        executable: the compiled policy.
+        base: the record facts.
+        clock: gives nanoseconds, for statistics.
+        supervisor: watches all evaluations; the memory that it is told of is the enclave's.
     """
 
-    def __init__(self, executable: Executable, base: FactBase, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        executable: Executable,
+        base: FactBase,
+        clock: Clock | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self.executable = executable
         self._clock = clock
+        self._supervisor = supervisor
         self._enclave: Enclave | None = None
         self._unseen = Difference(base)  # by the enclave
         our, their = executable.our_scope, executable.their_scope
@@ -117,7 +130,7 @@ class Enforcement:
     def take_base(self, base: FactBase) -> None:
         """Go on with other base facts; what the enclave holds is compared with them later."""
         before, self._base = self._base, base
-        self._session = Session(base, self._clock)
+        self._session = Session(base, self._clock, self._supervisor)
         self._selected: _Selected | None = None
         self._unseen = Difference(base)
         if before is not base:
@@ -241,8 +254,7 @@ class Enforcement:
         relations = self._selected.relations
         for key in {*changes.added, *changes.removed}:
             relations[key] = self._changed(key, relations.get(key), changes)
-        budget = Budget(self.executable.lowering, self._statistics())
-        self._selected.lowered.update(relations, changes, budget)
+        self._selected.lowered.update(relations, changes, self._lowering_budget())
 
     def _changed(self, key: PredicateKey, present: Relation | None, changes: Changes) -> Relation:
         """Return what the lowering now reads of a predicate."""
@@ -260,8 +272,9 @@ class Enforcement:
             made = made.with_rows(changes.added[key].columns(), changes.added[key].rows)
         return made
 
-    def _statistics(self) -> Statistics:
-        return Statistics(self._clock) if self._clock is not None else Statistics()
+    def _lowering_budget(self) -> Budget:
+        statistics = Statistics(self._clock) if self._clock is not None else Statistics()
+        return Budget(self.executable.lowering, statistics, supervisor=self._supervisor)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -288,7 +301,12 @@ class Enforcement:
         shown |= self._their_public_relations()
         if self._enclave is None:
             self._enclave = Enclave(
-                executable.theirs, shown, self._identifying, self._base, self._clock
+                executable.theirs,
+                shown,
+                self._identifying,
+                self._base,
+                self._clock,
+                self._supervisor,
             )
         else:
             self._enclave.replace(shown, self._base)
@@ -313,7 +331,7 @@ class Enforcement:
             base.dictionary,
             base.size,
             dict(relations),
-            Budget(lowering, self._statistics()),
+            self._lowering_budget(),
             base.verdicts,
         )
         made = Evaluation(lowering, state)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lace.base.limits import Settings
-    from lace.engines.budget import Statistics
+    from lace.engines.budget import Statistics, Supervisor
     from lace.engines.queries import Rules
     from lace.engines.result import Result
     from lace.exchanging import Side
@@ -194,6 +194,7 @@ class Lace:
         predicates: Iterable[str] | None = None,
         statistics: Statistics | None = None,
         snapshot: SqliteSnapshot | None = None,
+        supervisor: Supervisor | None = None,
     ) -> Result:
         """Evaluate rules over the facts of one state of the lace.
 
@@ -207,14 +208,17 @@ class Lace:
                 The others are evaluated when the result is asked for them.
             statistics: where to note what is done.
             snapshot: the state to ask; else the present one.
+            supervisor: watches the embedded engine, as a `lace.engines.budget.Cancellation`
+                that another thread may cancel.
 
         Raises:
             RuleError: the rules are not legal.
             LimitExceeded: a limit was reached; there is no part of an answer.
             UsageError: the rules do not define one of the predicates, or there is no such engine.
-            EngineError: what the engine needs is not installed.
+            EngineError: what the engine needs is not installed, or the supervisor has stopped
+                the evaluation (`EvaluationCancelled`).
         """
-        return self._asking().ask(rules, engine, predicates, statistics, snapshot)
+        return self._asking().ask(rules, engine, predicates, statistics, snapshot, supervisor)
 
     def _asking(self) -> StoreQuestions:
         if self._questions is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lace.enforcement import Permissions
-    from lace.engines.budget import Clock
+    from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
@@ -31,15 +31,17 @@ class StorePolicy:
         *,
         max_value_bytes: int,
         clock: Clock | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.executable = executable
         self._clock = clock
+        self._supervisor = supervisor
         self._enforcement: Enforcement | None = None
         self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
 
     def _begin(self, base: FactBase) -> Enforcement:
         if self._enforcement is None:
-            self._enforcement = Enforcement(self.executable, base, self._clock)
+            self._enforcement = Enforcement(self.executable, base, self._clock, self._supervisor)
         else:
             self._enforcement.take_base(base)
         return self._enforcement

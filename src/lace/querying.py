@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lace.algebra.evaluator import Answer
     from lace.base.limits import Settings
-    from lace.engines.budget import Clock
+    from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.spark.options import Options
@@ -60,22 +60,32 @@ class StoreSession:
     def __init__(
         self, store: SqliteStore, *, max_value_bytes: int, clock: Clock | None = None
     ) -> None:
-        self._follower = StoreFollower(
-            store, lambda base: Session(base, clock), max_value_bytes=max_value_bytes
-        )
+        self._clock = clock
+        self._session: Session | None = None
+        self._supervisor: Supervisor | None = None
+        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
+
+    def _begin(self, base: FactBase) -> Session:
+        self._session = Session(base, self._clock, self._supervisor)
+        return self._session
 
     def evaluate(
         self,
         checked: CheckedProgram,
         predicates: Iterable[PredicateKey] | None = None,
         statistics: Statistics | None = None,
+        supervisor: Supervisor | None = None,
     ) -> Evaluation:
         """Return the answer for the store as it is now; later changes do not reach it.
 
         Raises:
             LimitExceeded: it would go beyond a limit; there is no part of an answer.
+            EvaluationCancelled: the supervisor stopped it.
         """
         wanted = None if predicates is None else list(predicates)
+        self._supervisor = supervisor
+        if self._session is not None:
+            self._session.supervisor = supervisor
         return self._follower.ask(
             checked,
             question=lambda session: session.evaluate(checked, wanted, statistics).copy(),
@@ -88,6 +98,7 @@ def evaluate_snapshot(
     checked: CheckedProgram,
     predicates: Iterable[PredicateKey] | None = None,
     statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
     *,
     max_value_bytes: int,
 ) -> Evaluation:
@@ -101,7 +112,7 @@ def evaluate_snapshot(
         store.segments.open()
         state = store.segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
         try:
-            session = Session(record_base(state, max_value_bytes).base)
+            session = Session(record_base(state, max_value_bytes).base, supervisor=supervisor)
             return session.evaluate(checked, wanted, statistics)
         except SegmentDamagedError:
             if last_try:
@@ -116,6 +127,7 @@ def evaluate_values(
     checked: CheckedProgram,
     predicates: Iterable[PredicateKey] | None = None,
     statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Evaluation:
     """Return the answer for a state of a store, with every stored value looked at again.
 
@@ -125,7 +137,9 @@ def evaluate_values(
     """
     with store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
         facts = _base_facts(state, checked.required_base)
-        return evaluate(checked, facts, predicates=predicates, statistics=statistics)
+        return evaluate(
+            checked, facts, predicates=predicates, statistics=statistics, supervisor=supervisor
+        )
 
 
 def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
@@ -211,6 +225,7 @@ class StoreQuestions:
         predicates: Iterable[str] | None = None,
         statistics: Statistics | None = None,
         snapshot: SqliteSnapshot | None = None,
+        supervisor: Supervisor | None = None,
     ) -> Result:
         """Return what follows from rules, for one state of the store or for the present one.
 
@@ -218,7 +233,8 @@ class StoreQuestions:
             RuleError: the rules are not legal.
             LimitExceeded: a limit was reached; there is no part of an answer.
             UsageError: the rules do not define one of the predicates, or there is no such engine.
-            EngineError: what the engine needs is not installed.
+            EngineError: what the engine needs is not installed, or the supervisor has stopped
+                the evaluation (`EvaluationCancelled`).
         """
         check_engine(engine)
         checked = check_rules(rules, limits=limits_of(self._settings))
@@ -229,8 +245,11 @@ class StoreQuestions:
                 snapshot, SqliteSnapshot, "snapshot is a state of the lace", "take store.snapshot()"
             )
         wanted = None if predicates is None else find_predicates(checked, predicates)
-        ask = self._on_spark if engine == "spark" else self._embedded
-        answer: Answer = ask(checked, wanted, statistics, snapshot)
+        answer: Answer
+        if engine == "spark":
+            answer = self._on_spark(checked, wanted, statistics, snapshot)
+        else:
+            answer = self._embedded(checked, wanted, statistics, snapshot, supervisor)
         return Result(checked, answer, self._discard_segments)
 
     def _discard_segments(self) -> None:
@@ -262,14 +281,23 @@ class StoreQuestions:
         predicates: list[PredicateKey] | None,
         statistics: Statistics | None,
         snapshot: SqliteSnapshot | None,
+        supervisor: Supervisor | None,
     ) -> Evaluation:
         allowed = self._settings.max_value_bytes
         if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
-            return evaluate_values(self._store, snapshot, checked, predicates, statistics)
+            return evaluate_values(
+                self._store, snapshot, checked, predicates, statistics, supervisor
+            )
         if snapshot is not None:
             return evaluate_snapshot(
-                self._store, snapshot, checked, predicates, statistics, max_value_bytes=allowed
+                self._store,
+                snapshot,
+                checked,
+                predicates,
+                statistics,
+                supervisor,
+                max_value_bytes=allowed,
             )
         if self._session is None:
             self._session = StoreSession(self._store, max_value_bytes=allowed)
-        return self._session.evaluate(checked, predicates, statistics)
+        return self._session.evaluate(checked, predicates, statistics, supervisor)

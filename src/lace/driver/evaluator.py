@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.base.tai import Tai
+    from lace.engines.budget import Supervisor
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.facts.lines import Fact
@@ -84,6 +85,7 @@ class StoreEvaluator:
         max_value_bytes: how long a value may be.
         max_line_bytes: the longest line that the binding carries.
         known: what the peer is taken to claim at first.
+        supervisor: watches all evaluations, and may stop them.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class StoreEvaluator:
         max_value_bytes: int,
         max_line_bytes: int | None,
         known: Known | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._known = known
+        self._supervisor = supervisor
         self._executable = executable
         self._terms = terms
         self._transport, self._encrypted = transport, encrypted
@@ -125,7 +129,7 @@ class StoreEvaluator:
 
     def _begin(self, base: FactBase) -> Enforcement:
         if self._enforcement is None:
-            self._enforcement = Enforcement(self._executable, base)
+            self._enforcement = Enforcement(self._executable, base, supervisor=self._supervisor)
         else:
             self._enforcement.take_base(base)
         return self._enforcement

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from lace.errors import LimitExceeded
+from lace.errors import EngineError, LimitExceeded
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 
 if TYPE_CHECKING:
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["Budget", "Clock", "Run", "Statistics", "split_counts"]
+__all__ = [
+    "Budget",
+    "Cancellation",
+    "Clock",
+    "EvaluationCancelled",
+    "Run",
+    "Statistics",
+    "Supervisor",
+    "split_counts",
+]
 
 Clock = Callable[[], int]
 """Gives nanoseconds, from any moment on."""
@@ -96,13 +105,84 @@ class Statistics:
         run.nanoseconds += self.clock()
 
 
+class EvaluationCancelled(EngineError):
+    """An evaluation was stopped from outside; there is no part of an answer."""
+
+
+class Supervisor(Protocol):
+    """Whoever watches evaluations from outside: stops them, lets others run, counts memory.
+
+    One supervisor may watch many evaluations in one thread after the other, such as all
+    evaluations of a link. Both methods are called in the thread that evaluates, between two
+    steps; steps take well under a second. They may wait, and they may raise: an error of
+    theirs ends the evaluation and reaches its caller. Nothing of a supervisor is counted as
+    work, so that what an evaluation decides does not depend on it.
+    """
+
+    def check(self) -> None:
+        """Do what is due between two steps; raises `EvaluationCancelled` to stop."""
+        ...
+
+    def hold(self, total_bytes: int) -> None:
+        """Take note of how many bytes the evaluation of a peer's rules holds from now on.
+
+        Called with more before they are allocated, and with fewer once they are free; what
+        an evaluation keeps for the next one is still held when it ends. Rules of one's own
+        report nothing.
+        """
+        ...
+
+
+class Cancellation:
+    """The supervisor that only stops: `cancel` may be called from any thread, at any time.
+
+    >>> cancellation = Cancellation()
+    >>> cancellation.check()
+    >>> cancellation.cancel()
+    >>> cancellation.is_cancelled
+    True
+    """
+
+    def __init__(self) -> None:
+        self._is_cancelled = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._is_cancelled
+
+    def cancel(self) -> None:
+        """Stop every evaluation that this watches at its next check, now and later."""
+        self._is_cancelled = True
+
+    def check(self) -> None:
+        """Raise `EvaluationCancelled` once `cancel` was called."""
+        if self._is_cancelled:
+            raise EvaluationCancelled("the evaluation was cancelled")
+
+    def hold(self, total_bytes: int) -> None:
+        """Allow any number of bytes."""
+
+
 class Budget:
-    """The limits of one evaluation, and the work done in it."""
+    """The limits of one evaluation, and the work done in it.
+
+    Args:
+        program: the rules, which error messages name.
+        statistics: where work is noted.
+        limits: other limits than those of the rules.
+        supervisor: is asked at every counted operation.
+    """
 
     def __init__(
-        self, program: CheckedProgram, statistics: Statistics, limits: RuleLimits | None = None
+        self,
+        program: CheckedProgram,
+        statistics: Statistics,
+        limits: RuleLimits | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._program = program
+        self.supervisor = supervisor
         self._limits = limits or program.limits
         self.statistics = statistics
         self.rule = 0
@@ -114,7 +194,9 @@ class Budget:
 
         Raises:
             LimitExceeded: they are more than may be visited; they have not been yet.
+            EvaluationCancelled: whoever watches this evaluation stops it.
         """
+        self.check()
         work = self.statistics.work + rows
         if work > self._limits.max_work:
             raise self._exceeded(
@@ -125,6 +207,11 @@ class Budget:
                 "X3",
             )
         self.statistics.work = work
+
+    def check(self) -> None:
+        """Let the supervisor do what is due: it may wait, and it may stop the evaluation."""
+        if self.supervisor is not None:
+            self.supervisor.check()
 
     def allows(self, rows: int) -> bool:
         """Tell whether so many rows may still be visited."""
@@ -167,6 +254,7 @@ class Budget:
 
     def check_iterations(self, predicate: PredicateKey, iterations: int) -> None:
         """Refuse more passes over a stratum than are allowed."""
+        self.check()
         if iterations > self._limits.max_iterations:
             raise self._exceeded(
                 f"still makes new {predicate} facts after {self._limits.max_iterations:,} passes",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lace.algebra.evaluator import Answer
-    from lace.engines.budget import Statistics
+    from lace.engines.budget import Statistics, Supervisor
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
 
@@ -188,6 +188,7 @@ def evaluate_rules(
     limits: RuleLimits = OWN_LIMITS,
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Result:
     """Evaluate rules over facts from anywhere; rules may read every predicate that these have.
 
@@ -204,7 +205,12 @@ def evaluate_rules(
     grouped = group_facts(facts)
     checked = check_rules(rules, grouped.keys(), limits=limits)
     return evaluate_given(
-        checked, grouped, engine=engine, predicates=predicates, statistics=statistics
+        checked,
+        grouped,
+        engine=engine,
+        predicates=predicates,
+        statistics=statistics,
+        supervisor=supervisor,
     )
 
 
@@ -215,8 +221,12 @@ def evaluate_given(
     engine: str = "embedded",
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Result:
-    """Evaluate checked rules over facts, with an engine that is there."""
+    """Evaluate checked rules over facts, with an engine that is there.
+
+    A supervisor watches the embedded engine only.
+    """
     wanted = None
     if predicates is not None:
         wanted = find_predicates(checked, predicates)
@@ -228,5 +238,7 @@ def evaluate_given(
     else:
         from lace.engines.embedded.engine import evaluate  # numpy, only where it is needed
 
-        answer = evaluate(checked, facts, predicates=wanted, statistics=statistics)
+        answer = evaluate(
+            checked, facts, predicates=wanted, statistics=statistics, supervisor=supervisor
+        )
     return Result(checked, answer)

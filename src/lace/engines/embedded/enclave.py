@@ -24,7 +24,7 @@ from lace.engines.embedded.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lace.engines.budget import Clock
+    from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.canonical_order import Identifying
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.engine import Evaluation
@@ -46,6 +46,7 @@ class Enclave:
         identifying: what orders the rows of predicates; of others, all their values do.
         base: what those numbers mean. Texts that are new to it get numbers.
         clock: gives nanoseconds, for statistics.
+        supervisor: watches the evaluations.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Enclave:
         identifying: Identifying,
         base: FactBase,
         clock: Clock | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self.program = program
         self._outer = base
@@ -67,7 +69,7 @@ class Enclave:
         self._base.relations.update(
             {key: Relation.of(columns, rows) for key, (columns, rows) in own.items()}
         )
-        self._session = Session(self._base, clock)
+        self._session = Session(self._base, clock, supervisor)
         self._evaluation: Evaluation | None = None
         self.work = 0
         """The rows that were visited so far."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lace.algebra.nodes import RelationalProgram
+    from lace.engines.budget import Supervisor
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import Changes
     from lace.engines.embedded.heights import Heights
@@ -47,6 +48,7 @@ def evaluate(
     predicates: Iterable[PredicateKey] | None = None,
     statistics: Statistics | None = None,
     program: RelationalProgram | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Evaluation:
     """Evaluate checked rules over facts.
 
@@ -55,21 +57,23 @@ def evaluate(
         facts: tuples of a predicate name and texts.
         predicates: what is wanted; else every predicate that the rules define.
         statistics: where to note what is done.
-        program: the relational program of the rules, if it is at hand.
+        program: the relational program of the rules, if it was made already.
+        supervisor: watches the evaluation, and may stop it.
 
     Raises:
         LimitExceeded: the evaluation would go beyond a limit; there is no part of an answer.
         EngineError: a fact is not made of texts.
     """
+    budget = Budget(checked, statistics or Statistics(), supervisor=supervisor)
     dictionary = Dictionary()
     columns: dict[PredicateKey, tuple[list[Ids], int]] = {}
     for key, values in group_facts(facts).items():
+        budget.check()
         each = intern_rows(key, values, dictionary, checked.limits.max_value_bytes)
         columns[key] = each, len(values) // max(key.arity, 1)
     intern_constants(checked, dictionary)
     size = max(1, len(dictionary))
     relations = relations_of(columns, size)
-    budget = Budget(checked, statistics or Statistics())
     budget.check_base(*count_classes(relations))
     state = State(program or lower_program(checked), dictionary, size, relations, budget)
     made = Evaluation(checked, state)

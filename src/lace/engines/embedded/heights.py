@@ -77,7 +77,11 @@ class Heights:
 def finished_state(evaluation: Evaluation) -> State:
     """Return a state that reads the relations of an evaluation, with limits of its own."""
     source = evaluation.state
-    budget = Budget(evaluation.checked, Statistics(source.budget.statistics.clock))
+    budget = Budget(
+        evaluation.checked,
+        Statistics(source.budget.statistics.clock),
+        supervisor=source.budget.supervisor,
+    )
     made = State(source.program, source.dictionary, source.size, dict(source.relations), budget)
     made.virtual = set(source.virtual)
     made.verdicts = source.verdicts

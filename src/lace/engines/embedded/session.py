@@ -22,7 +22,7 @@ from lace.rules.limits import OWN_LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lace.engines.budget import Clock
+    from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.factbase import Changes
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
@@ -35,11 +35,23 @@ _MAX_PROGRAMS: Final = 64
 
 
 class Session:
-    """Evaluations over facts that change."""
+    """Evaluations over facts that change.
 
-    def __init__(self, base: FactBase | None = None, clock: Clock | None = None) -> None:
+    Args:
+        base: the facts.
+        clock: gives nanoseconds, for statistics.
+        supervisor: watches all evaluations; another one may take its place at any time.
+    """
+
+    def __init__(
+        self,
+        base: FactBase | None = None,
+        clock: Clock | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self.base = base or FactBase(max_value_bytes=OWN_LIMITS.max_value_bytes)
         self._clock = clock
+        self.supervisor = supervisor
         self._evaluations: OrderedDict[CheckedProgram, Evaluation] = OrderedDict()
         self._generation = self.base.generation
 
@@ -61,7 +73,7 @@ class Session:
         found = self._evaluations.get(checked)
         if found is None:
             found = self._begin(checked)
-        found.state.budget = Budget(checked, statistics or self._statistics())
+        found.state.budget = self._budget(checked, statistics)
         self._evaluations.move_to_end(checked)
         try:
             found.run(predicates)
@@ -77,7 +89,7 @@ class Session:
         intern_constants(checked, base.dictionary)
         if base.make_room():
             self._check_generation()
-        budget = Budget(checked, self._statistics())
+        budget = self._budget(checked)
         budget.check_base(*count_classes(base.relations))
         relations = dict(base.relations)
         state = State(
@@ -90,8 +102,10 @@ class Session:
         """Forget all evaluations; numbers and access paths stay."""
         self._evaluations.clear()
 
-    def _statistics(self) -> Statistics:
-        return Statistics(self._clock) if self._clock is not None else Statistics()
+    def _budget(self, checked: CheckedProgram, statistics: Statistics | None = None) -> Budget:
+        if statistics is None:
+            statistics = Statistics(self._clock) if self._clock is not None else Statistics()
+        return Budget(checked, statistics, supervisor=self.supervisor)
 
     def change(
         self, added: Iterable[Fact], removed: Iterable[Fact] = ()
@@ -112,7 +126,7 @@ class Session:
             return made
         for checked, evaluation in list(self._evaluations.items()):
             try:
-                budget = Budget(checked, self._statistics())
+                budget = self._budget(checked)
                 budget.check_base(*count_classes(self.base.relations))
                 made[checked] = evaluation.update(self.base.relations, changes, budget)
             except LimitExceeded:
