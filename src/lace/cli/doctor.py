@@ -18,6 +18,7 @@ import click
 
 from lace.api import SETTINGS_FILE
 from lace.base.text import UNICODE_VERSION
+from lace.cli.approvals import ForeignLaceError
 from lace.cli.command import command as lace_command
 from lace.cli.output import Column, plural, size_text
 from lace.cli.session import making
@@ -107,7 +108,11 @@ def _java(environ: Mapping[str, str]) -> Check:
 
 
 def _lace(session: Session) -> Iterator[Check]:
-    folder = session.find_folder()
+    try:
+        folder = session.find_folder()
+    except ForeignLaceError as error:
+        yield Check(PROBLEM, "lace", error.message, error.hint or "")
+        return
     wrong = _settings(session, folder)
     if wrong:
         yield wrong

@@ -87,7 +87,8 @@ def global_options() -> list[click.Parameter]:
             "--lace",
             metavar="DIR",
             callback=_take_lace,
-            help="The lace's folder. Else LACE_DIR, else the nearest .lace from here upward.",
+            help="The lace's folder. Else LACE_DIR, else the nearest .lace from here upward, which "
+            "has to be your own.",
         ),
         option("--json", is_flag=True, callback=_take_flag, help="Write JSON."),
         option(

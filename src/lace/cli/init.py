@@ -9,6 +9,7 @@ import click
 
 from lace.api import SETTINGS_FILE
 from lace.base.limits import DEFAULT_SETTINGS, describe_settings
+from lace.cli.approvals import refuse_foreign
 from lace.cli.command import command as lace_command
 from lace.cli.session import FOLDER_NAME
 from lace.errors import StoreError, UsageError
@@ -55,6 +56,8 @@ def command(session: Session, folder: str | None) -> int:
     if folder and session.lace_option and folder != session.lace_option:
         raise UsageError("DIR and --lace name two folders", hint="name one of them")
     place = Path(folder) if folder else session.named_folder or Path(FOLDER_NAME)
+    if not folder and not session.named_folder and place.is_dir():
+        refuse_foreign(place)
     is_new = not (is_lace(place) and (place / DATABASE_NAME).stat().st_size)
     if is_new:
         with session.changing("init", folder=place, create=True) as change:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lace.api import now
+from lace.cli.approvals import approve_command
 from lace.cli.dry_runs import show_dry_run
 from lace.cli.link_log import tell_event
 from lace.cli.link_options import path_of
@@ -244,9 +245,20 @@ def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
     Raises:
         UsageError: there is no such peer.
         SettingError: its table is not legal.
+        PolicyError: this user has not approved the command that its table names.
+        DeclinedError: a person was asked to approve it, and said no.
     """
     if given.address is not None and is_peer_name(given.address):
-        table = read_peer(session.folder(), given.address)
+        folder = session.folder()
+        table = read_peer(folder, given.address)
+        if table.command and not given.command:
+            approve_command(
+                session.environ,
+                session.output,
+                lace=folder,
+                peer=given.address,
+                command=table.command,
+            )
         return replace(given, address=None).over(table)
     return given
 

@@ -102,7 +102,7 @@ def engine_options(session: Session, options: SparkOptions) -> Options:
     from lace.engines.spark.options import options_of
 
     is_cluster = not options.master.startswith("local")
-    return options_of(session.settings(session.find_folder())[0], cluster=is_cluster)
+    return options_of(session.settings(session.find_settings())[0], cluster=is_cluster)
 
 
 def note_without_facts(session: Session, manifest: Manifest) -> None:

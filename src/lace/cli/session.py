@@ -6,6 +6,7 @@ Settings come from the defaults, the `lace.toml` of the lace, `LACE_…` variabl
 
 from __future__ import annotations
 
+import os
 import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_file
 from lace.base.limits import Settings, Source, describe_settings, resolve_settings
+from lace.cli.approvals import ForeignLaceError, refuse_foreign
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
 from lace.cli.prompt import DeclinedError
@@ -73,6 +75,7 @@ class Session:
         self.durable = "nothing was changed"
         """What stays when a signal ends this run, in words."""
         self._warned = False
+        self._left_aside = False
 
     @property
     def named_folder(self) -> Path | None:
@@ -81,14 +84,33 @@ class Session:
         return Path(named) if named else None
 
     def find_folder(self) -> Path | None:
-        """Return the folder of the lace: the named one, or the nearest one upward."""
+        """Return the folder of the lace: the named one, or the nearest one upward.
+
+        Raises:
+            ForeignLaceError: the nearest one upward is not this user's own.
+        """
         if self.named_folder:
             return self.named_folder
         here = Path.cwd()
         for folder in (here, *here.parents):
-            if (folder / FOLDER_NAME).is_dir():
-                return folder / FOLDER_NAME
+            found = folder / FOLDER_NAME
+            if os.path.isdir(found):  # noqa: PTH112 - Path's fails where a folder is closed to us
+                refuse_foreign(found)
+                return found
         return None
+
+    def find_settings(self) -> Path | None:
+        """Return the folder of the lace whose settings count for a command that needs no lace.
+
+        A lace that was found and is not this user's own is left aside, with a warning.
+        """
+        try:
+            return self.find_folder()
+        except ForeignLaceError as error:
+            if not self._left_aside:
+                self.output.warn(f"its settings are left aside: {error}")
+            self._left_aside = True
+            return None
 
     def folder(self) -> Path:
         """Return the folder of the lace.
@@ -128,13 +150,13 @@ class Session:
         """Return the limits for rules that the settings give, with or without a lace."""
         from lace.rules.limits import limits_of  # most commands have no rules
 
-        return limits_of(self.settings(self.find_folder())[0])
+        return limits_of(self.settings(self.find_settings())[0])
 
     def peer_rule_limits(self) -> RuleLimits:
         """Return the limits for rules of a peer that the settings give."""
         from lace.rules.limits import peer_limits_of  # most commands have no rules
 
-        return peer_limits_of(self.settings(self.find_folder())[0])
+        return peer_limits_of(self.settings(self.find_settings())[0])
 
     def _own_sources(self) -> list[Source]:
         known = {f"{_PREFIX}{name.upper()}": name for name, _meaning, _unit in describe_settings()}

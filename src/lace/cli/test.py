@@ -81,7 +81,7 @@ def command(
     from lace.policytests.coverage import Coverage
     from lace.policytests.running import Runner
 
-    settings = session.settings(session.find_folder())[0]
+    settings = session.settings(session.find_settings())[0]
     tests = _read_all(session, files)
     coverage = Coverage()
     report = _Report(session, coverage, coverage_min, verbose=verbose)

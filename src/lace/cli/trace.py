@@ -64,7 +64,7 @@ def show(session: Session, file: str, with_facts: bool) -> int:
     What breaks the rules of a stream or of an exchange is shown where it stands; that a capture
     could be read is all that exit code 0 says. A file that is no capture gives 1, a missing one 2.
     """
-    settings, _ = session.settings(session.find_folder())
+    settings, _ = session.settings(session.find_settings())
     story = Story(session.output, with_facts=with_facts)
     with CaptureFile(Path(file)) as capture:
         while capture.begin():
@@ -116,7 +116,7 @@ def replay_command(session: Session, file: str, channel_cert: str | None) -> int
     code 1 tells of the first thing that is not as it should be, with its offset. What depends on
     what the sides had stored is not judged: a capture does not have it.
     """
-    settings, _ = session.settings(session.find_folder())
+    settings, _ = session.settings(session.find_settings())
     channel = None
     if (certificate := path_of(channel_cert)) is not None:
         from lace.transport.tls import load_certificate
