@@ -102,6 +102,7 @@ def test_the_peers_selector_sees_the_view_only() -> None:
     assert told.json()["sent"]["records"] == []  # who knows a hash does not see more for it
 
 
+@pytest.mark.requirement("050-244")
 def test_on_a_terminal() -> None:
     shown = on_terminal(*TO_BOB, "--peer-select", "all.lace", "--no-color")
     assert shown.code == 0
@@ -118,6 +119,7 @@ def test_on_a_terminal() -> None:
         PRIVATE.id,
         "would be sent: 2 records, if your selector agrees",
         "hashes are cut short",
+        "an exchange also tells the number and digests of those that may be sent, by partition",
     ):
         assert part in shown.out, part
     fields = shown.out.partition("which shows these fields:")[2].partition("and these links:")[0]

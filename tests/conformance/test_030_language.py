@@ -568,6 +568,24 @@ def test_a_lacegram_id_is_no_record_id() -> None:
             RecordId(text)
 
 
+@pytest.mark.requirement("030-148")
+def test_the_prefix_stands_for_one_text_format_and_one_digest() -> None:
+    text = "A(X) :- G(X).\nB(X) :- G(X)."
+    name = accept(text).id
+    others = [text + "\n", text.replace(" :- ", ":-"), "\ufeff" + text, text.replace("\n", "\r\n")]
+    assert all(f"R.{b64a.encode(digest(each.encode()))}" != name for each in others)
+    labelled = digest(b"lace-rule/v1" + text.encode())
+    assert name != f"R.{b64a.encode(labelled)}"
+    # A text in another form has no id of its own: it is refused, or has that of the canonical form.
+    assert accept(text + "\n").id == accept(text.replace(" :- ", ":-")).id == name
+    for form in others:
+        with pytest.raises(RuleError):
+            check_canonical(form.encode(), profile=FACTS)
+    for wrong in (name, name.replace("R.", "U."), f"{name}.H3"):
+        with pytest.raises(RecordError):
+            RecordId(wrong)
+
+
 @pytest.mark.requirement("030-101", "030-104", "030-147")
 def test_canonical_text_has_no_comments() -> None:
     text = '# comment\n#:json {"a":1}\nA(X) :- G(X).'

@@ -18,6 +18,7 @@ from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine
 from lace.interlacing.partitions import AdvertisementSet
 from lace.interlacing.transitions import State
+from lace.record.validate import frame_record
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from tests.simulator.bent import bent_world, first_block
 from tests.simulator.policies import EXPOSURES, SELECTORS, START, Selector, pool
@@ -27,7 +28,7 @@ from tests.store.samples import key, plex, seal, valid
 
 if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
-    from tests.simulator.side import Side
+    from tests.simulator.side import Item, Side
 
 requirement = pytest.mark.requirement
 ALL = SELECTORS[0].rules
@@ -363,6 +364,56 @@ def test_what_is_advertised_is_the_effective_send_set_and_nothing_else(mode: int
         if fact[0] == "AdvertisementPartition" and fact[1] == ""
     ]
     assert all(count == len(shown) for count in counts)
+
+
+@requirement("050-244", "020-86")
+@pytest.mark.parametrize("mode", [1, 2])
+def test_summaries_tell_of_what_may_be_sent_and_of_nothing_else(mode: int) -> None:
+    """Its count and root, in all or by partition; hidden records do not change a line."""
+    shown = [each for each in pool()[:14] if each.group == "u"]
+    hidden = [each for each in pool()[:14] if each.group != "u"]
+    told = []
+    for records in (shown, shown + hidden, shown[:-1]):
+        world = world_of(
+            [],
+            records,
+            exposures=(EXPOSURES[0], EXPOSURES[1]),
+            means=Capabilities(mode=mode),
+        )
+        world.run()
+        lines = [
+            fact
+            for block in blocks(world.sides[1])
+            for fact in block
+            if fact[0] in ("AdvertisementPartition", "AdvertisementChildren")
+        ]
+        assert lines
+        told.append(lines)
+    assert told[0] == told[1] != told[2]
+    assert sum(int(fact[2]) for fact in told[0] if len(fact[1]) == (2 if mode == 1 else 0)) >= len(
+        shown
+    )
+
+
+@requirement("060-151", "050-180")
+def test_what_a_batch_of_not_available_lines_does_not_name_is_deferred() -> None:
+    gone: list[str] = []
+
+    def bend(item: Item) -> list[Item]:
+        if not isinstance(item, bytes):
+            return [item]
+        if gone:
+            return []
+        gone.append(frame_record(item).claimed)
+        return [happened.Unavailable(gone[0])]
+
+    world = bent_world(bend)
+    a = world.sides[0]
+    while not gone or a.machine.state is State.TRANSFERRING:
+        assert world.step()
+    assert a.machine.outcome is None, "the phase ended, and the exchange goes on"
+    assert not set(gone) & set(a.store)
+    assert a.machine.state is not State.TRANSFERRING
 
 
 @requirement("050-44", "050-151")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lace.base.digest import digest
+from lace.driver.bridge import Inbound
 from lace.facts.lines import format_fact
 from lace.iltp.address import Address, AddressError, parse_address
 from lace.iltp.faults import StreamFault
@@ -27,6 +28,7 @@ from lace.iltp.items import (
 from lace.iltp.reader import Reader
 from lace.iltp.resources import ResourceStore
 from lace.iltp.writer import Writer
+from lace.interlacing.events import BatchEnded, BlockReceived, Unavailable
 from lace.policy.operand import operand_of, receive_operand
 from lace.policy.transcript import make_plan
 from lace.record.model import Blob
@@ -331,6 +333,21 @@ def test_records_end_where_010_says() -> None:
 def test_records_have_their_phase_and_form() -> None:
     assert refusal(PREFACE + BLOB + b"\n\n").rule == "060-64"
     assert "not supported" in refusal(HEAD + b"\xe2\x8b\xaf" + BLOB).message
+
+
+@requirement("060-151")
+def test_a_batch_of_not_available_lines_alone_is_one_transfer() -> None:
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=2**20)
+    inbound.feed(PREFACE + SETUP + b"\n")
+    assert isinstance(inbound.next_event(is_batch=False), BlockReceived)
+    inbound.feed(
+        b"NotAvailable('P.x.H3')\nNotAvailable('P.y.H3')\n\n" + b"MayRequest('P.z.H3')\n\n"
+    )
+    batch = [inbound.next_event(is_batch=True) for _ in range(3)]
+    assert batch == [Unavailable("P.x.H3"), Unavailable("P.y.H3"), BatchEnded(47)]
+    following = inbound.next_event(is_batch=False)
+    assert isinstance(following, BlockReceived)
+    assert following.facts == (("MayRequest", "P.z.H3"),)
 
 
 # Comments and blocks

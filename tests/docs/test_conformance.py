@@ -71,3 +71,58 @@ def test_every_entry_of_the_register_is_read() -> None:
     ]
     assert len(entries) == len(register)
     assert {requirement.level for requirement in register.values()} == set(table.LEVELS)
+
+
+def flagged(text: str, level: str = "MUST") -> list[str]:
+    """What is wrong with a flag of the register."""
+    entry = f"- `050-231` [{level}] Partition summaries\n{text}- `050-232` [MUST] Depth\n"
+    register = {each.id: each for each in table.read_requirements("050-interlace.md", entry)}
+    assert list(register) == ["050-231", "050-232"]
+    assert register["050-232"].flag is None
+    return table.faults(register, {name: {"tests/a.py::b"} for name in register})
+
+
+OTHERWISE = "  - **Otherwise:** counted for a loop.\n"
+REASON = "    **Reason:** it loops for\n    months.\n"
+LITERAL = "    **Literal reading:** `literal_limits` = 1.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "fault"),
+    [
+        (OTHERWISE + REASON + LITERAL, "MUST", None),
+        ("  - **Absent.**\n" + REASON, "MAY", None),
+        (OTHERWISE + LITERAL, "MUST", "flagged as otherwise without a reason"),
+        (OTHERWISE + REASON, "MUST", "the flag does not say how to get the literal reading"),
+        ("  - **Otherwise:**\n" + REASON + LITERAL, "MUST", "does not say what Lace decides"),
+        (
+            OTHERWISE + REASON + LITERAL.replace("literal_", "no_such_"),
+            "MUST",
+            "there is no setting no_such_limits",
+        ),
+        ("  - **Absent.**\n", "MAY", "flagged as absent without a reason"),
+        ("  - **Absent.**\n" + REASON, "MUST", "only what is of the level MAY can be absent"),
+    ],
+)
+def test_a_flag_needs_its_reason(text: str, level: str, fault: str | None) -> None:
+    found = flagged(text, level)
+    assert len(found) == (fault is not None)
+    assert all(str(fault) in each for each in found)
+
+
+def test_flags_are_counted_apart() -> None:
+    register = table.read_register()
+    named = {name: {"tests/test_a.py::test_b"} for name in register}
+    kinds = [each.flag.kind for each in register.values() if each.flag is not None]
+    for name in ("050-45", "050-231", "050-233", "050-234", "050-235"):  # those that X0 names
+        flag = register[name].flag
+        assert flag is not None
+        assert flag.kind == "otherwise"
+    page = table.format_pages(register, named)["conformance.md"]
+    rows = [line.split(" | ") for line in page.split("\n") if "](conformance/" in line]
+    columns = [sum(int(row[at]) for row in rows) for at in (5, 6, 7)]
+    assert columns == [
+        len(register) - len(kinds),
+        kinds.count("otherwise"),
+        kinds.count("absent"),
+    ]

@@ -38,7 +38,9 @@ def test_the_register_has_every_requirement_and_no_other() -> None:
     for name, file, anchor, level, statement in found:
         requirement = register[name]
         assert (file, anchor, level) == (requirement.page, name, requirement.level)
+        statement, _, flag = statement.partition(" (*")
         assert requirement.statement.replace("](../", "](").startswith(statement)
+        assert flag.rstrip("*)") == (requirement.flag.kind if requirement.flag else "")
         assert len(statement.split()) > 2
 
 

@@ -239,6 +239,13 @@ class Settings:
     offer_all_fields: int = _setting(
         0, "negotiate all fields of records, not only those that rules name (1: yes)", 0, 1
     )
+    literal_limits: int = _setting(
+        0,
+        "count as text 050 is written: summaries in the whole exchange, record bytes of both"
+        " directions together, every loop, the timeout for a phase (1: yes)",
+        0,
+        1,
+    )
     store_differing: int = _setting(
         0, "store records, too, whose advertisements said something else (1: yes)", 0, 1
     )

@@ -21,6 +21,10 @@ __all__ = ["write_change_lines", "write_change_page", "write_lines", "write_page
 
 _EXAMPLE: Final = 40
 """Characters of an example, so that a field has one line of a usual terminal."""
+_SUMMARIES: Final = (
+    "an exchange also tells the number and digests of those that may be sent, by partition"
+)
+"""What partition summaries disclose (050-244)."""
 
 
 def write_lines(output: Output, told: Disclosure) -> None:
@@ -57,6 +61,9 @@ def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
         output.line("")
         output.say(f"would be sent: {number}{agreed}")
         show_records(output, snapshot, told.sent.records)
+    if count:
+        output.line("")
+        output.say(_SUMMARIES)
 
 
 def _write_fields(output: Output, told: Disclosure) -> None:

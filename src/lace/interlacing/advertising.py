@@ -74,6 +74,7 @@ class Advertising:
     def __init__(self, terms: Terms, states: States) -> None:
         self._terms, self._states = terms, states
         self._reconciliation: Reconciliation | None = None
+        self._summaries = 0
         self._described: dict[str, Advertisement] = {}
         self._purpose = _Purpose.BLOCK
         self._held: tuple[Fact, ...] | None = None
@@ -89,6 +90,8 @@ class Advertising:
 
     def forget(self) -> None:
         """Forget what was compared: what was listed need not be held while records move."""
+        if self._terms.limits.literal_limits and self._reconciliation is not None:
+            self._summaries = self._reconciliation.inquiry.summaries
         self._reconciliation = None
 
     def hold(self, facts: tuple[Fact, ...]) -> None:
@@ -123,6 +126,7 @@ class Advertising:
             InquiryLimits(
                 listed=limits.max_advertisement_records_listed,
                 summaries=limits.max_partition_summaries,
+                taken=self._summaries,
                 depth=limits.max_narrowing_depth,
                 block_bytes=limits.max_fact_block_size,
             ),

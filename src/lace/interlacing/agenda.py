@@ -69,7 +69,7 @@ class Agenda:
         self.asked: set[tuple[str, str]] = set()
         self._start = start_length(mode)
         self._due: dict[str, int] = {}
-        self._lines = 0
+        self._lines = limits.taken
 
     def expect_listings(self, listings: int) -> None:
         """Reckon with so many listings of each partition that is listed."""
@@ -86,6 +86,11 @@ class Agenda:
             raise InterlaceFailure(
                 Failure.MALFORMED_BLOCK, f"nobody asked about partition {prefix!r}", rule="G44"
             )
+
+    @property
+    def lines(self) -> int:
+        """The summaries that have been counted."""
+        return self._lines
 
     def count_lines(self, lines: int) -> None:
         """Count summaries that came.

@@ -78,6 +78,11 @@ class Inquiry:
         """The questions that have no answer yet: prefixes, and the predicate of each."""
         return self._agenda.open
 
+    @property
+    def summaries(self) -> int:
+        """The summaries that count toward the limit."""
+        return self._agenda.lines
+
     # -- what arrives --------------------------------------------------------------------------
 
     def announce(self, summaries: Mapping[str, Summary]) -> None:

@@ -344,9 +344,10 @@ class Loops:
         asked = self._has_asked or self.transfer.is_asked
         if not asked and stable and not rises:
             return End.FIXED_POINT
-        if not self.transfer.moved:
+        limits = self.terms.limits
+        if not self.transfer.moved or limits.literal_limits:
             self._idle_loops += 1
-        if self._idle_loops >= self.terms.limits.max_loop_iterations:
+        if self._idle_loops >= limits.max_loop_iterations:
             self.ledger.noted[Failure.LOOP_LIMIT] += 1
             return End.LIMIT
         return End.GOES_ON

@@ -141,7 +141,8 @@ class Machine:
             case happened.Woken():
                 return self._woken(now)
             case happened.Progressed():
-                self._timing.progress(now)
+                if not self._is_literal:
+                    self._timing.progress(now)
                 return []
             case happened.Changed():
                 self._has_changed = True
@@ -277,11 +278,17 @@ class Machine:
     # -- time ----------------------------------------------------------------------------------
 
     @property
+    def _is_literal(self) -> bool:
+        return bool(self.config.capabilities.limits.literal_limits)
+
+    @property
     def _turn(self) -> object:
-        """The turn in which the peer's part is due; None for none."""
+        """The turn, or by the letter the phase, in which the peer's part is due; None for none."""
         if self._state in (State.SETUP, State.HELLO):
             return self._state, self._handshakes
         loops = self._loops
+        if self._is_literal and loops is not None and loops.step is not State.WAITING:
+            return loops.step.phase, self._handshakes, loops.loops
         if loops is None or self._state is not State.WAITING or not loops.awaits_peer:
             return None
         return loops.step, self._handshakes, loops.turns
@@ -289,7 +296,10 @@ class Machine:
     def _set_alarm(self, now: Tai) -> list[Effect]:
         if self.is_closed:
             return []
-        is_busy = self._loops is not None and self._loops.transfer.is_busy
+        loops = self._loops
+        is_busy = loops is not None and (
+            loops.transfer.is_busy or (self._is_literal and not loops.awaits_peer)
+        )
         wanted = self._timing.watch(self._turn, now, is_busy=is_busy)
         if self._ticks_matter:
             wanted = self._looping().ticks.next_due

@@ -46,6 +46,8 @@ class InquiryLimits:
 
     listed: int
     summaries: int
+    taken: int = 0
+    """Summaries that count already when the loop begins."""
     depth: int
     block_bytes: int
 

@@ -121,7 +121,7 @@ class Transfer:
             may_send = list(itertools.compress(self._asked, allowed.tolist()))
             refused = list(itertools.compress(self._asked, (~allowed).tolist()))
         limits = self._terms.limits
-        left = max(0, limits.max_total_transferred_bytes - self._round_sent)
+        left = max(0, limits.max_total_transferred_bytes - self._counted(self._round_sent))
         return SendBatch(
             tuple(may_send),
             tuple(refused),
@@ -182,9 +182,14 @@ class Transfer:
         self._round_received += size
         return self._ledger.take(record)
 
+    def _counted(self, count: int) -> int:
+        """Return the bytes that count toward the limit, where one direction moved so many."""
+        is_literal = self._terms.limits.literal_limits
+        return self._round_sent + self._round_received if is_literal else count
+
     def _check_bytes(self, count: int, what: str) -> None:
         most = self._terms.limits.max_total_transferred_bytes
-        if count > most:
+        if self._counted(count) > most:
             self._end_with(
                 limit_failure(
                     Failure.TRANSFER_LIMIT,
