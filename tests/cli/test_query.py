@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.running import call, on_terminal, process, spawn
+from tests.cli.running import call, call_at_terminal, on_terminal, process, spawn
 
 if TYPE_CHECKING:
     from lace.record.model import Blob, Plex, Seal
@@ -167,6 +167,32 @@ def test_csv(tmp_path: Path, edges: Path) -> None:
     assert list(csv.reader(io.StringIO(done.out))) == [["0", "1"], ["=1", ""], ["a,b", '"c"']]
     assert call("query", *texts, *arguments, "-o", tmp_path / "out").code == 0
     assert (tmp_path / "out").read_bytes() == done.raw
+
+
+@pytest.mark.requirement("030-25", "030-23")
+def test_values_with_control_characters(tmp_path: Path, edges: Path) -> None:
+    """Every format gives them as they are; a terminal gets none of them."""
+    value = "a\tb\x00\x1b[31m\x85\u2028"
+    edges.write_text(f"Edge('{value}','x')\n", "utf-8")
+    (tmp_path / "rules").write_text(f"Both(X,Y) :- Edge(X,Y), X != 'a\t'.\nC('{value}') :- true.")
+    asked = ("query", "--rules", tmp_path / "rules", "--facts", edges, "--predicate", "Both/2")
+    done = call(*asked)
+    assert done.raw == f"Both('{value}','x')\n".encode()
+    assert call(*asked, "--json").json_lines() == [{"predicate": "Both", "values": [value, "x"]}]
+    rows = csv.reader(io.StringIO(call(*asked, "--format", "csv").out, newline=""))
+    assert list(rows) == [["0", "1"], [value, "x"]]
+    (tmp_path / "again").write_bytes(done.raw)
+    same = ("-e", "Edge(X,Y) :- Both(X,Y), X != 'b\t'.", "--facts", tmp_path / "again")
+    assert call("query", *same).raw == edges.read_bytes()
+    for form in ("facts", "table", "csv"):
+        shown = call_at_terminal(*asked, "--format", form, columns=200)
+        assert shown.code == 0
+        assert "a\\u{9}b\\u{0}\\u{1b}[31m\\u{85}\\u{2028}" in shown.raw.decode(), form
+        assert not set(shown.raw.decode()) & set("\t\0\x1b\x85\u2028"), form
+    text = call("rules", "canonical", tmp_path / "rules")
+    assert text.raw == (tmp_path / "rules").read_bytes()
+    assert call("rules", "fmt", "--stdout", tmp_path / "rules").raw == text.raw + b"\n"
+    assert "\\u{9}" in call_at_terminal("rules", "canonical", tmp_path / "rules", columns=200).out
 
 
 def test_parquet_needs_pyarrow(
@@ -361,7 +387,7 @@ def test_a_predicate_that_rules_define_too(rules: Path, edges: Path) -> None:
         ("Edge('e\u0301','b')", "is not in NFC [020-14]"),
         (f"Edge('{'x' * 1025}','b')", "a fact value has 1025 bytes [020-15]"),
         (f"Edge('{'x' * 2_000_000}')", "the line has more than 1,048,576 bytes"),
-        ("Edge('a\tb','b')", "is not a fact line"),
+        ("Edge('a',\t'b')", "is not a fact line"),
     ],
     ids=range(9),
 )

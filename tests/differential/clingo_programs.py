@@ -38,6 +38,8 @@ Values = tuple[str, ...]
 Names = dict[PredicateKey, str]
 
 _MOST = 2**31 - 1
+_NUL = "\U0010fffd"
+"""Replaces NUL in the texts of the solver."""
 """The largest number of the solver; no predicate has as many facts."""
 
 _HARMLESS = (clingo.MessageCode.AtomUndefined, clingo.MessageCode.GlobalVariable)
@@ -68,7 +70,7 @@ def evaluate_with_clingo(
             for symbol in model.symbols(atoms=True):
                 key = keys[symbol.name, len(symbol.arguments)]
                 if key in found:
-                    found[key].add(tuple(value.string for value in symbol.arguments))
+                    found[key].add(tuple(map(_text, symbol.arguments)))
     assert not messages, messages
     assert models == 1, f"{models} answer sets"
     return {key: frozenset(rows) for key, rows in found.items()}
@@ -90,9 +92,16 @@ def translate_rules(program: CheckedProgram, names: Names) -> str:
 
 def quoted(value: str) -> str:
     """Return a text as a term of the solver, which knows three escapes only."""
-    assert "\x00" not in value, "the solver's texts end at a NUL"
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    assert _NUL not in value, "this character replaces NUL, where the solver's texts end"
+    escaped = (
+        value.replace("\x00", _NUL).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    )
     return f'"{escaped}"'
+
+
+def _text(term: clingo.Symbol) -> str:
+    """Return the text of a term."""
+    return term.string.replace(_NUL, "\x00")
 
 
 def _name(key: PredicateKey, names: Names) -> str:
@@ -150,9 +159,8 @@ def _count(item: Cardinality, names: Names, place: int) -> str:
         for position, term in enumerate(item.atom.terms)
     ]
     counted = _applied(_name(item.atom.key, names), terms)
-    digits = item.bound.lstrip("0") or "0"
-    bound = int(digits) if len(digits) < 11 else _MOST
-    return f"#count {{ {','.join(terms) or '0'} : {counted} }} {item.operator} {min(bound, _MOST)}"
+    bound = max(-_MOST, min(int(item.bound), _MOST))
+    return f"#count {{ {','.join(terms) or '0'} : {counted} }} {item.operator} {bound}"
 
 
 class Tests:
@@ -173,7 +181,7 @@ class Tests:
         self, left: clingo.Symbol, operator: clingo.Symbol, right: clingo.Symbol
     ) -> clingo.Symbol:
         """Compare the bytes of two texts."""
-        return _compared(list(left.string.encode()), operator.string, list(right.string.encode()))
+        return _compared(list(_text(left).encode()), operator.string, list(_text(right).encode()))
 
     def shape(
         self,
@@ -183,7 +191,7 @@ class Tests:
         end: clingo.Symbol,
     ) -> clingo.Symbol:
         """Test how a text begins, is divided and ends."""
-        holds = _has_shape(text.string, start.string, set(delimiters.string), end.string)
+        holds = _has_shape(_text(text), _text(start), set(_text(delimiters)), _text(end))
         return clingo.Number(int(holds))
 
 

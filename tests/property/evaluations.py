@@ -23,7 +23,24 @@ LAYERS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("C", 2), ("D", 1), ("Flag", 0)),
     (("H", 1), ("K", 3), ("a-b~c_1", 2)),
 )
-VALUES = st.sampled_from(["a", "b", "c", "links/a", "links/b/m", "1", "2", "10", "-3", "007", "é"])
+VALUES = st.sampled_from(
+    [
+        "a",
+        "b",
+        "c",
+        "links/a",
+        "links/b/m",
+        "1",
+        "2",
+        "10",
+        "-3",
+        "007",
+        "é",
+        "a\tb",
+        "\x01",
+        "\x85",
+    ]
+)
 NUMBERS = st.sampled_from(
     ["1", "2", "3", "10", "-3", "007", "0", "-0", "9" * 40, "9" * 39 + "8", "x", ""]
 )
@@ -75,7 +92,9 @@ def _rule(draw: st.DrawFn, head: tuple[str, int], below: Any, level: Any) -> Rul
             term = st.one_of(some, free, free)
             atom = (name, draw(st.tuples(*(term for _ in range(arity)))))
             if not _clashes(items, atom):
-                bounds = st.sampled_from(["0", "1", "2", "3", "007", "9" * 30])
+                bounds = st.sampled_from(
+                    ["0", "1", "2", "3", "007", "9" * 30, "-1", "-0", "-" + "9" * 30]
+                )
                 items.append(("card", atom, draw(OPERATORS), draw(bounds)))
         elif kind == "ne":
             items.append(("ne", draw(some), draw(some)))
@@ -146,7 +165,7 @@ def order_programs(draw: st.DrawFn) -> Program:
             (item_kind, var("Q"), draw(operators), var("P")),
         ),
     )
-    bound = draw(st.sampled_from(["0", "1", "2", "5"]))
+    bound = draw(st.sampled_from(["0", "1", "2", "5", "-1", "-0", "-" + "9" * 30]))
     other = draw(st.sampled_from([var("Q"), ("any", "")]))
     chosen: Rule = (
         ("Selected", (var("P"),)),

@@ -36,11 +36,14 @@ DERIVED = st.sampled_from(["A", "B", "C", "a-b~c_1", "_Local"])
 BASE = st.sampled_from(["E", "F", "G"])
 VALUES = st.one_of(
     st.sampled_from(["", "x", "it's", "back\\slash", "\\'", "links/a", "10", "-3", "é", "\u2028"]),
-    st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc"]), max_size=6).filter(
-        is_nfc
-    ),
+    st.text(st.sampled_from("a'\t\x00\x01\x1b\x7f\x85\u2029"), max_size=4),
+    st.text(
+        st.characters(exclude_characters="\n\r\U0010fffd", exclude_categories=["Cs"]), max_size=6
+    ).filter(is_nfc),
 )
 NUMBERS = st.one_of(st.integers(-(10**40), 10**40).map(str), st.sampled_from(["007", "-0", "00"]))
+
+BOUNDS = st.sampled_from(["0", "3", "007", "9" * 40, "-1", "-0", "-007", "-" + "9" * 40])
 
 variables = VARIABLES.map(lambda name: ("var", name))
 constants = VALUES.map(lambda value: ("const", value))
@@ -63,7 +66,7 @@ items: st.SearchStrategy[Item] = st.one_of(
     st.tuples(st.just("int"), numbers, OPERATORS, numbers),
     st.tuples(st.just("lex"), terms, OPERATORS, terms),
     st.tuples(st.just("shape"), terms, terms, VALUES, terms),
-    st.tuples(st.just("card"), body_atoms, OPERATORS, st.sampled_from(["0", "3", "007", "9" * 40])),
+    st.tuples(st.just("card"), body_atoms, OPERATORS, BOUNDS),
     st.just(("true",)),
 )
 rules = st.tuples(heads, st.lists(items, min_size=1, max_size=5).map(tuple))

@@ -13,7 +13,9 @@ from tests.property.strategies import mutations, nfc_text
 pytestmark = pytest.mark.property
 
 predicates = st.from_regex(r"_?[A-Za-z][A-Za-z0-9_~-]*", fullmatch=True)
-texts = nfc_text(min_size=0, max_size=10) | st.text(st.sampled_from("'\\,() a"), max_size=6)
+texts = nfc_text(min_size=0, max_size=10) | st.text(
+    st.sampled_from("'\\,() a\t\x00\x01\x1b\x7f\x85\u2028"), max_size=6
+)
 facts = st.builds(lambda name, values: (name, *values), predicates, st.lists(texts, max_size=5))
 
 
@@ -44,7 +46,7 @@ def test_a_changed_line_is_refused_or_means_itself(line: bytes) -> None:
     is_written(line)
 
 
-@given(st.lists(st.sampled_from("F _('\\,)aé\t\n\x7f\u0301"), max_size=12).map("".join))
+@given(st.lists(st.sampled_from("F _('\\,)aé\t\n\r\x00\x7f\u0301"), max_size=12).map("".join))
 def test_a_slow_reading_agrees(text: str) -> None:
     assert is_written(text.encode()) is (slow_parse(text) is not None)
 
@@ -84,7 +86,7 @@ def slow_value(text: str, at: int) -> tuple[str | None, int]:
             at += 1
             if text[at : at + 1] not in ("'", "\\"):
                 return None, at
-        if text[at] < " " or text[at] == "\x7f":
+        if text[at] in "\n\r":
             return None, at
         value += text[at]
         at += 1

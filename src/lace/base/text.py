@@ -13,6 +13,7 @@ import unicodedata2
 
 __all__ = [
     "CONTROL",
+    "LINE_BREAK",
     "UNICODE_VERSION",
     "is_nfc",
     "is_wide",
@@ -24,7 +25,9 @@ __all__ = [
 UNICODE_VERSION: Final[str] = unicodedata2.unidata_version
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-"""A character that no header value, path or constant may hold."""
+"""A character that no header value and no path may hold."""
+LINE_BREAK: Final = re.compile(r"[\n\r]")
+"""A character that no constant and no fact line may hold; every other character may be in one."""
 
 # C0, DEL, C1, soft hyphen, zero-width and bidirectional controls, line and paragraph
 # separators, surrogates, BOM, interlinear annotation, tags, variation selectors' plane.

@@ -108,7 +108,7 @@ def write_csv(output: Output, result: Result, key: PredicateKey) -> None:
     writer.writerow(range(key.arity))
     rows = iter(sorted(result.rows(str(key))))
     while True:
-        output.write(page.getvalue().encode("utf-8"))
+        output.text(page.getvalue())
         page.seek(0)
         page.truncate()
         piece = list(islice(rows, _PIECE))

@@ -1,7 +1,8 @@
 """Fact lines: `Name('value','value')`, one fact a line, both directions (030, 050).
 
 No spaces outside quotes, no period, no variables; only a backslash and a quote are
-escaped. Reading refuses whatever writing would not give.
+escaped, and every other character but LF and CR is written as it is. Reading refuses
+whatever writing would not give.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from typing import Final
 
 from lace.base.limits import MAX_LINE_BYTES
-from lace.base.text import CONTROL, is_nfc, shorten
+from lace.base.text import LINE_BREAK, is_nfc, shorten
 from lace.errors import LaceError, LimitExceeded, Place
 
 __all__ = ["Fact", "FactLineError", "check_value", "format_fact", "parse_fact", "parse_typed_fact"]
@@ -92,7 +93,7 @@ def parse_fact(
             f"byte {line[error.start]:#04x} is not UTF-8", rule="020-13", place=place
         ) from None
     found = _LINE.fullmatch(text)
-    if not found or CONTROL.search(text):
+    if not found or LINE_BREAK.search(text):
         raise FactLineError(
             f"{shorten(text)!r} is not a fact line",
             rule="G35",

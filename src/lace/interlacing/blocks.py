@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from lace.base.limits import MAX_LINE_BYTES
-from lace.base.text import CONTROL, safe_text
+from lace.base.text import LINE_BREAK, safe_text
 from lace.errors import LaceError
 from lace.facts.lines import check_value, format_fact, parse_fact
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -172,7 +172,7 @@ def _check_texts(predicate: ControlPredicate, values: set[str], max_value_bytes:
     for value in values:
         try:
             check_value(value, max_value_bytes)
-            problem = "it has a control character" if CONTROL.search(value) else ""
+            problem = "it has a line break" if LINE_BREAK.search(value) else ""
         except LaceError as error:
             problem = safe_text(error.message)
         if problem:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES
-from lace.base.text import CONTROL
+from lace.base.text import LINE_BREAK
 from lace.errors import LaceError, Place, PolicyError
 from lace.facts.lines import check_value
 from lace.rules.findings import show
@@ -257,7 +257,7 @@ class RequiredFields:
 def _check_field_name(name: str) -> None:
     try:
         check_value(name)
-        problem = "a control character" if CONTROL.search(name) else ""
+        problem = "a line break" if LINE_BREAK.search(name) else ""
     except LaceError as error:
         problem = error.message
     if problem:

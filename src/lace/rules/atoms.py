@@ -275,15 +275,11 @@ class AtomReader(TermReader):
                 if self.sound:
                     self._wrong_count(first, 1 + len(others), span)
                 return None
-        if (
-            not isinstance(bound, Constant)
-            or not bound.value.isascii()
-            or not bound.value.isdigit()
-        ):
+        if not isinstance(bound, Constant) or not INTEGER.fullmatch(bound.value):
             self._error(
                 "030-89",
                 bound.span,
-                f"{show(str(bound))} is not a number of facts",
+                f"{show(str(bound))} is not a decimal integer",
                 "write it in digits and quotes, such as '100'",
             )
             return None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cardinality_holds",
+    "count_bound",
     "int_compare",
     "integer_rank",
     "is_integer",
@@ -27,6 +28,9 @@ __all__ = [
 _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = MappingProxyType(
     {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 )
+
+_SAFE_DIGITS: Final = 19
+"""A number of fewer digits fits into 64 bits."""
 
 
 def unequal(left: str, right: str) -> bool:
@@ -97,8 +101,23 @@ def text_shape(text: str, start: str, delimiters: str, end: str) -> bool:
     return at > 0 and rest[at + 1 :] == end
 
 
+def count_bound(bound: str) -> int:
+    """Return a bound of a count as a number of 64 bits that every count compares alike with.
+
+    A count is never below 0 and never near 2^62, so -1 replaces every bound below 0, and
+    2^62 every bound of more than 18 digits.
+
+    >>> count_bound("007"), count_bound("-" + "9" * 40), count_bound("9" * 40) == 2**62
+    (7, -1, True)
+    """
+    sign, size, digits = integer_rank(bound) or (0, 0, "")
+    if sign <= 0:
+        return sign
+    return int(digits) if size < _SAFE_DIGITS else 2**62
+
+
 def cardinality_holds(count: int, operator: Operator, bound: str) -> bool:
-    """Tell whether a number of facts meets a bound in decimal digits.
+    """Tell whether a number of facts meets a bound, a decimal integer of any length.
 
     >>> cardinality_holds(3, "<", "100")
     True

@@ -8,7 +8,8 @@ written out and the rest are counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from lace.base.text import safe_text
@@ -29,6 +30,8 @@ MAX_KEPT: Final = 10_000
 _WINDOW: Final = 100
 _BEFORE: Final = 60
 _MAX_QUOTED: Final = 60
+_BLANK_TAB: Final = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\t")
+"""A constant, or a tab outside constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +40,34 @@ class SourceText:
 
     name: str | None
     lines: tuple[str, ...]
+    _shown: dict[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     def excerpt(self, span: Span) -> str:
         """Return the line of a span, cut to a window, with carets below the span."""
         if not 1 <= span.line <= len(self.lines):
             return ""
-        line = self.lines[span.line - 1]
+        line = self._show(span.line)
         start = span.column - 1
         first = max(0, start - _BEFORE) if len(line) > _WINDOW else 0
         last = first + _WINDOW
         lead = "…" if first else ""
-        before = lead + _visible(line[first:start])
-        marked = _visible(line[start : min(span.end - 1, last)])
-        after = _visible(line[span.end - 1 : last]) + ("…" if len(line) > last else "")
+        before = lead + safe_text(line[first:start])
+        marked = safe_text(line[start : min(span.end - 1, last)])
+        after = safe_text(line[span.end - 1 : last]) + ("…" if len(line) > last else "")
         carets = " " * len(before) + "^" * max(1, len(marked))
         return f"    {before}{marked}{after}\n    {carets}"
 
+    def _show(self, number: int) -> str:
+        """Return a line with a space for each tab outside constants; the last one is kept."""
+        if number not in self._shown:
+            self._shown.clear()
+            self._shown[number] = _BLANK_TAB.sub(_without_tab, self.lines[number - 1])
+        return self._shown[number]
 
-def _visible(text: str) -> str:
-    return safe_text(text.replace("\t", " "))
+
+def _without_tab(found: re.Match[str]) -> str:
+    """Return a constant as it is, and a space for a tab outside constants."""
+    return " " if found[0] == "\t" else found[0]
 
 
 def show(text: str) -> str:

@@ -107,7 +107,7 @@ SELECTOR: Final = Profile(
     decision="G21",
     required=(SELECT_HAVE, SELECT_ADVERTISED),
     reserved=frozenset({MAY_SEND, MAY_REQUEST, CAN_QUERY_RECORD, ALLOW_QUERY_RECORD}),
-    reserved_prefixes=(*_GENERATED, "Allow", "_"),
+    reserved_prefixes=(*_GENERATED, "_"),
     closed=True,
     local_heads=False,
 )

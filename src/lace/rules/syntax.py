@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeGuard
 
-from lace.base.text import CONTROL, is_nfc, shorten
+from lace.base.text import LINE_BREAK, is_nfc, shorten
 from lace.errors import RuleError
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ __all__ = [
 NAME: Final = re.compile(r"_?[A-Za-z][A-Za-z0-9_~-]*")
 VARIABLE: Final = re.compile(r"[A-Z][A-Za-z0-9_]*")
 INTEGER: Final = re.compile(r"-?[0-9]+")
-_BOUND: Final = re.compile(r"[0-9]+")
 
 Operator = Literal["<", "<=", ">", ">="]
 OPERATORS: Final[tuple[Operator, ...]] = ("<", "<=", ">", ">=")
@@ -142,8 +141,8 @@ class Constant:
         value = self.value
         if value.isascii() and value.isprintable():
             return
-        if CONTROL.search(value):
-            raise RuleError("a constant holds no control character", rule="030-25")
+        if LINE_BREAK.search(value):
+            raise RuleError("a constant must not hold LF or CR", rule="030-25")
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
@@ -287,8 +286,8 @@ class Cardinality:
 
     def __post_init__(self) -> None:
         _check_operator("Cardinality", self.operator)
-        if not _BOUND.fullmatch(self.bound):
-            raise RuleError(f"{shorten(self.bound)!r} is not a number of facts", rule="030-89")
+        if not INTEGER.fullmatch(self.bound):
+            raise RuleError(f"{shorten(self.bound)!r} is not a decimal integer", rule="030-89")
 
     def __str__(self) -> str:
         return f"Cardinality({self.atom},'{self.operator}','{self.bound}')"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from lace.base.text import CONTROL, is_nfc, normalize_nfc
+from lace.base.text import is_nfc, normalize_nfc
 from lace.rules.findings import show
 from lace.rules.lexer import Token, tokenize
 from lace.rules.syntax import INTEGER, NAME, VARIABLE, Anonymous, Constant, Span, Term, Variable
@@ -206,15 +206,6 @@ class TermReader:
         value = _ESCAPE.sub(r"\1", inside) if escapes else inside
         if value.isascii() and value.isprintable():
             return Constant(value, self._span(token))
-        control = CONTROL.search(inside)
-        if control:
-            at = token.column + 1 + control.start()
-            self._error(
-                "G10",
-                Span(self._number, at, at + 1),
-                f"a constant holds no control character, here U+{ord(control[0]):04X}",
-            )
-            return None
         if not is_nfc(value):
             self._error(
                 "030-23",

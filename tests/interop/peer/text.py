@@ -87,7 +87,7 @@ def parse_fact(line: bytes) -> Fact:
                 at += 1
                 if text[at : at + 1] not in ("\\", "'"):
                     raise PeerError(f"not an escape: {text!r}")
-            if at >= len(text) or text[at] < " " or text[at] == "\x7f":
+            if at >= len(text) or text[at] in "\n\r":
                 raise PeerError(f"not a constant: {text!r}")
             value += text[at]
             at += 1

@@ -16,6 +16,7 @@ from lace.iltp.resources import (
     parse_marker,
 )
 from lace.policy.operand import operand_of
+from lace.rules.canonical import lacegram_id
 from lace.rules.program import check_canonical
 from tests.unit.iltp.streams import (
     OTHER_R,
@@ -154,6 +155,16 @@ def test_plans_have_to_be_canonical_too() -> None:
         with pytest.raises(ResourceError) as caught:
             check_resource(E, "exchange-plan", b"\n".join(changed))
         assert caught.value.rule == "060-49"
+
+
+@pytest.mark.requirement("030-25", "060-37")
+def test_constants_may_hold_tabs() -> None:
+    body = RULES + "\nA(P) :- Field(P,'a\tb',_,'\x00\x1b\x85\u2028').".encode()
+    identifier = lacegram_id(body.decode())
+    assert ResourceStore().add(identifier, "lacegram", body) == body
+    spaced = body.replace(b" :- ", b"\t:- ")
+    with pytest.raises(ResourceError, match="spaces"):
+        check_resource(lacegram_id(spaced.decode()), "lacegram", spaced)
 
 
 def test_the_identifier_is_computed_again() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from lace.rules.builtins import (
     cardinality_holds,
+    count_bound,
     int_compare,
     is_integer,
     lex_compare,
@@ -109,3 +110,16 @@ def test_unequal_and_cardinality() -> None:
     assert cardinality_holds(3, "<", "0100")
     assert not cardinality_holds(3, ">=", "4")
     assert cardinality_holds(0, "<=", "0")
+
+
+@pytest.mark.requirement("030-89")
+@pytest.mark.parametrize("count", [0, 1, 7, 2**40])
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("bound", ["-1", "-0", "-007", "-" + "9" * 400, "07", "9" * 18, "9" * 400])
+def test_a_bound_is_any_integer(count: int, operator: Operator, bound: str) -> None:
+    whole = sum((ord(d) - 48) * 10**at for at, d in enumerate(reversed(bound.lstrip("-"))))
+    whole = -whole if bound[0] == "-" else whole
+    holds = {"<": count < whole, "<=": count <= whole, ">": count > whole, ">=": count >= whole}
+    assert cardinality_holds(count, operator, bound) is holds[operator]
+    assert int_compare(str(count), operator, str(count_bound(bound))) is holds[operator]
+    assert -1 <= count_bound(bound) <= 2**62

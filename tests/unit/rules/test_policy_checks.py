@@ -298,6 +298,8 @@ def test_long_rules_of_a_peer_take_no_longer() -> None:
         "_Anyone(V), Have(P).\n_Anyone(V) :- _Viewer(V)",
         "_Open(P,V), _Anyone(V).\n_Open(P,V) :- _Anyone(V), Have(P).\n_Anyone(V) :- _Viewer(V)",
         "_Open(V,P).\n_Open(V,P) :- _Viewer(V), Have(P).\n_Open(V,P) :- Peer(V), Have(P)",
+        "_Viewer(V), Have(P), Cardinality(Peer(V),'>','-1')",
+        "_Viewer(V), Have(P), Cardinality(Field(_,'Signed-By',_,V),'>=','0')",
     ],
 )
 def test_exposed_to_anyone(rules: str) -> None:

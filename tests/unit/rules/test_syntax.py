@@ -69,7 +69,7 @@ def test_nodes_print_themselves(node: object, text: str) -> None:
         (lambda: Variable("X-1"), "030-20"),
         (lambda: Variable("X\n"), "030-20"),
         (lambda: Constant("a\nb"), "030-25"),
-        (lambda: Constant("\x7f"), "030-25"),
+        (lambda: Constant("a\rb"), "030-25"),
         (lambda: Constant("\ud800"), "030-23"),
         (lambda: Constant("e\u0301"), "030-23"),
         (lambda: Atom("1a", ()), "030-17"),
@@ -79,7 +79,9 @@ def test_nodes_print_themselves(node: object, text: str) -> None:
         (lambda: IntCompare(X, "<", Constant("ten")), "030-67"),
         (lambda: IntCompare(Constant("１"), "<", X), "030-67"),  # noqa: RUF001  # full-width
         (lambda: LexCompare(X, "==", Y), "030-68"),  # type: ignore[arg-type]  # on purpose
-        (lambda: Cardinality(P, "<", "-1"), "030-89"),
+        (lambda: Cardinality(P, "<", "--1"), "030-89"),
+        (lambda: Cardinality(P, "<", "-"), "030-89"),
+        (lambda: Cardinality(P, "<", "+1"), "030-89"),
         (lambda: Cardinality(P, "", "1"), "030-68"),  # type: ignore[arg-type]  # on purpose
         (lambda: Rule(P, ()), "030-16"),
     ],

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lace.engines.embedded.bounded import bounded_counts
 from lace.engines.embedded.index import Index
 from lace.engines.embedded.planning import access_to, pattern_of
+from lace.rules.builtins import count_bound
 
 if TYPE_CHECKING:
     from lace.algebra.nodes import CountTest, RankTest
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Counting", "meets"]
 
 Counts = npt.NDArray[np.int64]
-_LARGE: Final = 2**62
-_SAFE_DIGITS: Final = 19
-"""A number of fewer digits fits into 64 bits."""
 _MEETS: Final = {
     "<": np.less,
     "<=": np.less_equal,
@@ -43,19 +41,13 @@ _MEETS: Final = {
 
 def meets(counts: Counts, operator: Operator, bound: str) -> Flags:
     """Tell which counts meet a bound of any number of digits."""
-    holds: Flags = _MEETS[operator](counts, _limit(bound))
+    holds: Flags = _MEETS[operator](counts, count_bound(bound))
     return holds
-
-
-def _limit(bound: str) -> int:
-    """Return a bound as a number; one that no count reaches as a number beyond all counts."""
-    digits = bound.lstrip("0")
-    return int(digits or "0") if len(digits) < _SAFE_DIGITS else _LARGE
 
 
 def enough(operator: Operator, bound: str) -> int:
     """Return the count from which on a test's answer is certain."""
-    limit = _limit(bound)
+    limit = count_bound(bound)
     return limit if operator in ("<", ">=") else limit + 1
 
 

@@ -16,7 +16,7 @@ from lace.engines.embedded.bounded import bounded_counts
 from lace.engines.embedded.frames import Frame
 from lace.engines.embedded.items import test_holds, value_of, variables_of
 from lace.engines.embedded.relation import EVERYTHING, Relation
-from lace.rules.builtins import cardinality_holds
+from lace.rules.builtins import cardinality_holds, count_bound
 from lace.rules.syntax import Atom, Cardinality, NegatedAtom, TrueAtom, Variable
 
 if TYPE_CHECKING:
@@ -218,6 +218,4 @@ def _pieces(
 
 def _enough(item: Cardinality) -> int:
     """Return up to where to count: so far that the answer is certain, and further if cheap."""
-    digits = item.bound.lstrip("0")
-    bound = int(digits or "0") if len(digits) < 19 else 2**62
-    return max(bound + 1, EXACT_COUNT)
+    return max(count_bound(item.bound) + 1, EXACT_COUNT)

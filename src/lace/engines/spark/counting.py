@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from lace.engines.spark.builtins import compared, order_key
 from lace.engines.spark.relations import variable_column
+from lace.rules.builtins import count_bound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ __all__ = ["count_rows", "meets", "rank_counts"]
 
 _FACTS: Final = "facts"
 _LARGE: Final = 2**62
-_SAFE_DIGITS: Final = 19
-"""A number of fewer digits fits into 64 bits."""
 _MOST_SORTED: Final = 2**31 - 2
 """The most rows that Spark takes from the front of an order."""
 
@@ -48,13 +47,7 @@ def meets(frame: DataFrame, counts: DataFrame, keys: Sequence[str], test: CountT
     else:
         joined = frame.crossJoin(F.broadcast(counts))
     found = F.coalesce(F.col(_FACTS), F.lit(0))
-    return joined.where(compared(found, test.operator, F.lit(_limit(test.bound))))
-
-
-def _limit(bound: str) -> int:
-    """Return a bound as a number; one that no count reaches as a number beyond all counts."""
-    digits = bound.lstrip("0")
-    return int(digits or "0") if len(digits) < _SAFE_DIGITS else _LARGE
+    return joined.where(compared(found, test.operator, F.lit(count_bound(test.bound))))
 
 
 def rank_counts(world: World, items: DataFrame, test: RankTest) -> DataFrame | None:
@@ -73,7 +66,7 @@ def rank_counts(world: World, items: DataFrame, test: RankTest) -> DataFrame | N
         "tied", F.lit(0).cast("long")
     )
     if test.ahead is not None:
-        made = _count_ahead(world, made, by, test.ahead, _limit(test.plain.bound))
+        made = _count_ahead(world, made, by, test.ahead, count_bound(test.plain.bound))
     if test.tied is not None:
         made = _count_tied(world, made, item, by, test.tied)
     count = (F.col("ahead") + F.col("tied")).alias(_FACTS)

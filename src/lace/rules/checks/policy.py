@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from lace.base import b64a
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.record.ids import VERIFIER_PATTERN
+from lace.rules.builtins import cardinality_holds
 from lace.rules.checks.places import Place, named, spread
 from lace.rules.checks.reach import closure, dependents, steps_of
 from lace.rules.findings import show
@@ -157,7 +158,9 @@ def _is_anyone(rule: Rule, name: str, known: set[Place], asking: set[PredicateKe
             case NegatedAtom(atom):
                 if atom.key in asking:
                     return False
-            case Cardinality(atom):
+            case Cardinality(atom, operator, number):
+                if operator in (">", ">=") and cardinality_holds(0, operator, number):
+                    continue  # it holds for every count
                 if atom.key in asking or name in {other for _, other in named(atom)}:
                     return False
             case IntCompare() | LexCompare() | TextShape():

@@ -6,10 +6,10 @@ forbids is reported once, where it first occurs; a forbidden head at every rule.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.rules.findings import show
-from lace.rules.syntax import BUILTINS, Atom, PredicateKey, Span, quote
+from lace.rules.syntax import BUILTINS, Atom, PredicateKey, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["REMOVED", "check_required", "check_reserved"]
 
-REMOVED = "Prefix"
-"""A built-in of earlier texts; TextShape replaces it."""
+REMOVED: Final = PredicateKey("Prefix", 2)
+"""A built-in of earlier texts; TextShape replaces it. Other arities are ordinary predicates."""
 
 
 def check_reserved(rules: Iterable[Rule], profile: Profile, reporter: Reporter) -> None:
@@ -59,7 +59,7 @@ class _Reserved:
         key, profile = atom.key, self._profile
         if atom.name in BUILTINS:
             self._report.error("G16", atom.name_span, f"{atom.name} cannot be a head")
-        elif atom.name == REMOVED:
+        elif key == REMOVED:
             self._removed(atom)
         elif key in profile.undefinable:
             self._report.error(
@@ -85,7 +85,7 @@ class _Reserved:
 
     def mention(self, atom: Atom) -> None:
         key, profile = atom.key, self._profile
-        if atom.name == REMOVED:
+        if key == REMOVED:
             self._removed(atom)
             return
         if key in self._mentioned:
@@ -107,9 +107,7 @@ class _Reserved:
             )
 
     def _removed(self, atom: Atom) -> None:
-        first, second = ("Text", quote("…"))
-        if len(atom.terms) == 2:
-            first, second = map(str, atom.terms)
+        first, second = atom.terms
         self._report.error(
             "030-145",
             atom.name_span,

@@ -69,7 +69,7 @@ def check_undefined(
     for rule in rules:
         for use, atom in rule.uses():
             key = atom.key
-            if key in known or key in seen or key in reserved or key.name == REMOVED:
+            if key in known or key in seen or key in reserved or key == REMOVED:
                 continue
             if profile.closed and profile.is_reserved(key):
                 continue
