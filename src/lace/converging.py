@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal, overload
 from lace.arguments import check_argument, check_callable, check_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lace.api import Lace
     from lace.exchanging import Interlaced, OpenInterlace
     from lace.hosting import Serving
     from lace.linking import Link
     from lace.policy.local import Policy
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
     from lace.serving import Served
 
@@ -108,7 +109,9 @@ def connect(
     open: bool = False,
     peer: str | Iterable[str] = (),
     key: SigningKey | None = None,
+    claim: str | None = None,
     plain: bool = False,
+    uid_map: str | os.PathLike[str] | Mapping[int, str] | None = None,
     command: Sequence[str] = (),
     ca: str | os.PathLike[str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
@@ -127,8 +130,12 @@ def connect(
         open: go on after a fixed point, until the end of the block.
         peer: the verifier, or those, that the server may have; else anyone's.
         key: who this side is; else the default key of the lace says so.
+        claim: the verifier that this side claims without a key, because its transport proves
+            it to the server; not with `key`.
         plain: leave the nonce out, for a peer that knows only 050; a key then counts only if
             it is given here, and the transport has to prove it.
+        uid_map: which verifier a user at the other end of a Unix socket is: a file with
+            `uid V` lines, or a mapping.
         command: what to start, for `stdio`.
         ca: whose certificates are taken, for `wss`; else the system's authorities.
         tls_cert: this side's certificate, where the server asks for one.
@@ -147,19 +154,20 @@ def connect(
     from lace.transport.tls import load_client_tls
 
     _check_side(address, store, policy, key)
+    claimed = _claim(claim, key)
     check_many(command, "command is a program and its arguments", "as in ['ssh','host','lace']")
     _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key)
     tls = None
     if ca is not None or tls_cert is not None or tls_key is not None:
         paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
         tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
-    who = store.signing_key() if key is None and not plain else key
+    who = store.signing_key() if key is None and claimed is None and not plain else key
     return Link(
         parse_address(address),
         lambda: store.side(policy, who),
-        LinkOptions(is_open=open, is_plain=plain, expected=_verifiers(peer)),
+        LinkOptions(is_open=open, is_plain=plain, claim=claimed, expected=_verifiers(peer)),
         now,
-        ConnectOptions(command=tuple(command), tls=tls),
+        ConnectOptions(command=tuple(command), tls=tls, verifiers=_users(uid_map)),
     )
 
 
@@ -171,9 +179,13 @@ def serve(
     open: bool = False,
     peer: str | Iterable[str] = (),
     key: SigningKey | None = None,
+    claim: str | None = None,
     plain: bool = False,
+    uid_map: str | os.PathLike[str] | Mapping[int, str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
+    tls_client_map: str | os.PathLike[str] | None = None,
+    tls_client_ca: str | os.PathLike[str] | None = None,
     report: Callable[[Served], None] | None = None,
 ) -> Serving:
     """Return a server of a lace, for an `async with` or a `with` block; there it listens.
@@ -187,9 +199,16 @@ def serve(
         open: go on after a fixed point, where the peer does.
         peer: the verifier, or those, that peers may have; else anyone's.
         key: who this side is; else the default key of the lace says so.
+        claim: the verifier that this side claims without a key, because its transport proves
+            it to clients; not with `key`.
         plain: leave the nonce out, for peers that know only 050.
+        uid_map: which verifier a user at the other end of a Unix socket is: a file with
+            `uid V` lines, or a mapping.
         tls_cert: this side's certificate, for `wss`.
         tls_key: its key.
+        tls_client_map: a file that says which verifier a client's certificate is, with
+            `SHA256-fingerprint V` lines; clients are then asked for one.
+        tls_client_ca: whose client certificates are accepted; else the system's authorities.
         report: hears of each link that has ended, in the thread of the server.
 
     Raises:
@@ -203,10 +222,17 @@ def serve(
     from lace.iltp.address import parse_address
     from lace.syncing import LinkOptions
     from lace.transport.listening import ListenOptions
+    from lace.transport.maps import read_fingerprint_map
     from lace.transport.tls import load_server_tls
 
     _check_side(address, store, policy, key)
-    _check_files(tls_cert=tls_cert, tls_key=tls_key)
+    claimed = _claim(claim, key)
+    _check_files(
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_map=tls_client_map,
+        tls_client_ca=tls_client_ca,
+    )
     check_callable(report, "report hears of links that have ended")
     where = parse_address(address, for_serving=True)
     if where.scheme == "stdio":
@@ -215,15 +241,25 @@ def serve(
         raise UsageError("a certificate goes with its key", hint="give tls_cert and tls_key")
     tls = None
     if tls_cert is not None and tls_key is not None:
-        tls = load_server_tls(Path(tls_cert), Path(tls_key))
-    who = store.signing_key() if key is None and not plain else key
+        tls = load_server_tls(
+            Path(tls_cert),
+            Path(tls_key),
+            clients=None if tls_client_map is None else read_fingerprint_map(Path(tls_client_map)),
+            client_authorities=None if tls_client_ca is None else Path(tls_client_ca),
+        )
+    elif tls_client_map is not None or tls_client_ca is not None:
+        raise UsageError(
+            "tls_client_map and tls_client_ca need tls_cert and tls_key",
+            hint="give the certificate of this server and its key",
+        )
+    who = store.signing_key() if key is None and claimed is None and not plain else key
     return Serving(
         where,
         policy,
         lambda chosen: store.side(chosen, who, purpose="lace.serve"),
-        LinkOptions(is_open=open, is_plain=plain, expected=_verifiers(peer)),
+        LinkOptions(is_open=open, is_plain=plain, claim=claimed, expected=_verifiers(peer)),
         now,
-        ListenOptions(tls=tls),
+        ListenOptions(tls=tls, verifiers=_users(uid_map)),
         report,
     )
 
@@ -250,6 +286,42 @@ def _check_files(**given: object) -> None:
     for name, path in given.items():
         if path is not None:
             check_argument(path, (str, os.PathLike), f"{name} is the path of a file")
+
+
+def _claim(claim: object, key: object) -> Verifier | None:
+    """Return the verifier that a side claims and its transport proves."""
+    from lace.errors import UsageError
+    from lace.store.keys import parse_verifier
+
+    if claim is None:
+        return None
+    check_argument(claim, str, "claim is a verifier", "as in str(key.verifier)")
+    if key is not None:
+        raise UsageError(
+            "claim and key do not go together",
+            hint="a key claims its own verifier; a claim leaves the proof to the transport",
+        )
+    return parse_verifier(str(claim))
+
+
+def _users(uid_map: object) -> dict[int, Verifier]:
+    """Return the verifiers of users, from a map file or a mapping."""
+    from collections.abc import Mapping
+
+    from lace.errors import UsageError
+    from lace.store.keys import parse_verifier
+    from lace.transport.maps import read_uid_map
+
+    if uid_map is None:
+        return {}
+    kinds = (str, os.PathLike, Mapping)
+    check_argument(uid_map, kinds, "uid_map is the path of a file, or a mapping", "{1000: 'V.…'}")
+    if not isinstance(uid_map, Mapping):
+        return read_uid_map(Path(str(uid_map)))
+    for uid in uid_map:
+        if isinstance(uid, bool) or not isinstance(uid, int) or uid < 0:
+            raise UsageError(f"uid_map has user numbers as keys, got {uid!r}", hint="see `id -u`")
+    return {uid: parse_verifier(str(verifier)) for uid, verifier in uid_map.items()}
 
 
 def _verifiers(peer: str | Iterable[str]) -> frozenset[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lace.driver.resources import Resources
     from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
     from lace.store.exchange_store import ExchangeStore
 
@@ -301,6 +302,7 @@ def party_of(
     *,
     is_open: bool = False,
     is_plain: bool = False,
+    claim: Verifier | None = None,
     expected: frozenset[str] = frozenset(),
     proven: Proven | None = None,
     options: SideOptions = _USUAL,
@@ -314,6 +316,7 @@ def party_of(
         clock: gives the time.
         is_open: go on after a fixed point.
         is_plain: leave the nonce out, for a peer that knows only 050.
+        claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
         proven: what the transport proves; nothing for a link within this process.
         options: what it does otherwise than usual.
@@ -338,6 +341,7 @@ def party_of(
         cursors={} if kept is None else kept,
         is_open=is_open,
         is_plain=is_plain,
+        claim=claim,
         store_differing=options.store_differing or bool(side.settings.store_differing),
         expected=expected,
         transport_peer=found.peer,

@@ -19,6 +19,7 @@ from lace.engines.embedded.session import Session
 from lace.engines.explanation import show_fact
 from lace.engines.result import Result
 from lace.errors import UsageError
+from lace.interlacing.sources import relabelled
 from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
@@ -128,7 +129,8 @@ class Preview:
         self.executable = executable = exchange.executable
         self._operands = exchange.operands
         self._base = base
-        self._public = frozenset(public)
+        # Advertisements may be given as they are on the wire, where a label is the source.
+        self._public = frozenset(relabelled(public, executable))
         self._formats = None if formats is None else frozenset(formats)
         enforcement = Enforcement(executable, base)
         enforcement.set_public(self._public)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lace.exchanging import Side
     from lace.iltp.address import Address
     from lace.interlacing.result import Outcome
+    from lace.record.ids import Verifier
     from lace.transport.captured import Capture
     from lace.transport.listening import ConnectOptions
     from lace.transport.stream import ByteStream
@@ -50,6 +51,7 @@ class LinkOptions:
     Attributes:
         is_open: go on after a fixed point.
         is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
+        claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
         dry_run: stop before anything moves; takes note of what would.
         claims: takes note of what the peer claims; nothing is kept then for a next time.
@@ -57,6 +59,7 @@ class LinkOptions:
 
     is_open: bool = False
     is_plain: bool = False
+    claim: Verifier | None = None
     expected: frozenset[str] = frozenset()
     dry_run: DryRun | None = None
     claims: Claims | None = None
@@ -99,6 +102,7 @@ async def run_link(
             clock,
             is_open=options.is_open,
             is_plain=options.is_plain,
+            claim=options.claim,
             expected=options.expected,
             proven=stream.proven,
             options=SideOptions(keeps_links=claims is None),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,7 @@ from tests.interop.peer.plan import EVERYTHING, Written, group, make_plan
 from tests.interop.peer.records import Record, blob
 from tests.interop.peer.session import Peer, Session
 from tests.interop.peer.streams import connect, parse
-from tests.interop.peer.text import PeerError
+from tests.interop.peer.text import PeerError, tai_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +32,9 @@ THERE = notes("there", 2)
 # -- the trace -----------------------------------------------------------------------------------
 
 # Both directions as the text shows them. Its identifiers are symbolic, so braces stand for real
-# ones; S is the sender's label, since nobody sends a HelloSigner (G42, G59). A lace offers only the
-# fields that the plan needs, so B's rule reads the Type that the trace advertises.
+# ones, and {tai} for the clock of the test. Nobody sends a HelloSigner: the transport proves both
+# sides by their users, and S is the verifier that each side claims (G27, G42, G59). A lace offers
+# only the fields that the plan needs, so B's rule reads the Type that the trace advertises.
 TYPE = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- AdvertisedField(P,S,'Type',_,'B')."
 TRACE_A = """🪢: iltp/1
 🧩: {ra} lacegram
@@ -41,13 +44,13 @@ SelectAdvertised(P,S) :- Advertised(P,S).
 ExchangeOperand('0','{ra}','{alice}','selector')
 
 HelloExchangePlan('{plan}')
-HelloTAI('1640995200:000000000')
+HelloTAI('{tai}')
 HelloTickInterval('10000000000')
 HelloRecordFormat('H3')
 HelloAdvertisedField('Type')
 
-Advertised('{a}','{sa}')
-AdvertisedField('{a}','{sa}','Type','0','B')
+Advertised('{a}','{alice}')
+AdvertisedField('{a}','{alice}','Type','0','B')
 
 MayRequest('{b}')
 
@@ -62,16 +65,16 @@ TRACE_B = """🪢: iltp/1
 SelectHave(P) :- Have(P).
 SelectAdvertised(P,S) :- AdvertisedField(P,S,'Type',_,'B').
 
-ExchangeOperand('1','{rb}','Opq_1','selector')
+ExchangeOperand('1','{rb}','{bob}','selector')
 
 HelloExchangePlan('{plan}')
-HelloTAI('TAI')
+HelloTAI('{tai}')
 HelloTickInterval('10000000000')
 HelloRecordFormat('H3')
 HelloAdvertisedField('Type')
-LIMITS
-Advertised('{b}','{sb}')
-AdvertisedField('{b}','{sb}','Type','0','B')
+
+Advertised('{b}','{bob}')
+AdvertisedField('{b}','{bob}','Type','0','B')
 
 MayRequest('{a}')
 
@@ -90,51 +93,122 @@ AdvertisedField('{second}','{s}','Type','0','B')
 
 """
 """The loop that the trace leaves out: both have both records, nothing is requested or sent."""
+LIMIT_LINES = re.compile(r"(?:HelloLimit\('\w+','\d+'\)\n)+")
 
 
-def everything_back(address: str, sent: bytes) -> str:
-    """Send all bytes at once, end the writing, and read to the end."""
-    with socket.socket(socket.AF_UNIX) as stream:
-        stream.settimeout(SECONDS)
-        stream.connect(parse(address).path)
-        stream.sendall(sent)
-        stream.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: stream.recv(65536), b"")).decode()
+@dataclass
+class Trace:
+    """Both sides' bytes of the trace, with the identifiers of real records and operands."""
+
+    mine: Record
+    theirs: Record
+    names: dict[str, str]
+
+    def side(self, text: str, who: str) -> str:
+        """What one side writes, to the fixed point."""
+        return (text + FIXED_POINT).format(s=self.names[who], **self.names)
+
+    def check(self, came: bytes, text: str, who: str) -> None:
+        """What a lace wrote is the trace, its own clock, and its HelloLimit lines beside."""
+        shown = came.decode()
+        found = LIMIT_LINES.findall(shown)
+        assert len(found) == 1
+        assert len(LIMIT_LINES.sub("", shown)) == len(shown) - len(found[0])
+        shown = LIMIT_LINES.sub("", shown)
+        own = re.search(r"HelloTAI\('(\d{10}:\d{9})'\)", shown)
+        assert own
+        assert shown == self.side(text, who).replace(self.names["tai"], own[1])
 
 
-@pytest.mark.requirement("060-98", "060-105", "060-106", "060-107", "060-108", "060-109", "060-110")
-@pytest.mark.requirement("060-111", "060-112", "060-113")
-def test_the_trace_of_060(tmp_path: Path) -> None:
-    """One side's bytes of the trace are sent; the other side's come back from `lace serve`."""
-    mine, theirs, alice = blob(b"hello world"), blob(b"data!"), Key.generate().verifier
+@pytest.fixture
+def trace() -> Trace:
+    mine, theirs = blob(b"hello world"), blob(b"data!")
     operands = EVERYTHING, Written(rules=TYPE)
-    plan = make_plan(operands)
     first, second = sorted((mine.id, theirs.id), key=lambda name: name.encode())
     names = {
         "ra": operands[0].id,
         "rb": operands[1].id,
-        "alice": alice,
-        "plan": plan.id,
+        "alice": Key.generate().verifier,
+        "bob": Key.generate().verifier,
+        "plan": make_plan(operands).id,
+        "tai": tai_now(),
         "a": mine.id,
         "b": theirs.id,
-        "sa": plan.origins[0],
-        "sb": plan.origins[1],
         "first": first,
         "second": second,
     }
-    (tmp_path / "users").write_text(f"{os.getuid()} {alice}\n")
-    lace = make_lace(tmp_path / "there", [theirs], selector=operands[1])
-    # The trace's clock stands still since 2022.
-    known = ("--uid-map", tmp_path / "users", "--set", "max_clock_skew_seconds=999999999")
-    with lace.serving(f"unix:{tmp_path}/s", "--plain", *known) as server:
-        sent = (TRACE_A + FIXED_POINT).format(s=plan.origins[0], **names)
-        back = everything_back(server.address, sent.encode())
+    return Trace(mine, theirs, names)
+
+
+def exchange_bytes(stream: socket.socket, sent: str) -> bytes:
+    """Send all bytes at once, end the writing, and read to the end."""
+    stream.settimeout(SECONDS)
+    stream.sendall(sent.encode())
+    stream.shutdown(socket.SHUT_WR)
+    return b"".join(iter(lambda: stream.recv(65536), b""))
+
+
+@pytest.mark.requirement("060-98", "060-105", "060-106", "060-107", "060-108", "060-109", "060-110")
+@pytest.mark.requirement("060-111", "060-112", "060-113", "050-41")
+def test_the_trace_of_060_is_answered_by_a_server(tmp_path: Path, trace: Trace) -> None:
+    """A's bytes of the trace are sent; B's come back from `lace serve`."""
+    (tmp_path / "users").write_text(f"{os.getuid()} {trace.names['alice']}\n")
+    lace = make_lace(tmp_path / "there", [trace.theirs], selector=Written(rules=TYPE))
+    known = ("--plain", "--claim", trace.names["bob"], "--uid-map", tmp_path / "users")
+    proven = ("--peer", trace.names["alice"], "--lowering", "standard-v1")
+    with lace.serving(f"unix:{tmp_path}/s", *known, *proven) as server:
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.connect(parse(server.address).path)
+            back = exchange_bytes(stream, trace.side(TRACE_A, "alice"))
         server.wait_for("outcome=fixed-point")
-        assert f"peer={alice}" in server.errors
-    back = re.sub(r"HelloTAI\('\d{10}:\d{9}'\)", "HelloTAI('TAI')", back)
-    back = re.sub(r"(HelloLimit\('\w+','\d+'\)\n)+", "LIMITS", back)
-    assert back == (TRACE_B + FIXED_POINT).format(s=plan.origins[1], **names)
-    assert lace.records() == {mine.id, theirs.id}
+        assert f"peer={trace.names['alice']}" in server.errors
+    trace.check(back, TRACE_B, "bob")
+    assert lace.records() == {trace.mine.id, trace.theirs.id}
+
+
+@pytest.mark.requirement("060-98", "060-105", "060-106", "060-107", "060-108", "060-109", "060-110")
+@pytest.mark.requirement("060-111", "060-112", "060-113", "060-128")
+def test_the_trace_of_060_is_answered_by_a_client(tmp_path: Path, trace: Trace) -> None:
+    """B's bytes of the trace are sent; A's come back from `lace sync`."""
+    (tmp_path / "users").write_text(f"{os.getuid()} {trace.names['bob']}\n")
+    lace = make_lace(tmp_path / "here", [trace.mine])
+    came: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.settimeout(SECONDS)
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+
+        def answer() -> None:
+            with listening.accept()[0] as stream:
+                came.append(exchange_bytes(stream, trace.side(TRACE_B, "bob")))
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        known = ("--plain", "--claim", trace.names["alice"], "--uid-map", tmp_path / "users")
+        done = lace.sync(f"unix:{tmp_path}/s", *known, "--peer", trace.names["bob"], "--json")
+        answering.join(SECONDS)
+    assert done.code == 0, done.err
+    assert done.json()["peer-verifier"] == trace.names["bob"]
+    trace.check(came[0], TRACE_A, "alice")
+    assert lace.records() == {trace.mine.id, trace.theirs.id}
+
+
+@pytest.mark.requirement("050-100", "060-120")
+def test_a_claim_that_the_transport_does_not_prove_ends_the_exchange(
+    tmp_path: Path, trace: Trace
+) -> None:
+    """The server has no map: to the client it closes, and the client says what is to be checked."""
+    lace = make_lace(tmp_path / "here", [trace.mine])
+    other = make_lace(tmp_path / "there", [trace.theirs])
+    with other.serving(f"unix:{tmp_path}/s", "--plain") as server:
+        done = lace.sync(server.address, "--plain", "--claim", trace.names["alice"])
+        server.wait_for("outcome=failed")
+        assert "origin claim that is not the peer's to make" in server.errors
+    assert done.code == 4
+    assert "peer closed early" in done.err
+    assert f"this side claims {trace.names['alice']} without a signature" in done.err
+    assert "uid map" in done.err
+    assert lace.records() == {trace.mine.id}
 
 
 # -- resources -----------------------------------------------------------------------------------

@@ -63,6 +63,10 @@ SELECTORS = (
         "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Group',_,'u').",
     ),
     Selector(
+        "of whom it proves to be",
+        "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S), Peer(S).",
+    ),
+    Selector(
         "any value",
         "SelectHave(P) :- Have(P), Field(P,_,_,'u').\n"
         "SelectAdvertised(P,S) :- AdvertisedField(P,S,_,_,'u').",

@@ -300,7 +300,8 @@ class Side:
 
     def _public(self) -> list[Fact]:
         assert self._terms is not None
-        source = self._terms.peer_source
+        # Rules read the proven verifier as the source, whatever the wire says (G42).
+        source = self._terms.peer.verifier or self._terms.peer_source
         facts = [fact for each in self._claims.values() for fact in each.facts(source)]
         return [
             *facts,

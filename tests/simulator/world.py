@@ -41,6 +41,11 @@ class Plan:
     is_plain: tuple[bool, bool] = (False, False)
     is_open: tuple[bool, bool] = (False, False)
     skews: tuple[int, int] = (0, 0)
+    is_known: tuple[bool, bool] = (False, False)
+    """Whether the transport proves each side to the other."""
+    is_claiming: tuple[bool, bool] = (False, False)
+    """Whether a side without a key claims what the transport proves of it."""
+    lowering: str = "standard-v1"
 
 
 @dataclass
@@ -62,12 +67,16 @@ class World:
         made = []
         for index, key in enumerate((ALICE, BOB)):
             plan = self.plan
+            other = (ALICE, BOB)[1 - index].verifier
             config = MachineConfig(
                 operand=operand(plan.selectors[index].rules, index),
                 exposures=(exposure(plan.exposures[index]),),
                 capabilities=plan.capabilities[index],
                 random_bytes=random.Random(self.rnd.getrandbits(32)).randbytes,
+                lowering=plan.lowering,
                 key=key if plan.has_keys[index] else None,
+                claim=key.verifier if plan.is_claiming[index] else None,
+                transport_peer=other if plan.is_known[1 - index] else None,
                 is_open=plan.is_open[index],
                 is_plain=plan.is_plain[index],
                 cursors=dict(self.kept[index].cursors),
@@ -248,12 +257,24 @@ def some_plan(rnd: random.Random, *, is_open: tuple[bool, bool] = (False, False)
         for each in schemas
     )
     has_keys = rnd.random() < 0.8, rnd.random() < 0.8
+    is_known = rnd.random() < 0.3, rnd.random() < 0.3
+    is_claiming = [
+        known and not has_key and rnd.random() < 0.5
+        for known, has_key in zip(is_known, has_keys, strict=True)
+    ]
+    # Without a nonce nothing can be signed, so that the transport has to prove what is claimed.
+    can_be_plain = all(
+        known or not has_key for known, has_key in zip(is_known, has_keys, strict=True)
+    )
     return Plan(
         selectors=selectors,
         exposures=(rnd.choice(EXPOSURES), rnd.choice(EXPOSURES)),
         capabilities=(zero, one),
         has_keys=has_keys,
-        is_plain=(not any(has_keys) and rnd.random() < 0.3, False),
+        is_plain=(can_be_plain and rnd.random() < 0.3, False),
+        is_known=is_known,
+        is_claiming=(is_claiming[0], is_claiming[1]),
+        lowering=rnd.choice(("standard-v1", "standard-v1", "standard-v1", "proven-peer-v1")),
         is_open=is_open,
         skews=(0, rnd.choice((0, -3, 40, 299)) * SECOND),
     )

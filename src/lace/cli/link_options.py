@@ -10,6 +10,7 @@ import click
 from lace.cli.link_log import LOG_FORMATS, JsonLog
 from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
 from lace.cli.suggestions import Choice
+from lace.errors import UsageError
 from lace.store.keys import parse_verifier
 
 if TYPE_CHECKING:
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.iltp.address import Address
     from lace.policy.local import Policy
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
 __all__ = [
     "CA_OPTION",
+    "CLAIM_OPTION",
     "KEY_OPTION",
     "PEER_OPTION",
     "PLAIN_OPTION",
+    "UID_MAP_OPTION",
     "all_options",
+    "claimed_verifier",
     "link_options",
     "parse_peers",
     "path_of",
@@ -50,7 +55,18 @@ PLAIN_OPTION: Final = click.option(
     default=None,
     help="For a peer that knows only 050: no nonce is sent, so that nobody proves "
     "anything by a key. You claim to be nobody unless --key names a key, and then the "
-    "transport has to prove it.",
+    "transport has to prove it; --claim does that without a key.",
+)
+CLAIM_OPTION: Final = click.option(
+    "--claim",
+    metavar="V",
+    help="Claim to be this verifier without signing: your transport has to prove it to the peer, "
+    "by its uid map or client certificate map, or the peer ends the exchange. Not with --key.",
+)
+UID_MAP_OPTION: Final = click.option(
+    "--uid-map",
+    metavar="FILE",
+    help="Which verifier a user at the other end of a Unix socket is: `uid V` lines.",
 )
 PEER_OPTION: Final = click.option(
     "--peer", metavar="V", help="The verifier that the peer has to prove; any other is refused."
@@ -75,6 +91,7 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
         EXPOSE_OPTION,
         LOWERING_OPTION,
         KEY_OPTION,
+        CLAIM_OPTION,
         PLAIN_OPTION,
         click.option(
             "--open",
@@ -136,11 +153,30 @@ def path_of(name: str | None) -> Path | None:
     return None if name is None else Path(name)
 
 
-def signing_key(lace: Lace, named: str | None, *, is_plain: bool) -> SigningKey | None:
+def claimed_verifier(claim: str | None, key: str | None) -> Verifier | None:
+    """Return the verifier that `--claim` names, if it is given.
+
+    Raises:
+        UsageError: it is no verifier, or a key is named beside it.
+    """
+    if claim is None:
+        return None
+    if key is not None:
+        raise UsageError(
+            "--claim and --key do not go together",
+            hint="--key claims the verifier of that key and proves it; --claim leaves the proof to "
+            "the transport",
+        )
+    return parse_verifier(claim)
+
+
+def signing_key(
+    lace: Lace, named: str | None, *, is_plain: bool, claim: Verifier | None = None
+) -> SigningKey | None:
     """Return the key of a lace that an option names, else its default one, if it has any.
 
     On a plain link nothing is signed: who claims to be someone there needs a transport that
-    proves it, so that only a key that is named counts.
+    proves it, so that only a key that is named counts. With a claim no key is used.
 
     Raises:
         UsageError: the name is no verifier.
@@ -148,7 +184,7 @@ def signing_key(lace: Lace, named: str | None, *, is_plain: bool) -> SigningKey 
     """
     if named is not None:
         return lace.keys.load(parse_verifier(named))
-    return None if is_plain else lace.signing_key()
+    return None if is_plain or claim is not None else lace.signing_key()
 
 
 def warn_of_links(
@@ -158,6 +194,7 @@ def warn_of_links(
     key: SigningKey | None,
     *,
     is_plain: bool,
+    claim: Verifier | None = None,
     is_sending: bool = True,
 ) -> None:
     """Say what of this side's options may not do what was meant (G31, G39b).
@@ -176,7 +213,12 @@ def warn_of_links(
             "who opened the exchange and not who reads the rest [G39b]; use wss, unix, or stdio "
             "over ssh"
         )
-    if key is None and not is_plain:
+    if claim is not None and address.scheme in _READABLE:
+        session.output.warn(
+            f"{address.scheme} proves nobody, so a peer that knows you by nothing else refuses "
+            "the claim [G27]; use unix with a uid map, or wss with a client certificate"
+        )
+    if key is None and claim is None and not is_plain:
         session.output.note(
             "this lace has no key, so you prove nothing to the peer; `lace key new`"
         )

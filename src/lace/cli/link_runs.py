@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.api import now
@@ -267,9 +268,13 @@ def connect_options(given: SyncArguments) -> ConnectOptions:
     """Return how to connect to a peer.
 
     Raises:
-        UsageError: a file of certificates or keys cannot be read.
+        UsageError: a file of certificates, keys or users cannot be read.
     """
-    tls = None
+    tls, verifiers = None, {}
+    if given.uid_map is not None:
+        from lace.transport.maps import read_uid_map
+
+        verifiers = read_uid_map(Path(given.uid_map))
     if given.ca is not None or given.tls_cert is not None or given.tls_key is not None:
         from lace.transport.tls import load_client_tls
 
@@ -278,4 +283,4 @@ def connect_options(given: SyncArguments) -> ConnectOptions:
             certificate=path_of(given.tls_cert),
             key=path_of(given.tls_key),
         )
-    return ConnectOptions(command=given.command or (), tls=tls)
+    return ConnectOptions(command=given.command or (), tls=tls, verifiers=verifiers)

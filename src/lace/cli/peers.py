@@ -39,7 +39,7 @@ __all__ = [
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESSES: Final = frozenset({"stdio", "unix", "tcp", "ws", "wss"})
-_FILES: Final = frozenset({"select", "ca", "tls_cert", "tls_key"})
+_FILES: Final = frozenset({"select", "uid_map", "ca", "tls_cert", "tls_key"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,9 @@ class SyncArguments:
     expose: tuple[str, ...] | None = None
     lowering: str | None = None
     key: str | None = None
+    claim: str | None = None
     peer: str | None = None
+    uid_map: str | None = None
     ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -63,7 +65,9 @@ class SyncArguments:
         """Return both together; what is said here counts."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         given = {name: value for name, value in own.items() if value not in (None, ())}
-        return replace(table, **given)
+        other = {"key": "claim", "claim": "key"}  # of the two ways to say who this side is
+        dropped = dict.fromkeys(other[name] for name in given.keys() & other.keys())
+        return replace(table, **{**dropped, **given})
 
 
 _KINDS: Final[dict[str, tuple[str, type]]] = {

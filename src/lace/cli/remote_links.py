@@ -10,10 +10,13 @@ import click
 from lace.cli.command import LaceCommand
 from lace.cli.link_options import (
     CA_OPTION,
+    CLAIM_OPTION,
     KEY_OPTION,
     PEER_OPTION,
     PLAIN_OPTION,
+    UID_MAP_OPTION,
     all_options,
+    claimed_verifier,
     parse_peers,
     signing_key,
     tls_options,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Change, Session
     from lace.driver.happenings import LinkEvent
     from lace.policy.local import Exposing, Rules
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
 __all__ = [
@@ -89,7 +93,9 @@ def remote_options(function: Decorated) -> Decorated:
         EXPOSE_OPTION,
         LOWERING_OPTION,
         KEY_OPTION,
+        CLAIM_OPTION,
         PEER_OPTION,
+        UID_MAP_OPTION,
         CA_OPTION,
         tls_options(
             "Your certificate, PEM, where a wss server asks for one.",
@@ -116,12 +122,16 @@ class Remote:
     given: SyncArguments
     title: str
     known: SyncArguments = field(init=False)
+    claim: Verifier | None = field(init=False)
     key: SigningKey | None = field(init=False)
     claims: Claims = field(init=False, default_factory=Claims)
 
     def __post_init__(self) -> None:
         self.known = known_of_peer(self.session, self.given)
-        self.key = signing_key(self.lace, self.known.key, is_plain=bool(self.known.plain))
+        self.claim = claimed_verifier(self.known.claim, self.known.key)
+        self.key = signing_key(
+            self.lace, self.known.key, is_plain=bool(self.known.plain), claim=self.claim
+        )
 
     @property
     def place(self) -> str:
@@ -167,10 +177,19 @@ class Remote:
         options = LinkOptions(
             is_open=is_open,
             is_plain=plain,
+            claim=self.claim,
             expected=self.expected,
             claims=self.claims,
         )
-        warn_of_links(self.session, policy, address, self.key, is_plain=plain, is_sending=False)
+        warn_of_links(
+            self.session,
+            policy,
+            address,
+            self.key,
+            is_plain=plain,
+            claim=self.claim,
+            is_sending=False,
+        )
         side = Side(self.lace.store, self.lace.settings, policy, self.key, self.lace.workers)
         made = LinkRun(
             self.session, side, address, options, connect_options(self.known), title=self.title

@@ -15,6 +15,8 @@ from lace.api import now, processors
 from lace.cli.command import command as lace_command
 from lace.cli.link_log import tell_event
 from lace.cli.link_options import (
+    UID_MAP_OPTION,
+    claimed_verifier,
     link_options,
     parse_peers,
     signing_key,
@@ -60,8 +62,9 @@ class _Serve:
         self, session: Session, lace: Lace, address: Address, given: dict[str, Any]
     ) -> None:
         self._session, self._lace, self._address, self._given = session, lace, address, given
+        claim = claimed_verifier(given["claim"], given["key"])
         self._key: SigningKey | None = signing_key(
-            lace, given["key"], is_plain=bool(given["plain"])
+            lace, given["key"], is_plain=bool(given["plain"]), claim=claim
         )
         self._last: Served | None = None
         self._problem: OSError | None = None
@@ -75,11 +78,19 @@ class _Serve:
         self._options = LinkOptions(
             is_open=bool(given["is_open"]),
             is_plain=bool(given["plain"]),
+            claim=claim,
             expected=parse_peers(given["peer"]),
         )
         self._listening = read_listen_options(session, lace, given)
         self._metrics = Metrics(version("lace"))
-        warn_of_links(session, self._policy, address, self._key, is_plain=self._options.is_plain)
+        warn_of_links(
+            session,
+            self._policy,
+            address,
+            self._key,
+            is_plain=self._options.is_plain,
+            claim=claim,
+        )
 
     def _read_policy(self) -> Policy:
         given = self._given
@@ -281,9 +292,7 @@ class _Serve:
     multiple=True,
     help="A verifier that a peer has to prove; without any, everyone is taken. Repeatable.",
 )
-@click.option(
-    "--uid-map", metavar="FILE", help="Who the users of a Unix socket are: `uid V` lines."
-)
+@UID_MAP_OPTION
 @tls_options("The certificate of a wss server, PEM.", "The key of that certificate, PEM.")
 @click.option(
     "--tls-client-map",

@@ -12,6 +12,8 @@ from lace.cli.dry_runs import DRY_RUN_KEYS
 from lace.cli.link_options import (
     CA_OPTION,
     PEER_OPTION,
+    UID_MAP_OPTION,
+    claimed_verifier,
     link_options,
     parse_peers,
     signing_key,
@@ -66,10 +68,11 @@ def _sync(
         is_open=bool(given.open) and not dry_run,
         dry_run=DryRun() if dry_run else None,
         is_plain=bool(given.plain),
+        claim=claimed_verifier(given.claim, given.key),
         expected=parse_peers([given.peer] if given.peer is not None else []),
     )
     connecting = connect_options(given)
-    warn_of_links(session, policy, address, key, is_plain=options.is_plain)
+    warn_of_links(session, policy, address, key, is_plain=options.is_plain, claim=options.claim)
     side = Side(lace.store, lace.settings, policy, key, lace.workers)
     taken = None if capture is None else Capture(Path(capture))
     return LinkRun(session, side, address, options, connecting, taken)
@@ -111,6 +114,7 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
 @click.argument("child", metavar="[-- COMMAND…]", nargs=-1, type=click.UNPROCESSED)
 @link_options(select_required=False)
 @PEER_OPTION
+@UID_MAP_OPTION
 @CA_OPTION
 @click.option(
     "--dry-run",
@@ -142,9 +146,10 @@ def command(
 
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
     a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
-    expose, key, peer, ca, tls-cert, tls-key, lowering, plain, open, command). With `stdio`,
-    COMMAND is started, and its standard input and output are the connection. A command that a
-    table names is shown and asked for once, at a terminal; without one it is refused (exit 1).
+    expose, key, claim, peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open, command).
+    With `stdio`, COMMAND is started, and its standard input and output are the connection. A
+    command that a table names is shown and asked for once, at a terminal; without one it is
+    refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be
@@ -159,8 +164,9 @@ def command(
     policy = read_own_policy(
         session, given.select or "", given.expose or (), given.lowering or LOWERINGS[0]
     )
+    claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:
-        key = signing_key(change.lace, given.key, is_plain=bool(given.plain))
+        key = signing_key(change.lace, given.key, is_plain=bool(given.plain), claim=claim)
         change.result.update(logged_link(address, policy))
         work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
         try:

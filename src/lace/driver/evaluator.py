@@ -231,7 +231,7 @@ class StoreEvaluator:
             enforcement.change_public(facts_of_table(known.table))
         else:
             claims = bare_advertisements(records)
-            enforcement.change_public(_grouped(claims, self._terms.peer_source))
+            enforcement.change_public(_grouped(claims, self._terms.rule_source))
 
     def claims(self) -> ClaimTable | None:
         """Return what the peer claims, to be kept; None where that is no more than records."""
@@ -262,7 +262,7 @@ class StoreEvaluator:
         """Take what the peer claims now; of a record that is claimed anew, the new claim."""
         if not added and not removed:
             return
-        source = self._terms.peer_source
+        source = self._terms.rule_source
         self._foreign.difference_update(removed)
         self._foreign.update(
             each.record for each in added if not each.record.endswith(self._suffixes)

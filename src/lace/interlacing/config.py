@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lace.interlacing.partitions import AdvertisementSet
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
 __all__ = ["Cursor", "Cursors", "MachineConfig"]
@@ -52,6 +53,8 @@ class MachineConfig:
         capabilities: formats, schema, limits, modes, ticks.
         random_bytes: randomness for nonces and signatures.
         key: this side's signing key, if it has one.
+        claim: the verifier that this side claims without a key, because its transport proves
+            it to the peer; a key claims its own verifier.
         is_open: go on after a fixed point.
         is_plain: leave the nonce out, for a peer that knows only 050.
         expected: the verifiers that a peer may claim; none: anyone.
@@ -69,6 +72,7 @@ class MachineConfig:
     capabilities: Capabilities = field(default_factory=Capabilities)
     random_bytes: Callable[[int], bytes]
     key: SigningKey | None = None
+    claim: Verifier | None = None
     is_open: bool = False
     is_plain: bool = False
     expected: frozenset[str] = frozenset()
@@ -78,3 +82,12 @@ class MachineConfig:
     cursors: Cursors = field(default_factory=dict[str, Cursor])
     store_differing: bool = False
     max_line_bytes: int | None = MAX_LINE_BYTES
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.claim is not None:
+            raise ValueError("a key claims its own verifier: give a key or a claim")
+
+    @property
+    def verifier(self) -> Verifier | None:
+        """The verifier that this side claims in its setup; None if it claims none."""
+        return self.claim if self.key is None else self.key.verifier

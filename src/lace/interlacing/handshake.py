@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
     from lace.policy.transcript import ExchangePlan
+    from lace.record.ids import Verifier
 
 __all__ = ["Handshake"]
 
@@ -68,8 +69,7 @@ class Handshake:
         """Return this side's setup block."""
         config = self._config
         nonce = None if config.is_plain else config.random_bytes(_NONCE_BYTES)
-        verifier = config.key.verifier if config.key is not None else None
-        self._setup = make_setup(self._operand, verifier=verifier, nonce=nonce)
+        self._setup = make_setup(self._operand, verifier=config.verifier, nonce=nonce)
         module = self._operand.module_id
         modules = () if module in self._told else ((module, self._operand.canonical_bytes),)
         self._told.add(module)
@@ -134,14 +134,16 @@ class Handshake:
         Raises:
             InterlaceFailure: the sides do not agree.
         """
-        plan, hello, setup, operands = self.plan, self._hello, self._peer_setup, self._operands
-        if plan is None or hello is None or setup is None or operands is None:
+        plan, hello, theirs, operands = self.plan, self._hello, self._peer_setup, self._operands
+        setup = self._setup
+        if plan is None or hello is None or theirs is None or operands is None or setup is None:
             raise AssertionError("hello comes after setup")
         terms = negotiate(
             plan,
             hello,
             read_hello(check_block(facts, Phase.HELLO)),
-            peer_setup=setup,
+            setup=setup,
+            peer_setup=theirs,
             capabilities=self._config.capabilities,
             context=self._context,
             transport_peer=self._config.transport_peer,
@@ -150,7 +152,7 @@ class Handshake:
             executable = self._compiler.compile(
                 plan,
                 operands,
-                index=1 - setup.index,
+                index=setup.index,
                 exposures=self._exposures,
                 viewer=terms.peer.viewer,
             )
@@ -158,6 +160,12 @@ class Handshake:
             # The plan stands, both sides have it: what fails is this side's policy made of it.
             raise _failed(Failure.MALFORMED_POLICY, error) from None
         return executable, terms
+
+    @property
+    def unsigned_claim(self) -> Verifier | None:
+        """The verifier that this side claims and does not sign: its transport has to prove it."""
+        is_signed = self._hello is not None and self._hello.signer is not None
+        return None if self._setup is None or is_signed else self._setup.verifier
 
     @property
     def depends(self) -> bool:

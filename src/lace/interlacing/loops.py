@@ -94,6 +94,8 @@ class Loops:
         self._advertising = Advertising(terms, self.states)
         self._is_begun = self._is_tentative = False
         self._has_asked = False
+        self.has_heard = False
+        """Whether the peer has sent a turn since its hello: it has accepted this side."""
         self.pending = 0
         self._idle_loops = self.loops = self.turns = 0
 
@@ -228,6 +230,7 @@ class Loops:
     def hear_turn(self, block: Block) -> None:
         """Take the tick of a turn's block; with it both sides are at the loop."""
         self.hear(block)
+        self.has_heard = True
         self._is_begun = False
 
     def _take_described(self, event: happened.Described, now: Tai) -> list[Effect]:

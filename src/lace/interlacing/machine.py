@@ -235,7 +235,10 @@ class Machine:
             cursor = self.config.cursors.get(terms.link_id)
         elif self._epoch is not None:
             before, known = self._epoch
-            cursor = known if before.plan_id == terms.plan_id and before.link_id is None else None
+            is_same = before.plan_id == terms.plan_id and before.link_id is None
+            # Digests and the facts of claims hold the sources.
+            is_same = is_same and _sources_of(before) == _sources_of(terms)
+            cursor = known if is_same else None
         return cursor if cursor is not None and cursor.schema == terms.schema else None
 
     # -- rounds --------------------------------------------------------------------------------
@@ -344,7 +347,19 @@ class Machine:
         if not self.takes_input and self._state is State.WAITING:
             self._has_ended = True
             return []
-        raise InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}")
+        raise InterlaceFailure(
+            Failure.PEER_CLOSED, f"while {self.state.value}", hint=self._doubt_of_claim()
+        )
+
+    def _doubt_of_claim(self) -> str | None:
+        """Return what may be wrong if the peer closes before its first word after hello."""
+        claim = self._handshake.unsigned_claim
+        if claim is None or (self._loops is not None and self._loops.has_heard):
+            return None
+        return (
+            f"this side claims {claim} without a signature, so the peer's transport must prove it: "
+            "check its uid map or client map, or sign with --key"
+        )
 
     def _close(self, why: _Why) -> list[Effect]:
         if self._loops is not None and self._loops.ended in _WHY:
@@ -390,3 +405,7 @@ class Machine:
         return self._account.outcome(
             reason, failure, plan_id=plan_id, terms=terms, loops=self._loops
         )
+
+
+def _sources_of(terms: Terms) -> tuple[str, str, str]:
+    return terms.source, terms.peer_source, terms.rule_source

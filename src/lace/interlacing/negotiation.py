@@ -24,6 +24,7 @@ from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
 from lace.interlacing.identity import check_proof, link_id
 from lace.interlacing.setup import Setup, check_expected_peer, make_setup, read_setup
+from lace.interlacing.sources import rule_source, wire_source, wire_verifier
 from lace.policy.origin import Origin, prove_claim
 from lace.policy.transcript import check_plan_id
 from lace.rules.findings import show
@@ -60,11 +61,12 @@ __all__ = [
 class Terms:
     """What two sides have agreed on for one epoch.
 
-    `here` is the verifier that this side's hello named, `signer` the one that the peer's
-    hello named and proved; `peer` is the peer's origin, bound to the verifier that hello
-    or the transport has proven. `source` and `peer_source` are the S of this side's and
-    of the peer's advertisements. `link_id` exists when both hellos named a signer.
-    `tick_interval` is in nanoseconds.
+    `here` is the verifier that this side's hello named or, without a signer, that its setup
+    claimed; `signer` is the one that the peer's hello named and proved; `peer` is the peer's
+    origin, bound to the verifier that hello or the transport has proven. `source` and
+    `peer_source` are the S of this side's and of the peer's advertisements on the wire,
+    `rule_source` is the S of the peer's advertisements for rules. `link_id` exists when both
+    sides are known to each other by a verifier. `tick_interval` is in nanoseconds.
     """
 
     plan_id: str
@@ -81,6 +83,11 @@ class Terms:
     source: str
     peer_source: str
     link_id: str | None
+
+    @property
+    def rule_source(self) -> str:
+        """The S of the peer's advertisements that rules read (G42)."""
+        return rule_source(self.peer)
 
 
 def prove_peer(
@@ -128,6 +135,7 @@ def negotiate(
     ours: Hello,
     theirs: Hello,
     *,
+    setup: Setup,
     peer_setup: Setup,
     capabilities: Capabilities,
     context: ProofContext | None,
@@ -135,8 +143,9 @@ def negotiate(
 ) -> Terms:
     """Return what both hellos agree on.
 
-    `context` is what proofs sign (`proof_context`), `transport_peer` the verifier that
-    the transport has proven for the peer.
+    `setup` and `peer_setup` are what this side and the peer said before. `context` is what
+    proofs sign (`proof_context`), `transport_peer` the verifier that the transport has proven
+    for the peer.
 
     Raises:
         InterlaceFailure: the sides do not agree, or the peer is not who it says it is.
@@ -147,9 +156,10 @@ def negotiate(
     _check_tick_interval(theirs, capabilities.limits)
     skew = _clock_skew(ours, theirs, capabilities.limits)
     schema = _common_schema(plan, ours, theirs)
-    both = ours.signer is not None and theirs.signer is not None
+    here = wire_verifier(ours.signer, setup.verifier)
+    there = wire_verifier(theirs.signer, peer_setup.verifier)
     peer = plan.origin(peer_setup.index, verifier)
-    own = plan.origin(1 - peer_setup.index)
+    own = plan.origin(setup.index)
     return Terms(
         plan_id=plan.id,
         formats=formats,
@@ -159,12 +169,12 @@ def negotiate(
         start_tai=max(ours.tai, theirs.tai),
         clock_skew_seconds=skew // SECOND,
         tick_interval=max(ours.tick_interval, theirs.tick_interval),
-        here=ours.signer,
+        here=here,
         signer=theirs.signer,
         peer=peer,
-        source=ours.signer or own.label,
-        peer_source=theirs.signer or peer.label,
-        link_id=link_id(str(ours.signer), str(theirs.signer), plan.id) if both else None,
+        source=wire_source(here, own),
+        peer_source=wire_source(there, peer),
+        link_id=None if here is None or there is None else link_id(here, there, plan.id),
     )
 
 

@@ -16,6 +16,7 @@ from lace.engines.handover import evaluate_columns
 from lace.engines.spark.session import shuffle_partitions
 from lace.errors import EngineError, UsageError
 from lace.facts.lines import check_value
+from lace.interlacing.sources import relabelled
 from lace.pipeline.derived import (
     Evaluated,
     answer_table,
@@ -92,7 +93,7 @@ def exchange_question(executable: Executable, public: Iterable[Fact]) -> Questio
         FactLineError: a value is none for a fact.
         LimitExceeded: one is too long for a program that may read it.
     """
-    told = tuple(sorted(set(public)))
+    told = tuple(sorted(set(relabelled(public, executable))))
     check_public({(fact[0], len(fact) - 1) for fact in told})
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
     for value in {value for fact in told for value in fact[1:]}:

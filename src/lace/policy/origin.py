@@ -36,6 +36,7 @@ OPAQUE_LABEL: Final = b"lace-opaque-origin/v1"
 """What the hashed bytes of an opaque digest begin with."""
 
 _PREFIX: Final = "Opq_"
+_VERIFIER_PREFIX: Final = "V."
 _LABEL: Final = re.compile(f"{_PREFIX}[{b64a.ALPHABET}]")
 
 
@@ -174,31 +175,28 @@ def check_claim(claim: str, *, index: int) -> Verifier | None:
     """Return the verifier that the peer with this index claims to be, or None for no claim.
 
     A claimed verifier is provisional: `prove_claim` decides. It may be that of this side,
-    which two devices of one person can share; nothing is taken to be local for it.
+    which two devices of one person can share; nothing is taken to be local for it. A claim of
+    another form is none: the peer gets the label that setup computes (G27).
+
+    >>> check_claim("peer-17", index=0)
 
     Raises:
-        PolicyError: the claim is the label of this side, another label, or no verifier.
+        PolicyError: the claim is the label of this side, or a malformed verifier.
     """
     check_index(index)
-    if claim == f"{_PREFIX}{index}":
-        return None
     if claim == f"{_PREFIX}{1 - index}":
         raise PolicyError(
             f"the peer claims '{show(claim)}', the origin of this side",
             rule="040-41",
             hint=f"the peer claims its own verifier, or {_PREFIX}{index} if it has none",
         )
-    if claim.startswith(_PREFIX):
-        raise PolicyError(
-            f"the peer claims '{show(claim)}' as its origin, a label that only setup assigns",
-            rule="040-38",
-            hint=f"a peer without a verifier claims {_PREFIX}{index}",
-        )
+    if not claim.startswith(_VERIFIER_PREFIX):
+        return None
     try:
         return Verifier(claim)
     except IdError:
         raise PolicyError(
-            f"the peer claims '{show(claim)}' as its origin, which is no verifier",
+            f"the peer claims '{show(claim)}' as its origin, which is a malformed verifier",
             rule="040-42",
             hint=f"a peer claims its verifier, or {_PREFIX}{index} if it has none",
         ) from None

@@ -184,6 +184,7 @@ class Agreement:
             plan,
             hellos[other_way(direction)],
             hello,
+            setup=self._setups[other_way(direction)],
             peer_setup=setup,
             capabilities=capabilities_of(self._settings),
             context=context,

@@ -56,6 +56,7 @@ class Pair:
         setup = read_setup(check_block(other.setup.facts, Phase.SETUP), local_index=index)
         hello = read_hello(check_block(other.hello.facts, Phase.HELLO))
         values: dict[str, Any] = {
+            "setup": own.setup,
             "peer_setup": setup,
             "capabilities": own.capabilities,
             "context": self.context,

@@ -71,6 +71,7 @@ def test_the_example() -> None:
         plan,
         hellos[1],
         hellos[0],
+        setup=setups[1],
         peer_setup=setups[0],
         capabilities=Capabilities(),
         context=context,

@@ -21,7 +21,7 @@ from lace.interlacing.capabilities import (
     capabilities_of,
 )
 from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.identity import channel_digest, link_id
+from lace.interlacing.identity import channel_digest, link_id, make_proof
 from lace.interlacing.negotiation import (
     Capabilities,
     ExchangeLimits,
@@ -30,6 +30,7 @@ from lace.interlacing.negotiation import (
     exchange_limits_of,
     make_hello,
     make_setup,
+    negotiate,
     proof_context,
     read_hello,
     read_setup,
@@ -176,10 +177,29 @@ def test_setups_that_abort() -> None:
     refused(lambda: setup_of(good, *two), malformed, "G36")
     refused(lambda: setup_of(good, local_index=0), Failure.EQUAL_INDEXES, "050-51")
     refused(lambda: setup_of((*good[:4], "query")), Failure.MALFORMED_MODULE, "040-55")
-    for claim, rule in (("Opq_1", "040-41"), ("Opq_x", "040-38"), (HOSTILE[5:], "040-42")):
+    for claim, rule in (
+        ("Opq_1", "040-41"),
+        ("V.", "040-42"),
+        (f"{ALICE.verifier}x", "040-42"),
+        ("V." + HOSTILE[5:], "040-42"),
+    ):
         text = claim.replace("\u202e", "")
         wrong = ("ExchangeOperand", "0", R, text, "selector")
         refused(lambda wrong=wrong: setup_of(wrong), Failure.BAD_CLAIM, rule)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "claim", ["Opq_z", "Opq_", "Opq_00", "peer-17", "", "v.x", "V", HOSTILE[6:], "R.x", "é"]
+)
+def test_claims_of_another_form_are_relabelled(claim: str) -> None:
+    """They are no claim: the label is the one that both sides compute, and nobody is proven."""
+    text = claim.replace("\u202e", "")
+    found = setup_of(("ExchangeOperand", "0", R, text, "selector"))
+    assert (found.claim, found.verifier) == (text, None)
+    pair = pair_of(keys=(None, None))
+    terms = pair.terms(1, peer_setup=found, context=None)
+    assert (terms.peer_source, terms.peer.verifier) == (pair.plan.operands[0].origin, None)
+    assert terms.peer.viewer == terms.peer_source
 
 
 def test_an_expected_peer() -> None:
@@ -454,8 +474,14 @@ def test_claims_must_be_proven() -> None:
     pair = pair_of(nonces=(None, None))
     refused(lambda: pair.terms(0), Failure.BAD_CLAIM, "050-100")
     proven = pair.terms(0, transport_peer=BOB.verifier)
-    assert (proven.peer.verifier, proven.signer, proven.link_id) == (BOB.verifier, None, None)
-    assert proven.peer_source == pair.plan.operands[1].origin
+    assert (proven.peer.verifier, proven.signer) == (BOB.verifier, None)
+    refused(lambda: pair.terms(1), Failure.BAD_CLAIM, "050-100")
+    one = pair.terms(1, transport_peer=ALICE.verifier)
+    assert proven.link_id == one.link_id == link_id(ALICE.verifier, BOB.verifier, pair.plan.id)
+    assert (proven.here, one.here) == (ALICE.verifier, BOB.verifier)
+    assert (proven.source, proven.peer_source) == (ALICE.verifier, BOB.verifier)
+    assert (one.source, one.peer_source) == (BOB.verifier, ALICE.verifier)
+    assert proven.rule_source == BOB.verifier
     refused(lambda: pair.terms(0, transport_peer=EVE.verifier), Failure.PEER_MISMATCH, "050-100")
 
 
@@ -464,6 +490,29 @@ def test_a_transport_binds_whoever_claims_nothing() -> None:
     terms = pair.terms(0, transport_peer=BOB.verifier)
     assert (terms.peer.verifier, terms.peer.viewer) == (BOB.verifier, BOB.verifier)
     assert terms.peer_source == pair.plan.operands[1].origin
+    assert terms.rule_source == BOB.verifier
+    assert terms.link_id is None
+    assert pair.terms(1).source == terms.peer_source
+
+
+def test_one_claim_is_signed_and_the_other_proven_by_the_transport() -> None:
+    pair = pair_of(keys=(ALICE, None))
+    claimed = make_setup(operand_of(PLAIN, 1), verifier=BOB.verifier, nonce=b"\x0b" * 32)
+    context = proof_context(pair.sides[0].setup, claimed, pair.plan.id)
+    signed = pair.sides[0].hello
+    one = negotiate(
+        pair.plan,
+        pair.sides[1].hello,
+        replace(signed, proof=make_proof(ALICE, context, index=0)),
+        setup=claimed,
+        peer_setup=pair.sides[0].setup,
+        capabilities=Capabilities(),
+        context=context,
+    )
+    zero = pair.terms(0, peer_setup=claimed, context=context, transport_peer=BOB.verifier)
+    assert zero.link_id == one.link_id is not None
+    assert (zero.source, one.source) == (ALICE.verifier, BOB.verifier)
+    assert one.here == BOB.verifier
 
 
 def test_signers_without_valid_proof() -> None:
@@ -540,6 +589,6 @@ def test_what_is_not_proven_has_no_fact() -> None:
     assert [fact[0] for fact in facts] == ["Transport", "StartTAI", "TickTAI", "ClockSkewSeconds"]
     claimed = pair_of(nonces=(None, None)).terms(0, transport_peer=BOB.verifier)
     facts = runtime_facts(claimed, transport="x", encrypted=False)
-    assert not any(fact[0] == "Here" for fact in facts)
+    assert ("Here", ALICE.verifier) in facts  # it is claimed, and the transport proves it (G39)
     assert ("Peer", BOB.verifier) in facts
     assert isinstance(claimed.peer.verifier, Verifier)
