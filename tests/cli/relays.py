@@ -7,6 +7,7 @@ happens in the middle.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from contextlib import suppress
 
@@ -24,7 +25,7 @@ class Relay:
         most: how many bytes are passed on, both ways together, before the rest is held back.
     """
 
-    def __init__(self, address: str, most: int) -> None:
+    def __init__(self, address: str, most: int = sys.maxsize) -> None:
         host, _, port = address.removeprefix("tcp:").rpartition(":")
         self._there = host, int(port)
         self._left = most
@@ -32,6 +33,8 @@ class Relay:
         self._is_holding, self._may_go_on = threading.Event(), threading.Event()
         self._server = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = []
+        self.asked, self.answered = bytearray(), bytearray()
+        """What the client and what the server has sent."""
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
 
     def __enter__(self) -> Relay:
@@ -72,14 +75,15 @@ class Relay:
             there = socket.create_connection(self._there, SECONDS)
             there.settimeout(None)
             self._ends += [here, there]
-            for pair in ((here, there), (there, here)):
-                thread = threading.Thread(target=self._copy, args=pair, daemon=True)
+            for way in ((here, there, self.asked), (there, here, self.answered)):
+                thread = threading.Thread(target=self._copy, args=way, daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
-    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+    def _copy(self, source: socket.socket, target: socket.socket, seen: bytearray) -> None:
         with suppress(OSError):
             while piece := source.recv(PIECE):
+                seen += piece
                 now = self._share(len(piece))
                 target.sendall(piece[:now])
                 if now < len(piece):

@@ -72,8 +72,8 @@ class Life:
         stores = [SqliteStore(self.folder / name, create=True) for name in ("here", "there")]
         try:
             for moment in self.moments:
-                _hold(stores[0], moment.here, moment.hidden[self.which])
-                _hold(stores[1], moment.there, frozenset())
+                hold(stores[0], moment.here, moment.hidden[self.which])
+                hold(stores[1], moment.there, frozenset())
                 self._exchange(stores)
         finally:
             for store in stores:
@@ -95,7 +95,7 @@ class Life:
                 )
             ]
         heard: list[bytes] = []
-        _listen(parties[0], heard)
+        listen(parties[0], heard)
         link = Pairing(*parties)
         link.start()
         link.run()
@@ -108,7 +108,7 @@ class Life:
         self.said.append(b"".join(heard))
 
 
-def _hold(store: SqliteStore, shown: frozenset[int], hidden: frozenset[int]) -> None:
+def hold(store: SqliteStore, shown: frozenset[int], hidden: frozenset[int]) -> None:
     """Let a store have these records, beside those that exchanges have brought."""
     everything = [*pool(), *secrets()]
     wanted = {pool()[at].hash_text for at in shown} | {secrets()[at].hash_text for at in hidden}
@@ -119,7 +119,7 @@ def _hold(store: SqliteStore, shown: frozenset[int], hidden: frozenset[int]) -> 
     store.admit([each for each in everything if each.hash_text in wanted - held])
 
 
-def _listen(party: Party, heard: list[bytes]) -> None:
+def listen(party: Party, heard: list[bytes]) -> None:
     """Note the bytes that a party would put on a stream."""
     outbound = Outbound(max_block_bytes=2**26)
     messages = party.messages
