@@ -36,6 +36,7 @@ def interlace(
     open: Literal[False] = False,
     offer_all: bool = False,
     store_differing: bool = False,
+    receipts: bool = False,
 ) -> Interlaced: ...
 @overload
 def interlace(
@@ -47,6 +48,7 @@ def interlace(
     open: Literal[True],
     offer_all: bool = False,
     store_differing: bool = False,
+    receipts: bool = False,
 ) -> OpenInterlace: ...
 def interlace(
     left: Lace,
@@ -57,6 +59,7 @@ def interlace(
     open: bool = False,
     offer_all: bool = False,
     store_differing: bool = False,
+    receipts: bool = False,
 ) -> Interlaced | OpenInterlace:
     """Let two open laces converge on what both policies select.
 
@@ -72,6 +75,7 @@ def interlace(
             is returned then is stopped by its `stop`, or by the end of a `with` block.
         offer_all: advertise all fields of records, not only those that the rules name.
         store_differing: store records also if their advertisements said something else.
+        receipts: publish a receipt, on either side, for each record that comes and is stored.
 
     Raises:
         ProtocolError: the sides do not agree, or a limit was reached; valid records that
@@ -87,7 +91,7 @@ def interlace(
     _check_lace(right, "right")
     check_policy(left_policy, "left_policy")
     check_policy(right_policy, "right_policy")
-    options = SideOptions(offer_all=offer_all, store_differing=store_differing)
+    options = SideOptions(offer_all=offer_all, store_differing=store_differing, receipts=receipts)
     if open:
         opened = (
             left.side(left_policy, left.signing_key(), purpose="lace.interlace"),
@@ -107,11 +111,13 @@ def connect(
     policy: Policy,
     *,
     open: bool = False,
+    wait_ticks: int = 0,
     peer: str | Iterable[str] = (),
     key: SigningKey | None = None,
     claim: str | None = None,
     plain: bool = False,
     uid_map: str | os.PathLike[str] | Mapping[int, str] | None = None,
+    receipts: bool = False,
     command: Sequence[str] = (),
     ca: str | os.PathLike[str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
@@ -128,6 +134,8 @@ def connect(
         store: an open lace.
         policy: what this side selects and exposes.
         open: go on after a fixed point, until the end of the block.
+        wait_ticks: of a bounded link, how many ticks to wait for before it ends; it goes on after
+            a fixed point until then, if the server does.
         peer: the verifier, or those, that the server may have; else anyone's.
         key: who this side is; else the default key of the lace says so.
         claim: the verifier that this side claims without a key, because its transport proves
@@ -136,6 +144,8 @@ def connect(
             it is given here, and the transport has to prove it.
         uid_map: which verifier a user at the other end of a Unix socket is: a file with
             `uid V` lines, or a mapping.
+        receipts: publish a receipt, signed with the key, for each record that comes and is stored
+            (050-208); the peer has to be proven.
         command: what to start, for `stdio`.
         ca: whose certificates are taken, for `wss`; else the system's authorities.
         tls_cert: this side's certificate, where the server asks for one.
@@ -149,7 +159,8 @@ def connect(
     from lace.api import now
     from lace.iltp.address import parse_address
     from lace.linking import Link
-    from lace.syncing import LinkOptions
+    from lace.record.receipt import check_receipt_key
+    from lace.syncing import LinkOptions, check_wait_ticks
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
 
@@ -157,15 +168,25 @@ def connect(
     claimed = _claim(claim, key)
     check_many(command, "command is a program and its arguments", "as in ['ssh','host','lace']")
     _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key)
+    check_wait_ticks(wait_ticks, is_open=open)
     tls = None
     if ca is not None or tls_cert is not None or tls_key is not None:
         paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
         tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
     who = store.signing_key() if key is None and claimed is None and not plain else key
+    if receipts:
+        check_receipt_key(who)
     return Link(
         parse_address(address),
         lambda: store.side(policy, who),
-        LinkOptions(is_open=open, is_plain=plain, claim=claimed, expected=_verifiers(peer)),
+        LinkOptions(
+            is_open=open,
+            wait_ticks=wait_ticks,
+            is_plain=plain,
+            claim=claimed,
+            expected=_verifiers(peer),
+            receipts=receipts,
+        ),
         now,
         ConnectOptions(command=tuple(command), tls=tls, verifiers=_users(uid_map)),
     )
@@ -182,6 +203,7 @@ def serve(
     claim: str | None = None,
     plain: bool = False,
     uid_map: str | os.PathLike[str] | Mapping[int, str] | None = None,
+    receipts: bool = False,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
     tls_client_map: str | os.PathLike[str] | None = None,
@@ -204,6 +226,8 @@ def serve(
         plain: leave the nonce out, for peers that know only 050.
         uid_map: which verifier a user at the other end of a Unix socket is: a file with
             `uid V` lines, or a mapping.
+        receipts: publish a receipt, signed with the key, for each record that comes and is stored
+            (050-208), if its sender is proven.
         tls_cert: this side's certificate, for `wss`.
         tls_key: its key.
         tls_client_map: a file that says which verifier a client's certificate is, with
@@ -220,6 +244,7 @@ def serve(
     from lace.errors import UsageError
     from lace.hosting import Serving
     from lace.iltp.address import parse_address
+    from lace.record.receipt import check_receipt_key
     from lace.syncing import LinkOptions
     from lace.transport.listening import ListenOptions
     from lace.transport.maps import read_fingerprint_map
@@ -253,11 +278,19 @@ def serve(
             hint="give the certificate of this server and its key",
         )
     who = store.signing_key() if key is None and claimed is None and not plain else key
+    if receipts:
+        check_receipt_key(who)
     return Serving(
         where,
         policy,
         lambda chosen: store.side(chosen, who, purpose="lace.serve"),
-        LinkOptions(is_open=open, is_plain=plain, claim=claimed, expected=_verifiers(peer)),
+        LinkOptions(
+            is_open=open,
+            is_plain=plain,
+            claim=claimed,
+            expected=_verifiers(peer),
+            receipts=receipts,
+        ),
         now,
         ListenOptions(tls=tls, verifiers=_users(uid_map)),
         report,

@@ -14,12 +14,15 @@ from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
-from lace.errors import StoreError
+from lace.driver.receipts import Receipts
+from lace.errors import StoreError, UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
+from lace.record.receipt import check_receipt_key
 from lace.rules.limits import peer_limits_of
 from lace.store.links import LinkFiles
+from lace.store.sqlite.store import SqliteStore
 from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
@@ -81,11 +84,13 @@ class SideOptions:
             reads; more is told, and rules may read what no constant names.
         store_differing: store a record also if its advertisement said something else (X1).
         keeps_links: keep what both advertised, which makes the next exchange shorter.
+        receipts: publish a receipt for each record that comes and is stored (050-208).
     """
 
     offer_all: bool = False
     store_differing: bool = False
     keeps_links: bool = True
+    receipts: bool = False
 
 
 _USUAL: Final = SideOptions()
@@ -301,6 +306,7 @@ def party_of(
     clock: Callable[[], Tai],
     *,
     is_open: bool = False,
+    wait_ticks: int = 0,
     is_plain: bool = False,
     claim: Verifier | None = None,
     expected: frozenset[str] = frozenset(),
@@ -315,12 +321,16 @@ def party_of(
         index: the index of its operand.
         clock: gives the time.
         is_open: go on after a fixed point.
+        wait_ticks: of a bounded side, ticks to wait for before it closes.
         is_plain: leave the nonce out, for a peer that knows only 050.
         claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
         proven: what the transport proves; nothing for a link within this process.
         options: what it does otherwise than usual.
         resources: what it shares with other links of a server.
+
+    Raises:
+        UsageError: receipts are to be published, and there is no key, or no lace to hold them.
     """
     found = proven or _IN_PROCESS
     store = side.store
@@ -340,6 +350,7 @@ def party_of(
         peer_limits=peer_limits_of(side.settings),
         cursors={} if kept is None else kept,
         is_open=is_open,
+        wait_ticks=wait_ticks,
         is_plain=is_plain,
         claim=claim,
         store_differing=options.store_differing or bool(side.settings.store_differing),
@@ -359,4 +370,15 @@ def party_of(
         kept=kept,
         evaluating=side.evaluating,
         resources=resources,
+        receipts=_receipts(side, clock) if options.receipts else None,
     )
+
+
+def _receipts(side: Side, clock: Callable[[], Tai]) -> Receipts:
+    key = check_receipt_key(side.key)
+    if not isinstance(side.store, SqliteStore):
+        raise UsageError(
+            "a receipt is stored in the lace that is served, and a warehouse is only read",
+            hint="leave the receipts out",
+        )
+    return Receipts(side.store, key, side.settings.max_receipts, clock, os.urandom)

@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.errors import StoreError
+from lace.arguments import check_argument
+from lace.base.limits import MAX_WAIT_TICKS
+from lace.errors import StoreError, UsageError
 from lace.store.watching import watching
 from lace.transport.listening import connect
 from lace.transport.stream import CloseReason
@@ -33,7 +35,15 @@ if TYPE_CHECKING:
     from lace.transport.listening import ConnectOptions
     from lace.transport.stream import ByteStream
 
-__all__ = ["ACCEPTING", "CONNECTING", "LinkOptions", "Opening", "run_link", "sync"]
+__all__ = [
+    "ACCEPTING",
+    "CONNECTING",
+    "LinkOptions",
+    "Opening",
+    "check_wait_ticks",
+    "run_link",
+    "sync",
+]
 
 CONNECTING: Final = 0
 """The operand of the side that connects."""
@@ -44,25 +54,49 @@ Opening: TypeAlias = "Callable[[], AbstractContextManager[Side]]"
 """Opens what a link works with; called, entered and left outside of the event loop."""
 
 
+def check_wait_ticks(count: int, *, is_open: bool) -> None:
+    """Refuse a number of ticks that no bounded link waits for.
+
+    Raises:
+        UsageError: it is too large, or the link is open and waits for all of them.
+    """
+    check_argument(count, int, "wait_ticks is a number of ticks")
+    if not 0 <= count <= MAX_WAIT_TICKS:
+        raise UsageError(
+            f"wait_ticks must be from 0 to {MAX_WAIT_TICKS:,}, got {count:,}",
+            hint="an open exchange goes on until it is stopped",
+        )
+    if count and is_open:
+        raise UsageError(
+            "an open exchange waits for every tick until it is stopped",
+            rule="G54d",
+            hint="leave one of the two out: --open or --wait-ticks",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkOptions:
     """How a link runs.
 
     Attributes:
         is_open: go on after a fixed point.
+        wait_ticks: of a bounded link, ticks to wait for before it closes.
         is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
         claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
         dry_run: stop before anything moves; takes note of what would.
         claims: takes note of what the peer claims; nothing is kept then for a next time.
+        receipts: publish a receipt for each record that comes and is stored.
     """
 
     is_open: bool = False
+    wait_ticks: int = 0
     is_plain: bool = False
     claim: Verifier | None = None
     expected: frozenset[str] = frozenset()
     dry_run: DryRun | None = None
     claims: Claims | None = None
+    receipts: bool = False
 
 
 async def run_link(
@@ -89,6 +123,7 @@ async def run_link(
     Raises:
         StoreError: the lace cannot be opened, read or written; where that has ended the
             exchange, `result` is its outcome.
+        UsageError: receipts are wanted, and there is no key to sign them.
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.driver.session import Session
@@ -101,11 +136,12 @@ async def run_link(
             index,
             clock,
             is_open=options.is_open,
+            wait_ticks=options.wait_ticks,
             is_plain=options.is_plain,
             claim=options.claim,
             expected=options.expected,
             proven=stream.proven,
-            options=SideOptions(keeps_links=claims is None),
+            options=SideOptions(keeps_links=claims is None, receipts=options.receipts),
             resources=resources,
         )
         session = Session(party, stream, clock, dry_run=options.dry_run, claims=claims)

@@ -41,7 +41,7 @@ def test_the_function_takes_four_and_some_options() -> None:
         "left", "right", "left_policy", "right_policy",
     ]  # fmt: skip
     assert {each.name: each.default for each in names if each.kind is each.KEYWORD_ONLY} == {
-        "open": False, "offer_all": False, "store_differing": False,
+        "open": False, "offer_all": False, "store_differing": False, "receipts": False,
     }  # fmt: skip
 
 

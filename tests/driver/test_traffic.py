@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.requirement("050-197")
 # What 050's Interlace-Result has, and all else that a result says.
 KEYS = {
+    "receipts", "receipts-omitted",
     "link-id", "exchange-plan-id", "peer-verifier", "received-hashes", "rejected-hashes",
     "not-available-hashes", "bytes-received", "bytes-sent", "cursor-updated",
     "reconciliation-bytes-received", "reconciliation-bytes-sent", "control-bytes-received",

@@ -70,6 +70,8 @@ MAX_LOGGED_CHARACTERS: Final = 500
 """Characters of a message that the log of a lace keeps."""
 MAX_LINK_EVENTS: Final = 10_000
 """Events of a link that wait to be looked at; of more, the oldest are forgotten and counted."""
+MAX_WAIT_TICKS: Final = 1_000_000
+"""Ticks that a bounded exchange can be told to wait for before it closes."""
 MAX_EVENT_RECORDS: Final = 1_000
 """Records that one event of a link tells of; of more that are stored together, several tell."""
 
@@ -204,6 +206,9 @@ class Settings:
     )
     max_rejected_records: int = _setting(
         1000, "rejected records after which an exchange ends", 0, 1_000_000_000
+    )
+    max_receipts: int = _setting(
+        10_000, "receipts that one round of an exchange publishes", 0, 1_000_000
     )
     max_not_available_records: int = _setting(
         100_000,

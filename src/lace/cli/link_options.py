@@ -101,6 +101,14 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
             help="Go on after a fixed point: what is stored on either side later moves as well.",
         ),
         click.option(
+            "--receipts",
+            is_flag=True,
+            default=None,
+            help="Store a receipt for each record that comes, signed with your key: a record that "
+            "says what was stored, from whom and when, and moves by the ordinary rules. The peer "
+            "has to be proven; there is none for a receipt.",
+        ),
+        click.option(
             "--log-format",
             type=Choice(LOG_FORMATS),
             default=LOG_FORMATS[0],

@@ -14,7 +14,7 @@ from lace.cli.approvals import approve_command
 from lace.cli.dry_runs import show_dry_run
 from lace.cli.link_log import tell_event
 from lace.cli.link_options import path_of
-from lace.cli.outcomes import LinkLine, exit_code_of, note_rejected, show_outcome
+from lace.cli.outcomes import LinkLine, exit_code_of, note_receipts, note_rejected, show_outcome
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.progress import Waiting
 from lace.cli.relayed import end_line, relayed_errors
@@ -113,6 +113,7 @@ class LinkRun:
             return
         show_outcome(output, outcome)
         note_rejected(output, outcome)
+        note_receipts(output, outcome)
 
     def finish(self, place: str | None) -> Outcome:
         """Return what came of it, or raise the signal or the failure that has ended it."""

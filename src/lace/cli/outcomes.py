@@ -25,6 +25,7 @@ __all__ = [
     "logged_link",
     "logged_result",
     "logged_rules",
+    "note_receipts",
     "note_rejected",
     "seconds_text",
     "show_outcome",
@@ -52,6 +53,8 @@ OUTCOME_KEYS: Final = {
     "turns": "how many blocks each side sent for that",
     "requested": "records that were asked for",
     "stored": "records that were stored",
+    "receipts": "receipts that were published for them",
+    "receipts-omitted": "receipts that were not, because of max_receipts or an unproven peer",
     "pending-here": "records that could still be asked for",
     "pending-there": "records that the peer asked for and did not get",
     "seconds": "how long each phase took",
@@ -67,6 +70,8 @@ _COUNTS: Final = (
     "control-bytes-sent",
     "loops",
     "turns",
+    "receipts",
+    "receipts-omitted",
     "pending-here",
     "pending-there",
 )
@@ -123,6 +128,10 @@ def _page(outcome: Outcome) -> list[tuple[str, str]]:
     ]
     if outcome.rejected:
         rows.append(("rejected", plural(len(outcome.rejected), "record")))
+    if counters.receipts or counters.receipts_omitted:
+        rows.append(
+            ("receipts", f"{counters.receipts:,} published, {counters.receipts_omitted:,} omitted")
+        )
     if outcome.not_available:
         rows.append(("not available", plural(len(outcome.not_available), "record")))
     if counters.pending_here or counters.pending_there:
@@ -147,6 +156,14 @@ def note_rejected(output: Output, outcome: Outcome) -> None:
         output.note(f"and {len(outcome.rejected) - _MOST_REJECTED:,} more")
 
 
+def note_receipts(output: Output, outcome: Outcome) -> None:
+    """Tell why records that came have no receipt, where receipts were wanted."""
+    omitted = outcome.counters.receipts_omitted
+    if omitted:
+        why = "max_receipts was reached" if outcome.peer_verifier else "the peer has proven nothing"
+        output.note(f"{plural(omitted, 'record')} came and got no receipt: {why} [050-208]")
+
+
 def logged_rules(policy: Policy) -> dict[str, Any]:
     """Return what the log of a lace keeps of the rules of an exchange."""
     exposures = sorted(each.module.id for each in policy.exposures)
@@ -167,6 +184,7 @@ def logged_result(outcome: Outcome) -> dict[str, Any]:
         "fixed_point": outcome.at_fixed_point,
         "received": len(outcome.received),
         "rejected": len(outcome.rejected),
+        "receipts": outcome.counters.receipts or None,
         "bytes_received": outcome.counters.bytes_received,
         "bytes_sent": outcome.counters.bytes_sent,
         "reason": None if outcome.at_fixed_point else logged_text(outcome.reason),

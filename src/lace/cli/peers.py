@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.api import SETTINGS_FILE
+from lace.base.limits import MAX_WAIT_TICKS
 from lace.base.text import safe_text
 from lace.cli.policy_options import parse_exposure
 from lace.errors import Place, SettingError, UsageError
@@ -60,6 +61,8 @@ class SyncArguments:
     tls_key: str | None = None
     plain: bool | None = None
     open: bool | None = None
+    receipts: bool | None = None
+    wait_ticks: int | None = None
 
     def over(self, table: SyncArguments) -> SyncArguments:
         """Return both together; what is said here counts."""
@@ -75,6 +78,8 @@ _KINDS: Final[dict[str, tuple[str, type]]] = {
     "expose": ("a list of texts", list),
     "plain": ("true or false", bool),
     "open": ("true or false", bool),
+    "receipts": ("true or false", bool),
+    "wait_ticks": (f"a whole number from 1 to {MAX_WAIT_TICKS:,}", int),
 }
 
 
@@ -135,7 +140,8 @@ def _read_table(path: Path, name: str, table: object) -> SyncArguments:
             raise SettingError(f"a peer has no {word!r}", place=place, hint=hint)
         what, kind = _KINDS.get(key, ("a text", str))
         texts = value if isinstance(value, list) else []
-        if not isinstance(value, kind) or not all(isinstance(each, str) for each in texts):
+        is_kind = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not is_kind or not all(isinstance(each, str) for each in texts):
             raise SettingError(f"{word} is {what}", place=place, hint=f"write {what}")
         made[key] = tuple(texts) if kind is list else value
     if made.get("address") is None:

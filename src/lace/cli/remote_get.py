@@ -23,12 +23,12 @@ from lace.cli.remote_links import (
     RemoteCommand,
     RemoteError,
     came_and_stays,
-    check_receipt_key,
     publish_receipts,
     remote_options,
 )
 from lace.policy.operations import select_record
 from lace.record.paths import parse_address
+from lace.record.receipt import check_receipt_key
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
@@ -107,7 +107,7 @@ def command(
     with session.changing("remote get") as change:
         remote = Remote(session, change.lace, given, "remote get")
         if sign_receipts:
-            check_receipt_key(remote)
+            check_receipt_key(remote.key)
         policy = remote.policy(select, given.expose or ())
         change.result.update(logged_link(given.address, policy))
         run = remote.run(policy)

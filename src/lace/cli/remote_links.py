@@ -27,7 +27,7 @@ from lace.cli.output import plural
 from lace.cli.policy_files import read_exposures
 from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
 from lace.driver.claims import Claims
-from lace.errors import LaceError, UsageError
+from lace.errors import LaceError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
 from lace.policy.local import Policy
@@ -53,7 +53,6 @@ __all__ = [
     "RemoteCommand",
     "RemoteError",
     "came_and_stays",
-    "check_receipt_key",
     "publish_receipts",
     "remote_options",
 ]
@@ -226,13 +225,3 @@ def publish_receipts(
     change.result["receipts"] = len(made)
     for receipt in made:
         remote.session.output.note(f"receipt {receipt.id}")
-
-
-def check_receipt_key(remote: Remote) -> None:
-    """Refuse to sign receipts without a key, before anything moves.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if remote.key is None:
-        raise UsageError("a receipt is signed, and there is no key", hint="`lace key new`")

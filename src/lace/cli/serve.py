@@ -35,6 +35,7 @@ from lace.driver.collecting import keep_one_arena
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
+from lace.record.receipt import check_receipt_key
 from lace.serving import Server
 from lace.syncing import LinkOptions
 
@@ -80,7 +81,15 @@ class _Serve:
             is_plain=bool(given["plain"]),
             claim=claim,
             expected=parse_peers(given["peer"]),
+            receipts=bool(given["receipts"]),
         )
+        if self._options.receipts:
+            check_receipt_key(self._key)
+            if self._warehouse is not None:
+                raise UsageError(
+                    "a receipt is stored in the lace that is served, and a warehouse is only read",
+                    hint="leave --receipts out",
+                )
         self._listening = read_listen_options(session, lace, given)
         self._metrics = Metrics(version("lace"))
         warn_of_links(

@@ -54,6 +54,7 @@ def agreed_figures(number: int, terms: Terms) -> dict[str, Any]:
 
 def outcome_figures(outcome: Outcome) -> dict[str, Any]:
     """Return identifiers and counts of an exchange; None for what is not known."""
+    receipts = outcome.counters.receipts
     return {
         "peer": outcome.peer_verifier,
         "link_id": outcome.link_id,
@@ -63,6 +64,7 @@ def outcome_figures(outcome: Outcome) -> dict[str, Any]:
         "rejected": len(outcome.rejected),
         "not_available": len(outcome.not_available),
         "loops": outcome.counters.loops,
+        **({"receipts": receipts} if receipts else {}),
     }
 
 

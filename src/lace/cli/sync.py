@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lace.base.limits import MAX_WAIT_TICKS
 from lace.cli.command import command as lace_command
 from lace.cli.dry_runs import DRY_RUN_KEYS
 from lace.cli.link_options import (
@@ -30,7 +31,8 @@ from lace.errors import UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
-from lace.syncing import LinkOptions
+from lace.record.receipt import check_receipt_key
+from lace.syncing import LinkOptions, check_wait_ticks
 from lace.transport.captured import Capture
 
 if TYPE_CHECKING:
@@ -70,7 +72,10 @@ def _sync(
         is_plain=bool(given.plain),
         claim=claimed_verifier(given.claim, given.key),
         expected=parse_peers([given.peer] if given.peer is not None else []),
+        receipts=bool(given.receipts),
+        wait_ticks=0 if dry_run else given.wait_ticks or 0,
     )
+    check_wait_ticks(options.wait_ticks, is_open=options.is_open)
     connecting = connect_options(given)
     warn_of_links(session, policy, address, key, is_plain=options.is_plain, claim=options.claim)
     side = Side(lace.store, lace.settings, policy, key, lace.workers)
@@ -91,8 +96,9 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
     piped="Lines of a name and a value: at-fixed-point (yes or no), reason, exchange-plan-id, "
     "link-id, peer-verifier, received, rejected, not-available, bytes-received, bytes-sent, "
     "reconciliation-bytes-received, reconciliation-bytes-sent, control-bytes-received, "
-    "control-bytes-sent, loops, turns, pending-here, pending-there, and seconds-PHASE for each "
-    "phase. With --dry-run: lines of request, send or named, a tab, and a hash.",
+    "control-bytes-sent, loops, turns, receipts, receipts-omitted, pending-here, pending-there, "
+    "and seconds-PHASE for each phase. With --dry-run: lines of request, send or named, a tab, and "
+    "a hash.",
     json_keys={**OUTCOME_KEYS, **DRY_RUN_KEYS},
     examples=[
         (
@@ -116,6 +122,13 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
 @PEER_OPTION
 @UID_MAP_OPTION
 @CA_OPTION
+@click.option(
+    "--wait-ticks",
+    metavar="N",
+    type=click.IntRange(1, MAX_WAIT_TICKS),
+    help="Go on after a fixed point until N ticks have passed, for rules that read TickTAI, and "
+    "end then; the server has to go on as well (--open).",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -146,10 +159,10 @@ def command(
 
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
     a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
-    expose, key, claim, peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open, command).
-    With `stdio`, COMMAND is started, and its standard input and output are the connection. A
-    command that a table names is shown and asked for once, at a terminal; without one it is
-    refused (exit 1).
+    expose, key, claim, peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open, receipts,
+    wait-ticks, command). With `stdio`, COMMAND is started, and its standard input and output are
+    the connection. A command that a table names is shown and asked for once, at a terminal;
+    without one it is refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be
@@ -167,6 +180,8 @@ def command(
     claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:
         key = signing_key(change.lace, given.key, is_plain=bool(given.plain), claim=claim)
+        if given.receipts:
+            check_receipt_key(key)
         change.result.update(logged_link(address, policy))
         work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
         try:

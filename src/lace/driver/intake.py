@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lace.base.limits import Settings
+    from lace.driver.receipts import Receipts
     from lace.interlacing.events import Event
     from lace.record.reader import RawRecord
     from lace.store.exchange_store import ExchangeStore
@@ -78,6 +79,7 @@ class Intake:
         random_bytes: randomness for checking signatures together.
         workers: processes that validate; without any, this one does.
         load: the intakes of the links that share this process with this one.
+        receipts: makes receipts, which are stored with what they are for; None: there are none.
     """
 
     def __init__(
@@ -87,9 +89,11 @@ class Intake:
         random_bytes: Callable[[int], bytes],
         workers: int = 0,
         load: IntakeLoad | None = None,
+        receipts: Receipts | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
+        self._receipts = receipts
         alone = batches_alone(settings)
         self._pool = ValidationPool(random_bytes, workers, alone)
         self._admitting: deque[Sequence[ValidRecord]] = deque()
@@ -193,15 +197,20 @@ class Intake:
         groups = list(self._admitting)
         self._forget_records()
         records = [record for group in groups for record in group]
-        admission = self._store.admit(records)
+        receipts: list[ValidRecord] = []
+        omitted = 0
+        if self._receipts is not None:
+            receipts, omitted = self._receipts.receipts_for(records)
+        admission = self._store.admit([*records, *receipts])
         if admission.stored:
             self._last = admission.stored[-1]
-        done = len(admission.stored) + admission.known
+        done = len(admission.stored) + admission.known - len(receipts)
         if done != len(records):
             raise AssertionError(f"{len(records):,} records were to be stored, and {done:,} are")
         if self.stored is not None:
             self.stored(records)
-        return [Admitted(len(group)) for group in groups]
+        last = Admitted(len(groups[-1]), len(receipts), omitted)
+        return [*(Admitted(len(group)) for group in groups[:-1]), last]
 
     def close(self) -> None:
         """End the processes; what was not stored is not."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lace.driver.answering import Evaluator, EvaluatorMaker
     from lace.driver.kept import KeptLinks
     from lace.driver.messages import Message
+    from lace.driver.receipts import Receipts
     from lace.errors import LaceError
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -64,6 +65,7 @@ class Party:
         kept: what is kept of earlier exchanges; the machine has the same.
         evaluating: makes what answers the machine's questions, once for each epoch.
         resources: what this link shares with others; else its own.
+        receipts: makes receipts for records that are stored; None: there are none.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Party:
         kept: KeptLinks | None = None,
         evaluating: EvaluatorMaker = StoreEvaluator,
         resources: Resources | None = None,
+        receipts: Receipts | None = None,
     ) -> None:
         self._make_evaluator = evaluating
         shared = resources or Resources()
@@ -89,10 +92,11 @@ class Party:
         self._transport, self._encrypted = transport, encrypted
         self._clock = clock
         self._evaluator: Evaluator | None = None
-        self._cursors = CursorSaver(kept, clock, is_open=machine.config.is_open)
+        self._cursors = CursorSaver(kept, clock, is_open=machine.config.goes_on)
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
-        self._intake = Intake(store, settings, random_bytes, workers, shared.intake_load)
+        self._receipts = receipts
+        self._intake = Intake(store, settings, random_bytes, workers, shared.intake_load, receipts)
         self._is_storing = False
         self._tidied = self._rejected = 0
         self._batch: Generator[Message, None, None] | None = None
@@ -248,6 +252,8 @@ class Party:
                 self._intake.expect(self.machine.outstanding)
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
+                if self._receipts is not None:
+                    self._receipts.sender = effect.terms.peer.verifier
                 if self.agreed is not None:
                     self.agreed(effect.terms)
             case wanted.Evaluate():
@@ -266,6 +272,8 @@ class Party:
                 self.alarm = at
             case wanted.Report(outcome):
                 self.report = outcome
+                if self._receipts is not None:
+                    self._receipts.begin_round()
                 if self.reporter is not None:
                     self.reporter(outcome)
             case wanted.Close():

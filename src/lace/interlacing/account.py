@@ -46,6 +46,8 @@ class Account:
             requested=self.ledger.requested,
             answered=self.ledger.answered,
             stored=before.stored + transfer.stored,
+            receipts=before.receipts + transfer.receipts,
+            receipts_omitted=before.receipts_omitted + transfer.receipts_omitted,
             pending_here=loops.pending,
             pending_there=transfer.pending_there,
         )

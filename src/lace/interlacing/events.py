@@ -125,9 +125,15 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The answer to `Admit`: how many of the records are stored now, new or known."""
+    """The answer to `Admit`: how many of the records are stored now, new or known.
+
+    `receipts` were published for those stored since the last answer that named any, and
+    `omitted` more would have been, were it not for the limit or a peer that proves nothing.
+    """
 
     stored: int
+    receipts: int = 0
+    omitted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

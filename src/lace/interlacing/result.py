@@ -30,6 +30,10 @@ class Counters:
     requested: int = 0
     answered: int = 0
     stored: int = 0
+    receipts: int = 0
+    """Receipts that were published for records that came."""
+    receipts_omitted: int = 0
+    """Receipts that were not, because of the limit or a peer that has proven nothing."""
     pending_here: int = 0
     """Records that could still be requested."""
     pending_there: int = 0
@@ -94,6 +98,8 @@ class Outcome:
             "turns": self.counters.turns,
             "requested": self.counters.requested,
             "stored": self.counters.stored,
+            "receipts": self.counters.receipts,
+            "receipts-omitted": self.counters.receipts_omitted,
             "pending-here": self.counters.pending_here,
             "pending-there": self.counters.pending_there,
             "seconds": dict(self.seconds),

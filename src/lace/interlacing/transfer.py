@@ -70,6 +70,7 @@ class Transfer:
         """Whether something of the peer's batch has arrived."""
         self.pending_there = 0
         self.bytes_received = self.bytes_sent = self.stored = 0
+        self.receipts = self.receipts_omitted = 0
         self.failure: InterlaceFailure | None = None
         """What ends the exchange, once the records that came with or before it are stored."""
 
@@ -265,6 +266,8 @@ class Transfer:
         for record in admitted:
             self._ledger.accept(record)
         self.stored += event.stored
+        self.receipts += event.receipts
+        self.receipts_omitted += event.omitted
 
     def batch_ended(self) -> None:
         """Take the end of the peer's batch."""

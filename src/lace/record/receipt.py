@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lace.errors import UsageError
 from lace.record.ids import RecordId, Verifier
 from lace.record.model import Plex
 
@@ -11,15 +12,39 @@ if TYPE_CHECKING:
     from lace.record.model import Seal
     from lace.record.seal import SigningKey
 
-__all__ = ["RECEIPT_APP", "RECEIPT_GROUP", "make_receipt", "receipt_name"]
+__all__ = [
+    "RECEIPT_APP",
+    "RECEIPT_GROUP",
+    "STORED_FROM",
+    "check_receipt_key",
+    "make_receipt",
+    "receipt_name",
+]
 
 RECEIPT_GROUP: Final = "lace"
 RECEIPT_APP: Final = "receipt"
+STORED_FROM: Final = "Stored-From"
+"""The header that names the verifier of the sender."""
 
 
 def receipt_name(record: str) -> str:
     """Return the Name that receipts for a record have."""
     return f"store/{record}"
+
+
+def check_receipt_key(key: SigningKey | None) -> SigningKey:
+    """Return the key that signs receipts.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if key is None:
+        raise UsageError(
+            "a receipt is signed, and there is no key",
+            rule="050-209",
+            hint="`lace key new`, or name one with --key V",
+        )
+    return key
 
 
 def make_receipt(record: str, sender: str, key: SigningKey, *, tai: str | None = None) -> Seal:
@@ -41,5 +66,5 @@ def make_receipt(record: str, sender: str, key: SigningKey, *, tai: str | None =
         name=receipt_name(stored),
         data=b"",
         tai=tai,
-        headers=[("Stored-Hash", stored), ("Stored-From", sent_by)],
+        headers=[("Stored-Hash", stored), (STORED_FROM, sent_by)],
     ).seal(key)

@@ -1,0 +1,92 @@
+"""Receipts that a side publishes for what it stores: signed, bounded, stored together (050).
+
+A receipt is an ordinary record of this lace, and moves by the ordinary rules. There is none for a
+receipt: two sides that both publish them would go on for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lace.errors import RecordError
+from lace.record.paths import Address, Coordinate
+from lace.record.receipt import RECEIPT_APP, RECEIPT_GROUP, STORED_FROM, make_receipt, receipt_name
+from lace.record.validate import frame_record, validate_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lace.base.tai import Tai
+    from lace.record.seal import SigningKey
+    from lace.record.validate import ValidRecord
+    from lace.store.interface import RecordStore, Snapshot
+
+__all__ = ["Receipts"]
+
+
+class Receipts:
+    """Makes the receipts of one side of one exchange.
+
+    Args:
+        store: where records and receipts go.
+        key: this side's.
+        most: how many receipts there may be in one round.
+        clock: gives the time.
+        random_bytes: randomness for checking signatures together.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore,
+        key: SigningKey,
+        most: int,
+        clock: Callable[[], Tai],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._store, self._key, self._most = store, key, most
+        self._clock, self._random_bytes = clock, random_bytes
+        self._left = most
+        self.sender: str | None = None
+        """The verifier that the peer has proven; without one no receipt can name it."""
+
+    def begin_round(self) -> None:
+        """Count receipts from zero again."""
+        self._left = self._most
+
+    def receipts_for(self, records: Sequence[ValidRecord]) -> tuple[list[ValidRecord], int]:
+        """Return the receipts for records that are about to be stored, and how many are omitted.
+
+        Omitted are those of a peer that has proven nothing, and those above the limit. A
+        record whose receipt for this sender is here already needs none.
+        """
+        wanted = [each.hash_text for each in records if not _is_receipt(each)]
+        sender = self.sender
+        if sender is None or not wanted:
+            return [], len(wanted)
+        with self._store.snapshot() as snapshot:
+            missing = [each for each in wanted if not self._is_published(snapshot, each, sender)]
+        chosen = missing[: self._left]
+        self._left -= len(chosen)
+        tai = self._clock()
+        frames = [
+            frame_record(make_receipt(each, sender, self._key, tai=tai).bytes) for each in chosen
+        ]
+        made: list[ValidRecord] = []
+        for outcome in validate_many(frames, self._random_bytes):
+            if isinstance(outcome, RecordError):
+                raise outcome
+            made.append(outcome)
+        return made, len(missing) - len(chosen)
+
+    def _is_published(self, snapshot: Snapshot, record: str, sender: str) -> bool:
+        at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
+        for found in snapshot.find(Address(coordinate=at, type="S")):
+            if found.signed_by == self._key.verifier:
+                receipt = snapshot.load(found.id)
+                if receipt is not None and (STORED_FROM, sender) in receipt.headers:
+                    return True
+        return False
+
+
+def _is_receipt(record: ValidRecord) -> bool:
+    return record.group == RECEIPT_GROUP and record.app == RECEIPT_APP
