@@ -157,9 +157,9 @@ def connect(
         ProtocolError: at the begin of the block, there is no connection to be had.
     """
     from lace.api import now
+    from lace.driver.receipts import check_receipt_key
     from lace.iltp.address import parse_address
     from lace.linking import Link
-    from lace.record.receipt import check_receipt_key
     from lace.syncing import LinkOptions, check_wait_ticks
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
@@ -241,10 +241,10 @@ def serve(
         StoreError: at the begin of the block, the address cannot be had.
     """
     from lace.api import now
+    from lace.driver.receipts import check_receipt_key
     from lace.errors import UsageError
     from lace.hosting import Serving
     from lace.iltp.address import parse_address
-    from lace.record.receipt import check_receipt_key
     from lace.syncing import LinkOptions
     from lace.transport.listening import ListenOptions
     from lace.transport.maps import read_fingerprint_map

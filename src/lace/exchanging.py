@@ -14,12 +14,11 @@ from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
-from lace.driver.receipts import Receipts
+from lace.driver.receipts import Receipts, check_receipt_key
 from lace.errors import StoreError, UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
-from lace.record.receipt import check_receipt_key
 from lace.rules.limits import peer_limits_of
 from lace.store.links import LinkFiles
 from lace.store.sqlite.store import SqliteStore

@@ -26,9 +26,9 @@ from lace.cli.remote_links import (
     publish_receipts,
     remote_options,
 )
+from lace.driver.receipts import check_receipt_key
 from lace.policy.operations import select_record
 from lace.record.paths import parse_address
-from lace.record.receipt import check_receipt_key
 
 if TYPE_CHECKING:
     from lace.cli.session import Session

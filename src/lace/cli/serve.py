@@ -32,10 +32,10 @@ from lace.cli.served_links import agreed_figures, link_figures, log_line, served
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
 from lace.driver.collecting import keep_one_arena
+from lace.driver.receipts import check_receipt_key
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
-from lace.record.receipt import check_receipt_key
 from lace.serving import Server
 from lace.syncing import LinkOptions
 

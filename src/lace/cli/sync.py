@@ -27,11 +27,11 @@ from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
 from lace.cli.policy_files import read_own_policy
 from lace.driver.dry_run import DryRun
+from lace.driver.receipts import check_receipt_key
 from lace.errors import UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
-from lace.record.receipt import check_receipt_key
 from lace.syncing import LinkOptions, check_wait_ticks
 from lace.transport.captured import Capture
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.errors import RecordError
+from lace.errors import RecordError, UsageError
 from lace.record.paths import Address, Coordinate
 from lace.record.receipt import RECEIPT_APP, RECEIPT_GROUP, STORED_FROM, make_receipt, receipt_name
 from lace.record.validate import frame_record, validate_many
@@ -21,7 +21,22 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.store.interface import RecordStore, Snapshot
 
-__all__ = ["Receipts"]
+__all__ = ["Receipts", "check_receipt_key"]
+
+
+def check_receipt_key(key: SigningKey | None) -> SigningKey:
+    """Return the key that signs receipts.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if key is None:
+        raise UsageError(
+            "a receipt is signed, and there is no key",
+            rule="050-209",
+            hint="`lace key new`, or name one with --key V",
+        )
+    return key
 
 
 class Receipts:

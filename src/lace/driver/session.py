@@ -331,7 +331,7 @@ class Session:
             party.alarm = None
             await self._take_held()
             await self._take(happened.Woken())
-        is_waiting = machine.config.is_open and machine.state is State.WAITING
+        is_waiting = machine.config.goes_on and machine.state is State.WAITING
         if is_waiting and await self._thread.do(party.has_news):
             await self._take(happened.Changed())
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from lace.interlacing import events as happened
 from lace.interlacing.account import Account
 from lace.interlacing.blocks import is_only_tick
+from lace.interlacing.capabilities import SECOND
 from lace.interlacing.config import Cursor, MachineConfig
 from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
 from lace.interlacing.handshake import Handshake
 from lace.interlacing.loops import End, Loops
+from lace.interlacing.ticks import TickWait, start_wait
 from lace.interlacing.timing import Timing
 from lace.interlacing.transitions import State, check_legal, takes_input
 
@@ -40,6 +42,7 @@ class _Why(Enum):
     LIMIT = "not at a fixed point: the loop limit was reached"
     STOPPED = "stopped before a fixed point"
     PEER_ENDED = "the peer ended the exchange"
+    NO_TICK = "the peer was not ready for the tick in time"
 
 
 _RECONCILING = (State.ADVERTISING, State.WAITING)
@@ -60,6 +63,7 @@ class Machine:
         self._epoch: tuple[Terms, Cursor | None] | None = None
         self._renewal: happened.Renewed | None = None
         self._has_changed = self._has_ended = False
+        self._wait: TickWait | None = None
         self._handshakes = 0
         self._last: tuple[str, InterlaceFailure | None] | None = None
         """Why it ends, while the records that came before that are being stored."""
@@ -108,6 +112,7 @@ class Machine:
             effects = self._take(event, now)
             if self._has_ended and self.takes_input:
                 effects += self._ended()
+            effects += self._end_wait(now)
         except InterlaceFailure as failure:
             return self._fail(failure)
         self._account.times.note(self.state, now)
@@ -218,13 +223,18 @@ class Machine:
             self._account.ledger,
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
-            is_open=self.config.is_open,
+            is_open=self.config.goes_on,
             cursor=cursor,
             store_differing=self.config.store_differing,
             max_line_bytes=self.config.max_line_bytes,
         )
         self._state = State.WAITING
         self._has_changed = False
+        if self.config.wait_ticks and self._wait is None:
+            patience = terms.clock_skew_seconds + self._timing.seconds
+            self._wait = start_wait(
+                terms.start_tai, terms.tick_interval, self.config.wait_ticks, patience * SECOND
+            )
         known = None if cursor is None else cursor.theirs
         return [Agree(executable, terms, known), *self._loops.begin_epoch()]
 
@@ -252,7 +262,7 @@ class Machine:
         if end is End.GOES_ON:
             return [*effects, *loops.begin_next()]
         effects = [*effects, *self._keep_cursor(loops)]
-        if not self.config.is_open:
+        if not self.config.goes_on:
             return [*effects, *self._close(_WHY[end])]
         return [*effects, Report(self._outcome(_WHY[end].value)), *self._look()]
 
@@ -306,13 +316,16 @@ class Machine:
         wanted = self._timing.watch(self._turn, now, is_busy=is_busy)
         if self._ticks_matter:
             wanted = self._looping().ticks.next_due
+        if self._wait is not None and self.state is State.WAITING:
+            due = self._wait.deadline if self._ticks_matter else self._wait.goal
+            wanted = due if wanted is None else min(wanted, due)
         return self._timing.set_alarm(wanted)
 
     @property
     def _ticks_matter(self) -> bool:
         loops = self._loops
         return (
-            self.config.is_open
+            self.config.goes_on
             and loops is not None
             and loops.depends_on_tick
             and self.state is State.WAITING
@@ -334,6 +347,16 @@ class Machine:
             return []
         loops.ticks = loops.ticks.announce(due)
         return [SendBlock((("TickReady", str(due)),)), *self._look()]
+
+    def _end_wait(self, now: Tai) -> list[Effect]:
+        """End a bounded exchange that has waited for its ticks, once nothing is under way."""
+        loops, wait = self._loops, self._wait
+        if wait is None or loops is None or self.state is not State.WAITING or self.is_closed:
+            return []
+        if wait.is_reached(loops.ticks, now, depends_on_tick=loops.depends_on_tick):
+            self._wait = None
+            return self._close(_Why.FIXED_POINT)
+        return self._close(_Why.NO_TICK) if wait.is_over(now) else []
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -362,9 +385,12 @@ class Machine:
         )
 
     def _close(self, why: _Why) -> list[Effect]:
+        reason = why.value
         if self._loops is not None and self._loops.ended in _WHY:
-            why = _WHY[self._loops.ended]
-        return self._end_after_storing(why.value)
+            reason = _WHY[self._loops.ended].value
+            if self._wait is not None and why is not _Why.STOPPED:
+                reason += f"; {why.value}, before the ticks that were waited for"
+        return self._end_after_storing(reason)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:
         return self._end_after_storing(str(failure), failure)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.errors import UsageError
 from lace.record.ids import RecordId, Verifier
 from lace.record.model import Plex
 
@@ -16,7 +15,6 @@ __all__ = [
     "RECEIPT_APP",
     "RECEIPT_GROUP",
     "STORED_FROM",
-    "check_receipt_key",
     "make_receipt",
     "receipt_name",
 ]
@@ -30,21 +28,6 @@ STORED_FROM: Final = "Stored-From"
 def receipt_name(record: str) -> str:
     """Return the Name that receipts for a record have."""
     return f"store/{record}"
-
-
-def check_receipt_key(key: SigningKey | None) -> SigningKey:
-    """Return the key that signs receipts.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if key is None:
-        raise UsageError(
-            "a receipt is signed, and there is no key",
-            rule="050-209",
-            hint="`lace key new`, or name one with --key V",
-        )
-    return key
 
 
 def make_receipt(record: str, sender: str, key: SigningKey, *, tai: str | None = None) -> Seal:
