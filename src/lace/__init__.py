@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lace.rules.program import Lacegram
     from lace.serving import Served
     from lace.store.interface import StoredRecord
+    from lace.transport.faults import ServerFullError
     from lace.warehouses import Warehouse, open_warehouse
 
     __version__: str
@@ -86,6 +87,7 @@ __all__ = [
     "RuleError",
     "Seal",
     "Served",
+    "ServerFullError",
     "Serving",
     "SigningKey",
     "StoreError",
@@ -129,6 +131,7 @@ if not TYPE_CHECKING:  # a checker knows the names already, and refuses all othe
         "lace.rules.program": "Lacegram",
         "lace.serving": "Served",
         "lace.store.interface": "StoredRecord",
+        "lace.transport.faults": "ServerFullError",
         "lace.warehouses": "Warehouse open_warehouse",
     }
     _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}

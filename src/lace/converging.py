@@ -246,6 +246,7 @@ def serve(
     from lace.hosting import Serving
     from lace.iltp.address import parse_address
     from lace.syncing import LinkOptions
+    from lace.transport.accepting import ConnectionLimits
     from lace.transport.listening import ListenOptions
     from lace.transport.maps import read_fingerprint_map
     from lace.transport.tls import load_server_tls
@@ -280,6 +281,11 @@ def serve(
     who = store.signing_key() if key is None and claimed is None and not plain else key
     if receipts:
         check_receipt_key(who)
+    limits = ConnectionLimits(
+        in_all=store.settings.max_links,
+        of_address=store.settings.max_links_of_address,
+        idle_seconds=store.settings.idle_link_seconds,
+    )
     return Serving(
         where,
         policy,
@@ -292,7 +298,7 @@ def serve(
             receipts=receipts,
         ),
         now,
-        ListenOptions(tls=tls, verifiers=_users(uid_map)),
+        ListenOptions(tls=tls, verifiers=_users(uid_map), limits=limits),
         report,
     )
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lace.errors import LaceError, StoreError
 from lace.syncing import ACCEPTING, LinkOptions, run_link
-from lace.transport.listening import listen
+from lace.transport.listening import ListenOptions, listen
 from lace.transport.stream import CloseReason
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lace.interlacing.negotiation import Terms
     from lace.interlacing.result import Outcome
     from lace.policy.local import Policy
-    from lace.transport.listening import Listener, ListenOptions
+    from lace.transport.accepting import Admission
+    from lace.transport.listening import Listener
     from lace.transport.stream import ByteStream, Proven
 
 __all__ = ["Served", "Server"]
@@ -48,6 +49,7 @@ class Served:
         error: what could not be done here, if that has ended it or kept it from beginning.
         standing: how it stood in the end; None when there was no exchange.
         seconds: how long it took.
+        displaced: whether it was closed because the peer was idle and another link came.
     """
 
     number: int
@@ -56,6 +58,7 @@ class Served:
     error: LaceError | None
     standing: Standing | None
     seconds: float
+    displaced: bool = False
 
     @property
     def received(self) -> int:
@@ -75,6 +78,12 @@ class _Running:
     number: int
     since: float = field(default_factory=time.monotonic)
     session: Session | None = None
+    admission: Admission | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this side does something for the link, and does not only wait for the peer."""
+        return self.session is None or self.session.is_at_work
 
 
 class Server:
@@ -129,6 +138,11 @@ class Server:
         """How many connections were turned away because there were too many."""
         return 0 if self._listener is None else self._listener.refused
 
+    @property
+    def displaced(self) -> int:
+        """How many connections were closed because they were idle and another one came."""
+        return 0 if self._listener is None else self._listener.displaced
+
     async def run(
         self,
         address: Address,
@@ -147,7 +161,10 @@ class Server:
             ListenError: the address cannot be had.
             UsageError: an option that this kind of address does not have, or lacks.
         """
-        async with await listen(address, self._serve, listening) as listener:
+        chosen = listening or ListenOptions()
+        limits = replace(chosen.limits, reserved=self._options.expected)
+        chosen = replace(chosen, limits=limits)
+        async with await listen(address, self._serve, chosen) as listener:
             self._listener = listener
             bound(listener.address)
             await asyncio.to_thread(import_module, "lace.exchanging")  # before someone waits for it
@@ -184,6 +201,10 @@ class Server:
             return  # it came in the moment before nobody was let in any more
         self._count += 1
         link = self._links[self._count] = _Running(self._count)
+        if self._listener is not None:
+            link.admission = self._listener.admission_of(stream)
+        if link.admission is not None:
+            link.admission.is_working = lambda: link.is_at_work
         if self._once:
             self._ending.set()
         self._opened(link.number, stream.proven)
@@ -191,6 +212,15 @@ class Server:
             await self._run(stream, link)
         finally:
             del self._links[link.number]
+
+    def _note_agreed(self, link: _Running, terms: Terms) -> None:
+        """Give a link the slot that is reserved for the verifier that its peer has proven."""
+        verifier = terms.peer.verifier
+        if link.admission is not None and self._listener is not None:
+            link.admission.has_agreed = True
+            if verifier is not None:
+                self._listener.reserve(link.admission, verifier)
+        self._agreed(link.number, terms)
 
     def _shared(self) -> Resources:
         """Return what the links share; loaded late, as all that an exchange needs is."""
@@ -207,7 +237,7 @@ class Server:
 
         def begin(session: Session) -> None:
             link.session = session
-            session.announcer.agreed = partial(self._agreed, link.number)
+            session.announcer.agreed = partial(self._note_agreed, link)
             if self.policy is not policy:
                 session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
             if self._is_stopping:
@@ -236,6 +266,7 @@ class Server:
                 error=problem,
                 standing=None if session is None else session.standing,
                 seconds=time.monotonic() - link.since,
+                displaced=link.admission is not None and link.admission.is_displaced,
             )
         )
 

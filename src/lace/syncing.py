@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.arguments import check_argument
 from lace.base.limits import MAX_WAIT_TICKS
-from lace.errors import StoreError, UsageError
+from lace.errors import Place, StoreError, UsageError
 from lace.store.watching import watching
+from lace.transport.faults import ServerFullError
 from lace.transport.listening import connect
 from lace.transport.stream import CloseReason
 
@@ -121,6 +122,7 @@ async def run_link(
         resources: what this link shares with other links of a server.
 
     Raises:
+        ServerFullError: the peer is a server that has no room for this link.
         StoreError: the lace cannot be opened, read or written; where that has ended the
             exchange, `result` is its outcome.
         UsageError: receipts are wanted, and there is no key to sign them.
@@ -149,6 +151,8 @@ async def run_link(
             if began is not None:
                 began(session)
             outcome = await session.run()
+        if session.was_turned_away:
+            raise ServerFullError(Place(stream.proven.transport))
         if isinstance(session.error, StoreError):
             raise named(session.error, "this side's", outcome)
         return outcome

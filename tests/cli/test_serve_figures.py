@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lace.iltp.items import PREFACE
 from lace.transport.scraping import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS
 from tests.cli.links import Party, Serving, hashes, make_parties, serving, wait_until
 from tests.cli.running import call, process, spawn
@@ -250,7 +251,8 @@ def test_how_many_links_there_may_be(parties: tuple[Party, Party], given: str) -
         with socket.create_connection(place, SECONDS) as first:
             assert first.recv(4) == "\N{KNOT}".encode()
             with socket.create_connection(place, SECONDS) as second:
-                assert second.recv(4) == b""
+                said = second.makefile("rb").read()
+                assert said == PREFACE + b"# server full\n"
     shown = call("--lace", right.folder, "config", "show")
     assert "max_links_of_address\t16\t" in shown.out
     assert (

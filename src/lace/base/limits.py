@@ -238,6 +238,13 @@ class Settings:
     max_links_of_address: int = _setting(
         16, "links that a server has at once from one address or user", 1, 65_536
     )
+    idle_link_seconds: int = _setting(
+        5,
+        "how long a full server waits for the peer of a link before it closes it for a new one",
+        0,
+        86_400,
+        "seconds",
+    )
     reconcile_mode: int = _setting(
         2, "how advertisements are compared (0: listed, 1: partitions, 2: fingerprints)", 0, 2
     )

@@ -54,6 +54,7 @@ def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> 
         limits=ConnectionLimits(
             in_all=given["max_links"] or lace.settings.max_links,
             of_address=given["max_links_of_address"] or lace.settings.max_links_of_address,
+            idle_seconds=lace.settings.idle_link_seconds,
         ),
         inherited=inherited_descriptor(session.environ),
     )

@@ -130,6 +130,13 @@ class Metrics:
         yield from _single(
             "lace_connections_refused_total", "counter", "Connections too many.", refused
         )
+        displaced = 0 if server is None else server.displaced
+        yield from _single(
+            "lace_connections_displaced_total",
+            "counter",
+            "Connections closed for others.",
+            displaced,
+        )
         totals = self._ended.copy()
         for standing in standings:
             totals.update(_figures(standing))

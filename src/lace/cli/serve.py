@@ -299,7 +299,8 @@ class _Serve:
     "--peer",
     metavar="V",
     multiple=True,
-    help="A verifier that a peer has to prove; without any, everyone is taken. Repeatable.",
+    help="A verifier that a peer has to prove; without any, everyone is taken. Each has a link "
+    "beyond --max-links, once it has proven who it is. Repeatable.",
 )
 @UID_MAP_OPTION
 @tls_options("The certificate of a wss server, PEM.", "The key of that certificate, PEM.")
@@ -331,7 +332,8 @@ class _Serve:
     "--max-links",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many links there may be at once; else the setting max_links.",
+    help="How many links there may be at once; else the setting max_links. A full server closes "
+    "the longest idle one for a new one.",
 )
 @click.option(
     "--max-links-of-address",

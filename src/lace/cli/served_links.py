@@ -92,7 +92,9 @@ def link_figures(served: Served, *, with_detail: bool = False) -> dict[str, Any]
         "bytes_out": served.sent,
         "seconds": round(served.seconds, 3),
     }
-    if served.error is not None:
+    if served.displaced:
+        figures["why"] = "idle, and closed for a new link: the server was full"
+    elif served.error is not None:
         figures["why"] = str(served.error)
     elif outcome is not None:
         figures |= reason_figures(outcome, with_detail=with_detail)

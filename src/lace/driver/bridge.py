@@ -15,7 +15,10 @@ from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Re
 from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
     NEED_MORE,
+    PREFACE,
+    SERVER_FULL,
     Blank,
+    Comment,
     Facts,
     OversizedRecord,
     Resource,
@@ -105,6 +108,8 @@ class Inbound:
         self.has_ended = False
         self.records = 0
         """The records that have come."""
+        self.says_full = False
+        """Whether the peer has begun by saying that it has no room for this link."""
 
     def feed(self, data: bytes) -> None:
         """Take bytes; none for the end."""
@@ -164,6 +169,8 @@ class Inbound:
                     self._modules[item.id] = item.body
             elif isinstance(item, Blank):
                 self._end_block()
+            elif isinstance(item, Comment) and item.offset == len(PREFACE):
+                self.says_full = item.text == SERVER_FULL
         return self._made.popleft()
 
     def hand_on(self) -> Event | None:

@@ -217,6 +217,11 @@ class Party:
         return self._evaluator.position != (counters.high_water, counters.removal_sequence or 0)
 
     @property
+    def has_agreed(self) -> bool:
+        """Whether both sides have agreed on an exchange."""
+        return self._evaluator is not None
+
+    @property
     def max_data_bytes(self) -> int:
         """The most data that a record may have to be taken."""
         return self._settings.max_data_bytes

@@ -28,15 +28,23 @@ class PartyThread:
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
+        self._jobs = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
 
     async def do(self, work: Callable[[], _Made]) -> _Made:
         """Do something there, and return what it returns."""
         loop = asyncio.get_running_loop()
+        self._jobs += 1
         try:
             return await loop.run_in_executor(self._thread, _at_work, work)
         finally:
+            self._jobs -= 1
             self._after()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being done there, or waits to be."""
+        return self._jobs > 0
 
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""

@@ -121,6 +121,16 @@ class Session:
         return self._party.error
 
     @property
+    def was_turned_away(self) -> bool:
+        """Whether the peer has said that it is full, and nothing else."""
+        return self._inbound.says_full and self._inbound.has_ended and not self._party.has_agreed
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this side is at work, and does not only wait for the peer."""
+        return self._thread.is_busy
+
+    @property
     def standing(self) -> Standing:
         """How it stands now; any thread may ask."""
         machine, alarm = self._party.machine, self._party.alarm

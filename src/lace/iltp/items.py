@@ -24,6 +24,7 @@ __all__ = [
     "PREFACE",
     "PUZZLE_PIECE",
     "RECORD",
+    "SERVER_FULL",
     "Blank",
     "Comment",
     "Event",
@@ -49,6 +50,8 @@ OPEN_RECORD: Final = OPEN_MARKER + MARKER
 """The marker of a record in trailer-hash form, U+22EF before that of a record."""
 PREFACE: Final = KNOT + b"iltp/1\n"
 """The first line of each direction, with its LF."""
+SERVER_FULL: Final = b" server full"
+"""The comment of a server that has as many links as it may have: first, and with nothing after."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Accepted connections: how many there may be, and a task for each.
+"""Accepted connections: how many there may be, which one goes for another, a task for each.
 
 A connection is counted from its first moment, before it has said anything, so that
 silent ones cannot use up a server.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections import Counter
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import SettingError
+from lace.iltp.items import PREFACE, SERVER_FULL
+from lace.transport.faults import StreamClosedError
 from lace.transport.stream import CloseReason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from lace.iltp.address import Address
     from lace.transport.stream import ByteStream
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_CONNECTIONS",
     "MAX_CONNECTIONS_OF_ADDRESS",
+    "MAX_REFUSALS",
     "Acceptor",
+    "Admission",
     "Bound",
     "ConnectionLimits",
     "Handler",
@@ -36,6 +41,18 @@ MAX_CONNECTIONS: Final = DEFAULT_SETTINGS.max_links
 """Connections that a server has at once."""
 MAX_CONNECTIONS_OF_ADDRESS: Final = DEFAULT_SETTINGS.max_links_of_address
 """Connections that it has at once from one address or user."""
+MAX_REFUSALS: Final = 64
+"""Connections that are being told in full that the server is full; more are closed at once."""
+HANDSHAKE_IDLE_SECONDS: Final = 0.5
+"""How long a peer that has agreed on nothing yet is waited for at least, when others come."""
+HANDSHAKE_SECONDS: Final = 5.0
+"""How long it may take until then in all, when others come: one that trickles is idle, too."""
+MAX_PROVING: Final = 16
+"""Connections beyond the limit that may prove a reserved verifier, while one is not there."""
+MAX_PROVING_OF_ADDRESS: Final = 4
+"""Those of one address or user."""
+_FULL: Final = b"%b#%b\n" % (PREFACE, SERVER_FULL)
+"""What a full server says on a stream that has no other way to say it."""
 _IPV6_SITE_BITS: Final = 64
 
 Handler: TypeAlias = "Callable[[ByteStream], Awaitable[None]]"
@@ -44,10 +61,20 @@ Handler: TypeAlias = "Callable[[ByteStream], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections a server has at once, in all and from one address or user."""
+    """How many connections a server has at once.
+
+    Attributes:
+        in_all: in all.
+        of_address: from one address or user.
+        idle_seconds: how long a peer of an exchange is waited for at least, when others come.
+        reserved: verifiers that have a slot each beyond these, from the moment they prove
+            to be who they are.
+    """
 
     in_all: int = MAX_CONNECTIONS
     of_address: int = MAX_CONNECTIONS_OF_ADDRESS
+    idle_seconds: int = DEFAULT_SETTINGS.idle_link_seconds
+    reserved: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for number in (self.in_all, self.of_address):
@@ -81,49 +108,207 @@ def counted_place(place: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 
+class Admission:
+    """One connection that a server has taken, as its acceptor sees it.
+
+    Args:
+        place: what it is counted by.
+        is_refused: whether it is only there to be told that the server is full.
+
+    Attributes:
+        since: when it came.
+        heard: when the peer last sent or took bytes.
+        has_agreed: whether both sides have agreed on an exchange.
+        is_working: tells whether this side is at work for it, so that it is not idle.
+        end: ends the connection, whatever stage it has reached.
+        is_displaced: whether it was ended for another one.
+    """
+
+    def __init__(self, place: str, *, is_refused: bool = False) -> None:
+        self.place = place
+        self.is_refused = is_refused
+        self.since = self.heard = time.monotonic()
+        self.has_agreed = False
+        self.is_working: Callable[[], bool] = lambda: False
+        self.end: Callable[[], None] = lambda: None
+        self.is_displaced = False
+
+    def is_idle(self, now: float, agreed_seconds: float) -> bool:
+        """Tell whether the peer has been waited for long enough to close the connection."""
+        if self.is_working():
+            return False
+        if self.has_agreed:
+            return now - self.heard >= agreed_seconds
+        is_silent = now - self.heard >= HANDSHAKE_IDLE_SECONDS
+        return is_silent or now - self.since >= HANDSHAKE_SECONDS
+
+
 class Acceptor:
     """Counts connections and runs a handler for each.
 
+    A server that is full ends the connection that has been idle for the longest time for a new
+    one, and turns a new one away if none is idle. A connection that has proven a verifier of
+    `ConnectionLimits.reserved` has that verifier's slot: it is not counted, and never ended.
+    While such a verifier is not there, a few connections are taken beyond the limit, so that
+    it can prove who it is; the oldest of them goes for a new one.
+
     Attributes:
         refused: how many connections were turned away because there were too many.
+        displaced: how many were ended because they were idle and another one came.
+        farewell: what a connection gets, if it can be sent at once, that is not even admitted
+            to be told that the server is full; nothing where a protocol begins otherwise.
     """
 
     def __init__(self, handler: Handler, limits: ConnectionLimits) -> None:
-        self.refused = 0
+        self.refused = self.displaced = 0
+        self.farewell = _FULL
         self._handler = handler
         self._limits = limits
-        self._counts: Counter[str] = Counter()
+        self._counted: set[Admission] = set()
+        self._ending: set[Admission] = set()
+        self._refusals: set[Admission] = set()
+        self._proving: set[Admission] = set()
+        self._reserved: dict[str, Admission] = {}
+        self._by_descriptor: dict[int, Admission] = {}
+        self._by_stream: dict[int, Admission] = {}
         self._streams: dict[asyncio.Task[None], ByteStream] = {}
         self._is_refusing = False
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
-        return self._counts.total()
+        """How many connections there are, without those that are being turned away."""
+        groups = (self._counted, self._proving, self._ending, self._reserved)
+        return sum(len(group) for group in groups)
 
-    def admit(self, place: str) -> bool:
-        """Count a connection from there; False when there are too many."""
+    def admit(self, place: str) -> Admission | None:
+        """Count a connection from there.
+
+        Returns:
+            One that `is_refused` when the server is full; None when nobody is taken any more,
+            or too many are being told that it is full.
+        """
         key = counted_place(place)
-        if (
-            self._is_refusing
-            or self.connections >= self._limits.in_all
-            or self._counts[key] >= self._limits.of_address
-        ):
+        if self._is_refusing:
             self.refused += 1
-            return False
-        self._counts[key] += 1
+            return None
+        if not self._make_room(key):
+            if self._make_proving_room(key):
+                proving = Admission(key)
+                self._proving.add(proving)
+                return proving
+            self.refused += 1
+            if len(self._refusals) >= MAX_REFUSALS:
+                return None
+            refused = Admission(key, is_refused=True)
+            self._refusals.add(refused)
+            return refused
+        made = Admission(key)
+        self._counted.add(made)
+        return made
+
+    def _make_room(self, key: str) -> bool:
+        """Tell whether there is room for a connection, ending an idle one if there is not."""
+        from_there = [each for each in self._counted if each.place == key]
+        if len(from_there) >= self._limits.of_address:
+            return self._displace_idle(from_there)
+        if len(self._counted) >= self._limits.in_all:
+            return self._displace_idle(self._counted)
         return True
 
-    def release(self, place: str) -> None:
+    def _make_proving_room(self, key: str) -> bool:
+        """Tell whether one more may come to prove a reserved verifier; the oldest may go for it."""
+        if not self._limits.reserved - self._reserved.keys():
+            return False
+        from_there = [each for each in self._proving if each.place == key]
+        is_full = len(self._proving) >= MAX_PROVING
+        if not is_full and len(from_there) < MAX_PROVING_OF_ADDRESS:
+            return True
+        crowded = self._proving if is_full else from_there
+        oldest = min(crowded, key=lambda each: each.since)
+        is_due = time.monotonic() - oldest.since >= HANDSHAKE_IDLE_SECONDS
+        return is_due and self._displace(oldest)
+
+    def _displace_idle(self, among: Iterable[Admission]) -> bool:
+        """End the connection that has been idle for the longest time; False if none is idle."""
+        now = time.monotonic()
+        idle = [each for each in among if each.is_idle(now, self._limits.idle_seconds)]
+        return bool(idle) and self._displace(min(idle, key=lambda each: each.heard))
+
+    def _displace(self, longest: Admission) -> bool:
+        """End a connection; False if too many are being ended already."""
+        if len(self._ending) >= self._limits.in_all:
+            return False
+        self._counted.discard(longest)
+        self._proving.discard(longest)
+        self._ending.add(longest)
+        self.displaced += 1
+        longest.is_displaced = True
+        longest.end()
+        return True
+
+    def reserve(self, admission: Admission, verifier: str) -> None:
+        """Move a connection to the slot that is reserved for a verifier, which it has proven.
+
+        An earlier connection of that verifier is then counted as any other.
+        """
+        is_counted = admission in self._counted or admission in self._proving
+        if verifier not in self._limits.reserved or not is_counted:
+            return
+        before = self._reserved.get(verifier)
+        self._counted.discard(admission)
+        self._proving.discard(admission)
+        self._reserved[verifier] = admission
+        if before is not None:
+            self._counted.add(before)
+
+    def release(self, admission: Admission) -> None:
         """Count an admitted connection no more."""
-        key = counted_place(place)
-        self._counts[key] -= 1
-        if not self._counts[key]:
-            del self._counts[key]
+        for group in (self._counted, self._proving, self._ending, self._refusals):
+            group.discard(admission)
+        for verifier, found in list(self._reserved.items()):
+            if found is admission:
+                del self._reserved[verifier]
+
+    def attach(self, descriptor: int, admission: Admission) -> Callable[[], None]:
+        """Note the socket of a connection; returns what is to be called when it is closed."""
+        self._by_descriptor[descriptor] = admission
+
+        def detach() -> None:
+            if self._by_descriptor.get(descriptor) is admission:
+                del self._by_descriptor[descriptor]
+            self.release(admission)
+
+        return detach
+
+    def admission_of(self, transport: asyncio.BaseTransport) -> Admission | None:
+        """Return the admission of an accepted connection; None when it is closed already."""
+        return self._by_descriptor.get(transport.get_extra_info("socket").fileno())
+
+    def admission_of_stream(self, stream: ByteStream) -> Admission | None:
+        """Return the admission of a stream that the handler has; None for `stdio`."""
+        return self._by_stream.get(id(stream))
+
+    def take(self, stream: ByteStream, transport: asyncio.BaseTransport) -> asyncio.Task[None]:
+        """Run the handler for an accepted connection, or tell it that the server is full."""
+        admission = self.admission_of(transport)
+        if admission is not None and admission.is_refused:
+            return self._start(stream, self._turn_away(stream))
+        task = self.start(stream)
+        if admission is not None:
+            self._by_stream[id(stream)] = admission
+        return task
+
+    async def _turn_away(self, stream: ByteStream) -> None:
+        with suppress(StreamClosedError):
+            await stream.write(_FULL)
+        await stream.close()
 
     def start(self, stream: ByteStream) -> asyncio.Task[None]:
         """Run the handler for a stream in a task of its own."""
-        task = asyncio.get_running_loop().create_task(self._run(stream))
+        return self._start(stream, self._run(stream))
+
+    def _start(self, stream: ByteStream, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._streams[task] = stream
         task.add_done_callback(self._finish)
         return task
@@ -140,7 +325,7 @@ class Acceptor:
         await stream.close()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        del self._streams[task]
+        self._by_stream.pop(id(self._streams.pop(task)), None)
         if not task.cancelled() and (error := task.exception()):
             task.get_loop().call_exception_handler(
                 {"message": "the handler of a connection failed", "exception": error, "task": task}

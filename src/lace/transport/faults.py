@@ -20,6 +20,7 @@ __all__ = [
     "CommandError",
     "ConnectionOptionError",
     "ListenError",
+    "ServerFullError",
     "StreamClosedError",
     "TransportError",
     "connect_error",
@@ -29,6 +30,13 @@ __all__ = [
 
 class TransportError(ProtocolError):
     """A connection cannot be made, or carries what it must not."""
+
+
+class ServerFullError(TransportError):
+    """The server has as many links as it may have, and says so."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        super().__init__("the server is full", place=place, hint="try again later")
 
 
 class ListenError(TransportError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lace.iltp.address import Address
     from lace.record.ids import Verifier
-    from lace.transport.accepting import Bound, Handler
+    from lace.transport.accepting import Admission, Bound, Handler
     from lace.transport.stream import ByteStream
     from lace.transport.tls import ClientTls, ServerTls
 
@@ -95,6 +95,19 @@ class Listener:
     def refused(self) -> int:
         """How many connections were turned away because there were too many."""
         return self._acceptor.refused
+
+    @property
+    def displaced(self) -> int:
+        """How many connections were ended because they were idle and another one came."""
+        return self._acceptor.displaced
+
+    def admission_of(self, stream: ByteStream) -> Admission | None:
+        """Return what is counted of a stream that the handler has; None for `stdio`."""
+        return self._acceptor.admission_of_stream(stream)
+
+    def reserve(self, admission: Admission, verifier: str) -> None:
+        """Give a connection the slot that is reserved for the verifier that it has proven."""
+        self._acceptor.reserve(admission, verifier)
 
     async def stop_listening(self) -> None:
         """Take no more connections; those that are there go on."""

@@ -119,9 +119,10 @@ async def listen_stdio(acceptor: Acceptor) -> Bound:
         TransportError: they are not pipes or sockets.
     """
     stream = await open_own_stdio()
-    if not acceptor.admit("stdio"):
+    admission = acceptor.admit("stdio")
+    if admission is None or admission.is_refused:
         raise AssertionError("standard input and output are the only connection")
-    acceptor.start(stream).add_done_callback(lambda _: acceptor.release("stdio"))
+    acceptor.start(stream).add_done_callback(lambda _: acceptor.release(admission))
 
     async def finish() -> None:
         pass

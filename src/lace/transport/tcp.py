@@ -52,7 +52,7 @@ async def listen_tcp(
         host, port = peer_host_and_port(transport)
         remote = Address(scheme="tcp", host=host, port=port)
         proven = Proven(transport=remote.transport_text, place=host)
-        acceptor.start(protocol.stream(transport, proven))
+        acceptor.take(protocol.stream(transport, proven), transport)
 
     loop = asyncio.get_running_loop()
     servers = [await loop.create_server(lambda: SocketProtocol(made), sock=one) for one in sockets]

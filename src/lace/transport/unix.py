@@ -132,7 +132,7 @@ async def listen_unix(
 
     def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
         proven = _prove(address, transport.get_extra_info("socket"), verifiers)
-        acceptor.start(protocol.stream(transport, proven))
+        acceptor.take(protocol.stream(transport, proven), transport)
 
     opened.count_with(acceptor, _place_of)
     # A Unix server of asyncio may remove the socket by itself; whose it is, it does not know.

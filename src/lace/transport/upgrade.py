@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lace.iltp.address import Address
 
-__all__ = ["Refusal", "UpgradeRules", "with_port"]
+__all__ = ["FULL", "Refusal", "UpgradeRules", "with_port"]
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z_.-]+)(?::[0-9]{1,5})?")
 
@@ -32,6 +32,10 @@ class Refusal:
 
     status: int
     text: str
+
+
+FULL: Final = Refusal(503, "This server is full; try again later.\n")
+"""What a server says that has as many connections as it may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.tracing.files import MAX_CAPTURE_LINE_BYTES
-from lace.transport import stream
+from lace.transport import accepting, stream
 from lace.transport.accepting import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
+from lace.transport.counted import REFUSAL_SECONDS
 from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
 from lace.transport.scraping import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
 from lace.transport.stream import CloseReason
@@ -52,6 +54,11 @@ def test_the_map_is_one() -> None:
         f"closing one | {stream.CLOSE_SECONDS:g} s |",
         f"connections of a server | {MAX_CONNECTIONS} (`max_links`) |",
         f"one address or user | {MAX_CONNECTIONS_OF_ADDRESS} (`max_links_of_address`);",
+        f"an exchange is idle | {DEFAULT_SETTINGS.idle_link_seconds} s (`idle_link_seconds`) |",
+        f"before that | {accepting.HANDSHAKE_IDLE_SECONDS:g} s, or "
+        f"{accepting.HANDSHAKE_SECONDS:g} s in all |",
+        f"a `--peer` verifier | {accepting.MAX_PROVING}, and {accepting.MAX_PROVING_OF_ADDRESS} ",
+        f"the server is full | {REFUSAL_SECONDS:g} s, for {accepting.MAX_REFUSALS} at once |",
         f"A line of a capture has at most {MAX_CAPTURE_LINE_BYTES:,} bytes",
         f"request has at most {MAX_SCRAPE_BYTES >> 10} KiB and, with its answer, "
         f"{SCRAPE_SECONDS:g} s; there are at most {MAX_SCRAPE_CONNECTIONS} connections",

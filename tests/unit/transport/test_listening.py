@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,21 @@ import pytest
 
 from lace.errors import SettingError
 from lace.iltp.address import parse_address
+from lace.iltp.items import PREFACE
 from lace.record.ids import Verifier
-from lace.transport.accepting import Acceptor, ConnectionLimits, counted_place
-from lace.transport.faults import ConnectionOptionError
+from lace.transport import counted
+from lace.transport.accepting import (
+    HANDSHAKE_IDLE_SECONDS,
+    HANDSHAKE_SECONDS,
+    MAX_PROVING,
+    MAX_PROVING_OF_ADDRESS,
+    MAX_REFUSALS,
+    Acceptor,
+    Admission,
+    ConnectionLimits,
+    counted_place,
+)
+from lace.transport.faults import ConnectionOptionError, ServerFullError
 from lace.transport.listening import ConnectOptions, ListenOptions, connect, listen
 from lace.transport.stream import CloseReason, Ending
 from lace.transport.tls import load_client_tls
@@ -113,7 +126,7 @@ def test_a_handler_that_fails_aborts_its_stream_only(binding: str, tmp_path: Pat
 def test_silent_connections_count(
     binding: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """One that has said nothing holds a place; too many are turned away without a word."""
+    """One that has said nothing holds a place, as long as it is not idle for others."""
     made = request.getfixturevalue("certificates") if binding == "wss" else None
 
     async def serve() -> None:
@@ -123,8 +136,8 @@ def test_silent_connections_count(
         async with await listen(place.address(binding), wait_for_end, options) as listener:
             where = ("127.0.0.1", listener.address.port or 0)
             silent = [socket.create_connection(where) for _ in range(3)]
-            await eventually(lambda: listener.connections == 2)
             await eventually(lambda: listener.refused == 1)
+            assert (listener.connections, listener.displaced) == (2, 0)
             other = socket.create_connection(where, source_address=("127.0.0.3", 0))
             await eventually(lambda: listener.connections == 3)
             last = socket.create_connection(where, source_address=("127.0.0.4", 0))
@@ -181,15 +194,29 @@ def test_an_ipv6_host_counts_once() -> None:
     assert counted_place("uid 5") == "uid 5"
 
 
+def admitted(acceptor: Acceptor, place: str) -> Admission:
+    made = acceptor.admit(place)
+    assert made is not None
+    return made
+
+
+def idle(admission: Admission, seconds: float = 60.0) -> Admission:
+    """Make it look as if the peer had been waited for."""
+    admission.heard -= seconds
+    return admission
+
+
 def test_counting() -> None:
     acceptor = Acceptor(wait_for_end, ConnectionLimits(in_all=2, of_address=1))
-    assert acceptor.admit("a")
-    assert not acceptor.admit("a")
-    assert acceptor.admit("b")
-    assert not acceptor.admit("c")
-    acceptor.release("a")
+    first = admitted(acceptor, "a")
+    assert admitted(acceptor, "a").is_refused
+    assert not admitted(acceptor, "b").is_refused
+    assert admitted(acceptor, "c").is_refused
+    acceptor.release(first)
     assert (acceptor.connections, acceptor.refused) == (1, 2)
-    assert acceptor.admit("c")
+    assert not admitted(acceptor, "c").is_refused
+    acceptor.refuse()
+    assert acceptor.admit("d") is None
     with pytest.raises(SettingError, match="at least one connection, not 0"):
         ConnectionLimits(in_all=0)
 
@@ -230,3 +257,167 @@ def test_options_of_other_connections() -> None:
 
 def test_reasons_are_the_codes_of_websockets() -> None:
     assert [reason.value for reason in CloseReason] == [1000, 1001, 1008]
+
+
+def test_the_longest_idle_connection_goes_for_a_new_one() -> None:
+    acceptor = Acceptor(wait_for_end, ConnectionLimits(in_all=3, of_address=9))
+    ended: list[int] = []
+    made = [admitted(acceptor, f"{number}") for number in range(3)]
+    for number, each in enumerate(made):
+        idle(each, (20, 30, 10)[number])
+        each.end = lambda number=number: ended.append(number)  # type: ignore[misc]
+    for expected in ([1], [1, 0], [1, 0, 2]):
+        assert not admitted(acceptor, "new").is_refused
+        assert ended == expected
+    assert acceptor.displaced == 3
+    assert admitted(acceptor, "new").is_refused, "the others have only just come"
+    for each in made:
+        assert each.is_displaced
+        acceptor.release(each)
+    assert (acceptor.connections, acceptor.refused) == (3, 1)
+
+
+def test_who_is_served_is_not_idle() -> None:
+    """Neither while this side is at work for it, nor before it was waited for long enough."""
+    limits = ConnectionLimits(in_all=1, of_address=1, idle_seconds=5)
+    acceptor = Acceptor(wait_for_end, limits)
+    first = idle(admitted(acceptor, "a"))
+    first.is_working = lambda: True
+    assert admitted(acceptor, "b").is_refused
+    first.is_working = lambda: False
+    first.has_agreed, first.heard = True, time.monotonic() - 4
+    assert admitted(acceptor, "b").is_refused
+    first.has_agreed, first.heard = False, time.monotonic() - HANDSHAKE_IDLE_SECONDS / 2
+    assert admitted(acceptor, "b").is_refused
+    idle(first, HANDSHAKE_IDLE_SECONDS)
+    assert not admitted(acceptor, "b").is_refused
+    assert first.is_displaced
+
+
+def test_an_address_that_is_full_ends_its_own_connections_only() -> None:
+    acceptor = Acceptor(wait_for_end, ConnectionLimits(in_all=3, of_address=2))
+    other = idle(admitted(acceptor, "other"), 100)
+    first, second = idle(admitted(acceptor, "a"), 10), idle(admitted(acceptor, "a"), 20)
+    assert not admitted(acceptor, "a").is_refused
+    assert [each.is_displaced for each in (other, first, second)] == [False, False, True]
+
+
+def test_a_reserved_slot_is_taken_at_proof_and_kept() -> None:
+    limits = ConnectionLimits(in_all=2, of_address=2, reserved=frozenset({"V.a"}))
+    acceptor = Acceptor(wait_for_end, limits)
+    named = admitted(acceptor, "a")
+    acceptor.reserve(named, "V.a")
+    idle(named, 100)
+    made = [idle(admitted(acceptor, "a"), seconds) for seconds in (30, 20)]
+    assert not admitted(acceptor, "a").is_refused, "the named one is not counted"
+    assert made[0].is_displaced
+    acceptor.reserve(made[1], "V.someone else")
+    idle(admitted(acceptor, "c"))
+    assert made[1].is_displaced, "only named verifiers have a slot"
+    for each in made:
+        acceptor.release(each)
+    again = admitted(acceptor, "d")
+    acceptor.reserve(again, "V.a")
+    idle(again, 100)
+    assert not admitted(acceptor, "e").is_refused
+    found = [named.is_displaced, again.is_displaced]
+    assert found == [True, False], "a verifier has one slot, that of its last proof"
+    before = acceptor.connections
+    acceptor.release(again)
+    assert acceptor.connections == before - 1
+
+
+def test_who_is_named_can_prove_it_though_others_are_busy() -> None:
+    """None of those that hold slots is idle: a few more come in, and the oldest of them go."""
+    limits = ConnectionLimits(in_all=2, of_address=2, reserved=frozenset({"V.a"}))
+    acceptor = Acceptor(wait_for_end, limits)
+    for place in ("a", "b"):
+        assert not admitted(acceptor, place).is_refused
+    from_there = [admitted(acceptor, "c") for _ in range(MAX_PROVING_OF_ADDRESS)]
+    assert not any(each.is_refused for each in from_there)
+    assert admitted(acceptor, "c").is_refused
+    from_there[1].since -= HANDSHAKE_IDLE_SECONDS
+    assert not admitted(acceptor, "c").is_refused
+    assert [each.is_displaced for each in from_there] == [False, True, False, False]
+    made = [admitted(acceptor, f"{number}") for number in range(MAX_PROVING)]
+    assert sum(each.is_refused for each in made) == MAX_PROVING_OF_ADDRESS
+    acceptor.reserve(made[0], "V.a")
+    assert admitted(acceptor, "d").is_refused, "the verifier is there"
+    acceptor.release(made[0])
+    assert not admitted(acceptor, "d").is_refused
+
+
+def test_a_handshake_that_is_stretched_is_idle() -> None:
+    acceptor = Acceptor(wait_for_end, ConnectionLimits(in_all=1, of_address=1))
+    first = admitted(acceptor, "a")
+    first.since -= HANDSHAKE_SECONDS
+    assert not admitted(acceptor, "b").is_refused
+    assert first.is_displaced
+
+
+def test_few_are_told_at_once_that_a_server_is_full() -> None:
+    acceptor = Acceptor(wait_for_end, ConnectionLimits(in_all=1, of_address=1))
+    assert not admitted(acceptor, "a").is_refused
+    told = [admitted(acceptor, "a") for _ in range(MAX_REFUSALS)]
+    assert all(each.is_refused for each in told)
+    assert acceptor.admit("a") is None
+    acceptor.release(told[0])
+    assert admitted(acceptor, "a").is_refused
+
+
+@pytest.mark.requirement("060-82")
+@pytest.mark.parametrize("binding", ["unix", "tcp", "ws", "wss"])
+def test_a_full_server_says_so(
+    binding: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    made = request.getfixturevalue("certificates") if binding == "wss" else None
+
+    async def serve() -> None:
+        place = Place(tmp_path, made)
+        limits = ConnectionLimits(in_all=1, of_address=1)
+        options = replace(place.listen_options(binding), limits=limits)
+        async with await listen(place.address(binding), wait_for_end, options) as listener:
+            first = await place.connect(binding, listener.address)
+            await eventually(lambda: listener.connections == 1)
+            if binding in ("ws", "wss"):
+                with pytest.raises(ServerFullError, match="the server is full; try again later"):
+                    await place.connect(binding, listener.address)
+            else:
+                second = await place.connect(binding, listener.address)
+                await second.write(PREFACE + b"# what a peer says meanwhile\n")
+                said = b""
+                while piece := await second.read(100):
+                    said += piece
+                assert said == PREFACE + b"# server full\n"
+                await second.close()
+            assert (listener.refused, listener.connections) == (1, 1)
+            await asyncio.sleep(HANDSHAKE_IDLE_SECONDS)
+            third = await place.connect(binding, listener.address)
+            assert await first.read(1) == b"", "it was idle, and went for another"
+            await eventually(lambda: listener.connections == 1)
+            assert listener.displaced == 1
+            for stream in (first, third):
+                await stream.close()
+
+    run(serve())
+
+
+def test_who_does_not_read_that_a_server_is_full_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "REFUSAL_SECONDS", 0.05)
+
+    async def serve() -> None:
+        place = Place(tmp_path)
+        limits = ConnectionLimits(in_all=1, of_address=1)
+        options = replace(place.listen_options("ws"), limits=limits)
+        async with await listen(place.address("ws"), wait_for_end, options) as listener:
+            where = ("127.0.0.1", listener.address.port or 0)
+            with socket.create_connection(where), socket.create_connection(where) as second:
+                await eventually(lambda: listener.refused == 1)
+                second.setblocking(False)
+                loop = asyncio.get_running_loop()
+                async with asyncio.timeout(3):
+                    assert await loop.sock_recv(second, 1) == b""
+
+    run(serve())

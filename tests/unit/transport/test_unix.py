@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.iltp.address import Address
+from lace.iltp.items import PREFACE
 from lace.record.ids import Verifier
 from lace.transport import unix
 from lace.transport.faults import ListenError, TransportError
@@ -263,6 +264,7 @@ def test_connections_of_a_user_are_counted(tmp_path: Path) -> None:
             first, second = await connect(address), await connect(address)
             await eventually(lambda: listener.connections == 2)
             third = await connect(address)
+            assert await third.read(100) == PREFACE + b"# server full\n"
             assert await third.read(1) == b""
             assert listener.refused == 1
             for stream in (first, second, third):

@@ -10,11 +10,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
 
 from lace.errors import Place
-from lace.transport.faults import TransportError, connect_error
+from lace.transport.faults import ServerFullError, TransportError, connect_error
 from lace.transport.sockets import connect_socket
 from lace.transport.stream import WRITE_HIGH_WATER, Proven
 from lace.transport.tls import channel_digest
-from lace.transport.upgrade import with_port
+from lace.transport.upgrade import FULL, with_port
 from lace.transport.websocket.guard import (
     MAX_FRAME_BYTES,
     MAX_UNREAD_FRAMES,
@@ -140,6 +140,8 @@ def _handshake_error(address: Address, error: InvalidHandshake) -> TransportErro
             hint=f"check host and port; a server that {also} ends one like this too",
         )
     status = error.response.status_code
+    if status == FULL.status and (error.response.body or b"").startswith(FULL.text.encode()):
+        return ServerFullError(place)
     hint = _STATUS_HINTS.get(status, "check that a Lace server listens there")
     if 300 <= status < 400:
         hint = "the server sends clients elsewhere; connect to that address itself"

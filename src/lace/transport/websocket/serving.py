@@ -14,6 +14,7 @@ from lace.transport.faults import ConnectionOptionError
 from lace.transport.sockets import listening_sockets, peer_host_and_port
 from lace.transport.stream import ABORT_SECONDS, OPEN_SECONDS, WRITE_HIGH_WATER, Proven
 from lace.transport.tls import certificate_fingerprint, channel_digest
+from lace.transport.upgrade import FULL
 from lace.transport.websocket.guard import (
     MAX_FRAME_BYTES,
     MAX_UNREAD_FRAMES,
@@ -80,6 +81,7 @@ async def listen_websocket(
             "a server that ends TLS itself has no proxy's certificate",
             hint="leave --channel-cert out",
         )
+    acceptor.farewell = b""
     sockets = await listening_sockets(address, acceptor, inherited)
     bound = rules.bound(address, sockets[0].getsockname()[1])
     certificate = tls.certificate if tls else channel_certificate
@@ -87,11 +89,15 @@ async def listen_websocket(
 
     def check(connection: ServerConnection, request: Request) -> Response | None:
         refusal = rules.refusal(request.path, request.headers.get_all)
+        admission = acceptor.admission_of(connection.transport)
+        if refusal is None and admission is not None and admission.is_refused:
+            refusal = FULL
         return connection.respond(refusal.status, refusal.text) if refusal else None
 
     async def handle(connection: ServerConnection) -> None:
         proven = _prove_client(bound, connection, tls, channel)
-        await asyncio.wait({acceptor.start(WebSocketStream(connection, proven))})
+        stream = WebSocketStream(connection, proven)
+        await asyncio.wait({acceptor.take(stream, connection.transport)})
 
     servers = [
         await serve(
