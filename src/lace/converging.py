@@ -118,6 +118,7 @@ def connect(
     plain: bool = False,
     uid_map: str | os.PathLike[str] | Mapping[int, str] | None = None,
     receipts: bool = False,
+    stdio_peer: str | None = None,
     command: Sequence[str] = (),
     ca: str | os.PathLike[str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
@@ -147,6 +148,7 @@ def connect(
         receipts: publish a receipt, signed with the key, for each record that comes and is stored
             (050-208); the peer has to be proven.
         command: what to start, for `stdio`.
+        stdio_peer: the verifier that this command is, on the caller's word: nothing is checked.
         ca: whose certificates are taken, for `wss`; else the system's authorities.
         tls_cert: this side's certificate, where the server asks for one.
         tls_key: its key.
@@ -188,7 +190,12 @@ def connect(
             receipts=receipts,
         ),
         now,
-        ConnectOptions(command=tuple(command), tls=tls, verifiers=_users(uid_map)),
+        ConnectOptions(
+            command=tuple(command),
+            stdio_peer=_verifier(stdio_peer, "stdio_peer"),
+            tls=tls,
+            verifiers=_users(uid_map),
+        ),
     )
 
 
@@ -330,17 +337,23 @@ def _check_files(**given: object) -> None:
 def _claim(claim: object, key: object) -> Verifier | None:
     """Return the verifier that a side claims and its transport proves."""
     from lace.errors import UsageError
-    from lace.store.keys import parse_verifier
 
-    if claim is None:
-        return None
-    check_argument(claim, str, "claim is a verifier", "as in str(key.verifier)")
-    if key is not None:
+    if claim is not None and key is not None:
         raise UsageError(
             "claim and key do not go together",
             hint="a key claims its own verifier; a claim leaves the proof to the transport",
         )
-    return parse_verifier(str(claim))
+    return _verifier(claim, "claim")
+
+
+def _verifier(text: object, said: str) -> Verifier | None:
+    """Return a verifier that an argument names, if it does."""
+    from lace.store.keys import parse_verifier
+
+    if text is None:
+        return None
+    check_argument(text, str, f"{said} is a verifier", "as in str(key.verifier)")
+    return parse_verifier(str(text))
 
 
 def _users(uid_map: object) -> dict[int, Verifier]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CA_OPTION",
     "CLAIM_OPTION",
+    "STDIO_PEER_OPTION",
     "KEY_OPTION",
     "PEER_OPTION",
     "PLAIN_OPTION",
@@ -63,6 +64,12 @@ CLAIM_OPTION: Final = click.option(
     help="Claim to be this verifier without signing: your transport has to prove it to the peer, "
     "by its uid map or client certificate map, or the peer ends the exchange. Not with --key.",
 )
+STDIO_PEER_OPTION: Final = click.option(
+    "--stdio-peer",
+    metavar="V",
+    help="On stdio: the verifier of the process at the other end, on your word. Nothing is "
+    "checked: whatever speaks there counts as proven to be V.",
+)
 UID_MAP_OPTION: Final = click.option(
     "--uid-map",
     metavar="FILE",
@@ -92,6 +99,7 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
         LOWERING_OPTION,
         KEY_OPTION,
         CLAIM_OPTION,
+        STDIO_PEER_OPTION,
         PLAIN_OPTION,
         click.option(
             "--open",
@@ -176,6 +184,15 @@ def claimed_verifier(claim: str | None, key: str | None) -> Verifier | None:
             "the transport",
         )
     return parse_verifier(claim)
+
+
+def vouched_peer(text: str | None) -> Verifier | None:
+    """Return the verifier that `--stdio-peer` names, if it is given.
+
+    Raises:
+        UsageError: it is no verifier.
+    """
+    return None if text is None else parse_verifier(text)
 
 
 def signing_key(

@@ -13,7 +13,7 @@ from lace.api import now
 from lace.cli.approvals import approve_command
 from lace.cli.dry_runs import show_dry_run
 from lace.cli.link_log import tell_event
-from lace.cli.link_options import path_of
+from lace.cli.link_options import path_of, vouched_peer
 from lace.cli.outcomes import LinkLine, exit_code_of, note_receipts, note_rejected, show_outcome
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.progress import Waiting
@@ -284,4 +284,9 @@ def connect_options(given: SyncArguments) -> ConnectOptions:
             certificate=path_of(given.tls_cert),
             key=path_of(given.tls_key),
         )
-    return ConnectOptions(command=given.command or (), tls=tls, verifiers=verifiers)
+    return ConnectOptions(
+        command=given.command or (),
+        stdio_peer=vouched_peer(given.stdio_peer),
+        tls=tls,
+        verifiers=verifiers,
+    )

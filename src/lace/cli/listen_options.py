@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lace.cli.inheritance import inherited_descriptor
-from lace.cli.link_options import path_of
+from lace.cli.link_options import path_of, vouched_peer
 from lace.errors import UsageError
 from lace.transport.accepting import ConnectionLimits
 from lace.transport.listening import ListenOptions
@@ -46,6 +46,7 @@ def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> 
         )
     users, channel = path_of(given["uid_map"]), path_of(given["channel_cert"])
     return ListenOptions(
+        stdio_peer=vouched_peer(given["stdio_peer"]),
         verifiers={} if users is None else read_uid_map(users),
         tls=tls,
         channel_certificate=None if channel is None else load_certificate(channel),

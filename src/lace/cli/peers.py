@@ -54,6 +54,7 @@ class SyncArguments:
     lowering: str | None = None
     key: str | None = None
     claim: str | None = None
+    stdio_peer: str | None = None
     peer: str | None = None
     uid_map: str | None = None
     ca: str | None = None

@@ -159,10 +159,10 @@ def command(
 
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
     a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
-    expose, key, claim, peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open, receipts,
-    wait-ticks, command). With `stdio`, COMMAND is started, and its standard input and output are
-    the connection. A command that a table names is shown and asked for once, at a terminal;
-    without one it is refused (exit 1).
+    expose, key, claim, peer, stdio-peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open,
+    receipts, wait-ticks, command). With `stdio`, COMMAND is started, and its standard input and
+    output are the connection. A command that a table names is shown and asked for once, at a
+    terminal; without one it is refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be

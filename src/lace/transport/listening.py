@@ -37,6 +37,7 @@ class ListenOptions:
     """How to listen; what a kind of address does not have is refused.
 
     Attributes:
+        stdio_peer: who is at the other end of `stdio`, on the word of whoever starts this process.
         verifiers: who the users of a Unix socket are, by uid.
         tls: certificate and key of `wss`.
         channel_certificate: for `ws` behind a proxy that ends TLS, that one's certificate, DER.
@@ -46,6 +47,7 @@ class ListenOptions:
         inherited: the descriptor of a listening socket that was handed over.
     """
 
+    stdio_peer: Verifier | None = None
     verifiers: Mapping[int, Verifier] = field(default_factory=dict)
     tls: ServerTls | None = None
     channel_certificate: bytes | None = None
@@ -62,6 +64,7 @@ class ConnectOptions:
     Attributes:
         command: what to start, for `stdio`.
         errors: a descriptor for what it writes to standard error; None is this process's own.
+        stdio_peer: who the command is, on the word of whoever starts it.
         verifiers: who the users of a Unix socket are, by uid.
         tls: whom to trust, for `wss`.
         seconds: how long it may take.
@@ -69,6 +72,7 @@ class ConnectOptions:
 
     command: tuple[str, ...] = ()
     errors: int | None = None
+    stdio_peer: Verifier | None = None
     verifiers: Mapping[int, Verifier] = field(default_factory=dict)
     tls: ClientTls | None = None
     seconds: float = OPEN_SECONDS
@@ -156,6 +160,7 @@ async def listen(
         ConnectionOptionError: an option that this kind of address does not have, or lacks.
     """
     chosen = options or ListenOptions()
+    _refuse_unless(address, "stdio", "a peer that is vouched for", chosen.stdio_peer is not None)
     _refuse_unless(address, "unix", "a map of users", bool(chosen.verifiers))
     _refuse_unless(address, "ws", "a proxy's certificate", bool(chosen.channel_certificate))
     _refuse_unless(address, "wss", "TLS", chosen.tls is not None)
@@ -166,7 +171,7 @@ async def listen(
                 raise ConnectionOptionError(
                     "stdio takes no socket that was handed over", place=Place(str(address))
                 )
-            bound = await listen_stdio(acceptor)
+            bound = await listen_stdio(acceptor, chosen.stdio_peer)
         case "unix":
             bound = await listen_unix(
                 address, acceptor, verifiers=chosen.verifiers, inherited=chosen.inherited
@@ -206,11 +211,12 @@ async def connect(address: Address, options: ConnectOptions | None = None) -> By
     """
     chosen = options or ConnectOptions()
     _refuse_unless(address, "stdio", "a command", bool(chosen.command))
+    _refuse_unless(address, "stdio", "a peer that is vouched for", chosen.stdio_peer is not None)
     _refuse_unless(address, "unix", "a map of users", bool(chosen.verifiers))
     _refuse_unless(address, "wss", "TLS", chosen.tls is not None)
     match address.scheme:
         case "stdio":
-            return await connect_command(chosen.command, chosen.errors)
+            return await connect_command(chosen.command, chosen.errors, chosen.stdio_peer)
         case "unix":
             return await connect_unix(address, verifiers=chosen.verifiers, seconds=chosen.seconds)
         case "tcp":

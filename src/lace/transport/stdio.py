@@ -3,6 +3,10 @@
 Whoever serves on standard output shares it with everything in the process that prints.
 So both are moved to descriptors of their own first: what is printed afterwards goes to
 standard error, and standard output carries bytes of the exchange only.
+
+Pipes say nothing about who is at their other end. Whoever starts a command controls both of its
+pipes and its arguments, and may vouch for that: for the command it starts, and to the command for
+itself (060-126).
 """
 
 from __future__ import annotations
@@ -24,20 +28,25 @@ from lace.transport.stream import ABORT_SECONDS, CLOSE_SECONDS, CloseReason, End
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.record.ids import Verifier
     from lace.transport.accepting import Acceptor
     from lace.transport.stream import ByteStream
 
 __all__ = ["ChildStream", "connect_command", "listen_stdio", "open_own_stdio", "open_pipes"]
 
 _ADDRESS: Final = Address(scheme="stdio")
-_PROVEN: Final = Proven(transport=_ADDRESS.transport_text)
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 _ERRORS: Final = 2
 
 
-async def open_pipes(readable: IO[bytes], writable: IO[bytes]) -> DuplexStream:
-    """Return the stream of two ends of pipes or sockets, which belong to it from now on."""
+async def open_pipes(
+    readable: IO[bytes], writable: IO[bytes], peer: Verifier | None = None
+) -> DuplexStream:
+    """Return the stream of two ends of pipes or sockets, which belong to it from now on.
+
+    `peer` is who is at the other end, if the caller vouches for that.
+    """
     loop = asyncio.get_running_loop()
     try:
         source, reading = await loop.connect_read_pipe(InputProtocol, readable)
@@ -62,7 +71,7 @@ async def open_pipes(readable: IO[bytes], writable: IO[bytes]) -> DuplexStream:
             sink.abort()
 
     return DuplexStream(
-        _PROVEN,
+        Proven(transport=_ADDRESS.transport_text, peer=peer),
         reading.inbox,
         writing.outlet,
         shut=shut,
@@ -71,7 +80,7 @@ async def open_pipes(readable: IO[bytes], writable: IO[bytes]) -> DuplexStream:
     )
 
 
-async def open_own_stdio() -> ByteStream:
+async def open_own_stdio(peer: Verifier | None = None) -> ByteStream:
     """Return the stream of this process's standard input and output, taken over.
 
     From now on standard output is standard error for the rest of the process, and
@@ -94,7 +103,7 @@ async def open_own_stdio() -> ByteStream:
         os.dup2(nothing, _OUTPUT)
     os.dup2(nothing, _INPUT)
     os.close(nothing)
-    return await open_pipes(readable, writable)
+    return await open_pipes(readable, writable, peer)
 
 
 def _check_descriptor(descriptor: int, name: str) -> None:
@@ -112,13 +121,15 @@ def _check_descriptor(descriptor: int, name: str) -> None:
         )
 
 
-async def listen_stdio(acceptor: Acceptor) -> Bound:
+async def listen_stdio(acceptor: Acceptor, peer: Verifier | None = None) -> Bound:
     """Take standard input and output as the one connection of a server.
+
+    `peer` is who is at the other end, on the word of whoever started this process.
 
     Raises:
         TransportError: they are not pipes or sockets.
     """
-    stream = await open_own_stdio()
+    stream = await open_own_stdio(peer)
     admission = acceptor.admit("stdio")
     if admission is None or admission.is_refused:
         raise AssertionError("standard input and output are the only connection")
@@ -130,11 +141,13 @@ async def listen_stdio(acceptor: Acceptor) -> Bound:
     return Bound(_ADDRESS, lambda: None, finish)
 
 
-async def connect_command(command: Sequence[str], errors: int | None = None) -> ChildStream:
+async def connect_command(
+    command: Sequence[str], errors: int | None = None, peer: Verifier | None = None
+) -> ChildStream:
     """Start a command and return the stream of its standard input and output.
 
     What it writes to standard error goes to the descriptor `errors`, else where this process's
-    goes.
+    goes. `peer` is who the command is, if the caller vouches for that.
 
     Raises:
         CommandError: it cannot be started.
@@ -162,7 +175,7 @@ async def connect_command(command: Sequence[str], errors: int | None = None) -> 
         os.close(child_output)
     try:
         stream = await open_pipes(
-            os.fdopen(readable, "rb", buffering=0), os.fdopen(writable, "wb", buffering=0)
+            os.fdopen(readable, "rb", buffering=0), os.fdopen(writable, "wb", buffering=0), peer
         )
     except BaseException:
         with suppress(ProcessLookupError):
@@ -199,7 +212,7 @@ class ChildStream:
 
     @property
     def proven(self) -> Proven:
-        """What the transport proves: nothing but its name."""
+        """What the transport proves: its name, and whom the caller vouches for."""
         return self._stream.proven
 
     @property
