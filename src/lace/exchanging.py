@@ -21,6 +21,7 @@ from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
 from lace.store.links import LinkFiles
+from lace.store.modules import ModuleFiles
 from lace.store.sqlite.store import SqliteStore
 from lace.transport.stream import Proven
 
@@ -333,9 +334,11 @@ def party_of(
     """
     found = proven or _IN_PROCESS
     store = side.store
-    kept = None
+    kept = modules = None
     if options.keeps_links:
-        kept = KeptLinks(side.links or LinkFiles(store.folder, may_write=not store.read_only))
+        files = side.links or LinkFiles(store.folder, may_write=not store.read_only)
+        kept = KeptLinks(files)
+        modules = ModuleFiles(files.folder, side.settings, may_write=files.may_write)
     config = MachineConfig(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
@@ -348,6 +351,7 @@ def party_of(
         key=side.key,
         peer_limits=peer_limits_of(side.settings),
         cursors={} if kept is None else kept,
+        modules=modules,
         is_open=is_open,
         wait_ticks=wait_ticks,
         is_plain=is_plain,

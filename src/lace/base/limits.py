@@ -207,6 +207,15 @@ class Settings:
     max_rejected_records: int = _setting(
         1000, "rejected records after which an exchange ends", 0, 1_000_000_000
     )
+    max_cached_modules: int = _setting(
+        256, "selectors of peers that are kept for later connections (0: none)", 0, 65_536
+    )
+    max_cached_modules_of_peer: int = _setting(
+        8, "selectors of one peer that are kept for later connections", 0, 65_536
+    )
+    max_cached_module_bytes: int = _setting(
+        32 * MIB, "what all selectors that are kept may take together", 0, 16 * GIB, "bytes"
+    )
     max_receipts: int = _setting(
         10_000, "receipts that one round of an exchange publishes", 0, 1_000_000
     )

@@ -286,6 +286,9 @@ class Party:
                 self._intake.close()
                 self._cursors.save(self._evaluator)
                 self._waiting.append(End())
+            case wanted.KeepModule(verifier, module_id, body):
+                if self.machine.config.modules is not None:
+                    self.machine.config.modules.save(verifier, module_id, body)
             case wanted.SaveCursor():
                 self._cursors.take(effect, self._evaluating())
         return None

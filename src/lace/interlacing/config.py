@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
-__all__ = ["Cursor", "Cursors", "MachineConfig"]
+__all__ = ["Cursor", "Cursors", "MachineConfig", "Modules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,18 @@ class Cursors(Protocol):
 
     def get(self, link_id: str, /) -> Cursor | None:
         """Return what is kept of a link."""
+        ...
+
+
+class Modules(Protocol):
+    """Modules that peers have sent on earlier connections, by verifier and `R.` identifier."""
+
+    def get(self, verifier: str, module_id: str, /) -> bytes | None:
+        """Return the bytes of a module that this peer has sent before."""
+        ...
+
+    def save(self, verifier: str, module_id: str, body: bytes, /) -> None:
+        """Keep a module that this peer has sent."""
         ...
 
 
@@ -63,6 +75,8 @@ class MachineConfig:
         channel: the digest of the channel, on a TLS stream.
         peer_limits: limits of the peer's rules.
         cursors: what was kept of earlier exchanges, by Link-Id.
+        modules: the modules of peers that the transport proves, of earlier connections; None: there
+            are none.
         store_differing: store records whose claims differ all the same.
         max_line_bytes: the longest line that the binding carries; None for any.
     """
@@ -82,6 +96,7 @@ class MachineConfig:
     channel: str | None = None
     peer_limits: RuleLimits = PEER_LIMITS
     cursors: Cursors = field(default_factory=dict[str, Cursor])
+    modules: Modules | None = None
     store_differing: bool = False
     max_line_bytes: int | None = MAX_LINE_BYTES
 

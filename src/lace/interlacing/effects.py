@@ -28,6 +28,7 @@ __all__ = [
     "Describe",
     "Effect",
     "Evaluate",
+    "KeepModule",
     "Report",
     "SaveCursor",
     "SendBatch",
@@ -130,6 +131,15 @@ class SaveCursor:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepModule:
+    """Keep the module of a peer that its transport proves, for connections to come."""
+
+    verifier: str
+    module_id: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Say when an instant has come; a later `Wake` replaces it, None takes it back."""
 
@@ -159,6 +169,7 @@ Effect: TypeAlias = (
     | Validate
     | Admit
     | SaveCursor
+    | KeepModule
     | Wake
     | Report
     | Close

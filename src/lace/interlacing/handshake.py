@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.errors import PolicyError, RuleError
 from lace.interlacing.blocks import check_block
-from lace.interlacing.effects import SendBlock
+from lace.interlacing.effects import KeepModule, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
 from lace.interlacing.negotiation import negotiate
@@ -52,7 +52,9 @@ class Handshake:
         self._exposures = config.exposures
         self._compiler = Compiler()
         self._modules: dict[str, bytes] = {}
-        self._told: set[str] = set()
+        """What came on this stream."""
+        self._told: dict[str, bytes] = {}
+        """What was sent on this stream."""
         self._setup: Setup | None = None
         self._peer_setup: Setup | None = None
         self._operands: tuple[Operand, Operand] | None = None
@@ -72,7 +74,7 @@ class Handshake:
         self._setup = make_setup(self._operand, verifier=config.verifier, nonce=nonce)
         module = self._operand.module_id
         modules = () if module in self._told else ((module, self._operand.canonical_bytes),)
-        self._told.add(module)
+        self._told[module] = self._operand.canonical_bytes
         return SendBlock(tuple(self._setup.facts), modules)
 
     def take_modules(self, modules: Mapping[str, bytes]) -> None:
@@ -110,10 +112,32 @@ class Handshake:
         )
         return SendBlock(tuple(self._hello.facts))
 
+    def _bytes_of(self, module_id: str) -> bytes | None:
+        """Return the bytes of a module that the peer announces; None if it has to send them.
+
+        A peer may leave out what went over this stream, either way. What came on an earlier
+        connection counts only for a peer that its transport proves: a signature of hello comes
+        after the plan, so before it anybody could claim to be that peer, and ask what is here.
+        """
+        config = self._config
+        found = self._modules.get(module_id, self._told.get(module_id))
+        if found is None and config.modules is not None and config.transport_peer is not None:
+            found = config.modules.get(config.transport_peer, module_id)
+        return found
+
+    @property
+    def kept_module(self) -> KeepModule | None:
+        """The module of a peer that its transport proves, once the sides agree."""
+        config, setup, operands = self._config, self._peer_setup, self._operands
+        if config.modules is None or config.transport_peer is None:
+            return None
+        if setup is None or operands is None:
+            raise AssertionError("a module is kept after hello")
+        body = operands[setup.index].canonical_bytes
+        return KeepModule(config.transport_peer, setup.module_id, body)
+
     def _operand_of(self, theirs: Setup) -> Operand:
-        raw = self._modules.get(theirs.module_id)
-        if raw is None and theirs.module_id == self._operand.module_id:
-            raw = self._operand.canonical_bytes
+        raw = self._bytes_of(theirs.module_id)
         if raw is None:
             raise InterlaceFailure(Failure.MISSING_MODULE, f"{theirs.module_id} did not come")
         try:

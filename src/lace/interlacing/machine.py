@@ -236,7 +236,9 @@ class Machine:
                 terms.start_tai, terms.tick_interval, self.config.wait_ticks, patience * SECOND
             )
         known = None if cursor is None else cursor.theirs
-        return [Agree(executable, terms, known), *self._loops.begin_epoch()]
+        kept = self._handshake.kept_module
+        agreed: list[Effect] = [Agree(executable, terms, known)]
+        return [*agreed, *([] if kept is None else [kept]), *self._loops.begin_epoch()]
 
     def _cursor_for(self, terms: Terms) -> Cursor | None:
         """Return what is known of the peer's advertisements under these terms."""

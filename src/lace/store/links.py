@@ -60,7 +60,7 @@ class LinkFiles:
 
     def __init__(self, folder: Path, *, within: str = "", may_write: bool = True) -> None:
         self.folder = folder / LINKS_NAME / within
-        self._may_write = may_write
+        self.may_write = may_write
 
     def load(self, link_id: str) -> KeptLink | None:
         """Return what is kept of a link; None for nothing that is whole."""
@@ -80,7 +80,7 @@ class LinkFiles:
 
     def save(self, link_id: str, kept: KeptLink) -> None:
         """Keep what is known of a link; a disk that does not take it is no failure."""
-        if not self._may_write:
+        if not self.may_write:
             return
         path = self._path(link_id)
         fresh = path.with_suffix(_FRESH)
@@ -104,7 +104,7 @@ class LinkFiles:
 
     def forget(self, link_id: str) -> None:
         """Keep nothing of a link any more."""
-        if self._may_write:
+        if self.may_write:
             with suppress(OSError):
                 self._path(link_id).unlink()
 
