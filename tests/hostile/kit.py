@@ -229,14 +229,22 @@ class Peer:
 
     def skip_batch(self) -> int:
         """Read a batch of records to its end; returns how many there were."""
+        return len(self.read_batch()[0])
+
+    def read_batch(self) -> tuple[list[str], list[str]]:
+        """Read a batch to its end: the hashes of its records, and what is not available."""
         self._reader.expect(batch=True)
-        count = 0
+        sent: list[str] = []
+        gone: list[str] = []
         while not isinstance(event := self._reader.next_event(), Blank):
-            count += isinstance(event, StoredRecord)
             if event is NEED_MORE:
                 self._receive()
+            elif isinstance(event, StoredRecord):
+                sent.append(event.id)
+            elif isinstance(event, Facts):
+                gone += [fact[1] for fact in event.facts]
         self._reader.expect(batch=False)
-        return count
+        return sent, gone
 
     def _receive(self) -> None:
         piece = self.connection.recv(65536)

@@ -246,13 +246,16 @@ def some_plan(rnd: random.Random, *, is_open: tuple[bool, bool] = (False, False)
         schemas = [replace(each, schema=ALL_FIELDS) for each in schemas]
     modes = [rnd.choice((0, 1, 2, 2, 2)) for _ in range(2)]
     is_listing = 0 in modes
+    # Any interval down to a nanosecond is accepted, and the longer one counts (X2).
+    intervals = [rnd.choice((1, SECOND, 7 * SECOND, 10 * SECOND))]
+    intervals.append(rnd.choice((1, 7, 10)) * SECOND)
     zero, one = (
         replace(
             each,
             limits=some_limits(rnd, is_listing=is_listing),
             mode=modes.pop(),
             formats=rnd.choice((frozenset({"H3"}), frozenset({"H3", "H9"}))),
-            tick_interval=rnd.choice((1, 7, 10)) * SECOND,
+            tick_interval=intervals.pop(),
         )
         for each in schemas
     )

@@ -150,7 +150,7 @@ def _check_group(predicate: ControlPredicate, group: Sequence[Fact], max_value_b
         if syntax is Syntax.TEXT:
             _check_texts(predicate, values, max_value_bytes)
             continue
-        wrong_value = _first_wrong(syntax, values)
+        wrong_value = _first_wrong(syntax, values, max_value_bytes)
         if wrong_value is not None:
             raise InterlaceFailure(
                 predicate.failure,
@@ -158,10 +158,13 @@ def _check_group(predicate: ControlPredicate, group: Sequence[Fact], max_value_b
             )
 
 
-def _first_wrong(syntax: Syntax, values: set[str]) -> str | None:
+def _first_wrong(syntax: Syntax, values: set[str], max_value_bytes: int) -> str | None:
     if syntax is Syntax.RECORD and are_all_hashes(values, RECORD_LETTERS):
         return None  # nearly always: to match each of them takes five times as long
-    return next(filterfalse(syntax.matches, values), None)
+    wrong = next(filterfalse(syntax.matches, values), None)
+    if wrong is not None:
+        return wrong
+    return next((value for value in values if len(value) > max_value_bytes), None)
 
 
 def _check_texts(predicate: ControlPredicate, values: set[str], max_value_bytes: int) -> None:

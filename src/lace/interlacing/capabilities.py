@@ -40,8 +40,8 @@ SECOND: Final = 1_000_000_000
 """Nanoseconds of a second."""
 STORED_FORMATS: Final = frozenset({"H3"})
 """The record formats that stores can validate and keep."""
-MIN_TICK_NANOSECONDS: Final = SECOND
-"""A shorter tick interval is refused (X2)."""
+MIN_TICK_NANOSECONDS: Final = 1
+"""The shortest tick interval; of the two sides' intervals the longer one counts (X2)."""
 WIRE_LIMITS: Final = (
     "max_fact_block_size",
     "max_advertisement_records_listed",

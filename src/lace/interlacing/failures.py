@@ -107,8 +107,8 @@ class Failure(Enum):
     # Evaluation and requests.
     EVALUATION_ERROR = ("evaluation error", Action.ABORT, "050-173", _REFUSED)
     STORE_FAILED = ("this side's lace failed", Action.ABORT_PARTIAL, "050-227", _HERE)
-    UNADVERTISED_REQUEST = ("request outside the send set", Action.ABORT, "G54", _PEER)
-    UNANSWERED_REQUEST = ("request list without any answer", Action.ABORT, "G47", _PEER)
+    UNADVERTISED_REQUEST = ("request outside the send set", Action.CONTINUE, "G54", _DONE)
+    UNANSWERED_REQUEST = ("request list deferred whole", Action.CONTINUE, "G47", _DONE)
 
     # Transfer and validation.
     SERVICE_BUDGET = ("service budget reached, the rest deferred", Action.CONTINUE, "G44", _DONE)

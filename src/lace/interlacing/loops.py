@@ -321,7 +321,7 @@ class Loops:
         self.hear(block)
         self.ticks = self.ticks.hear_request()
         self.transfer.take_requests([fact[1] for fact in block.of("MayRequest")])
-        if not self.transfer.is_asked:
+        if not self.transfer.is_asked_for_advertised:
             return self._transfer()
         # What may be sent is looked at once more, at the moment of sending.
         self.step = State.CHECKING

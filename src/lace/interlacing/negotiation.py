@@ -203,9 +203,8 @@ def _check_tick_interval(theirs: Hello, limits: ExchangeLimits) -> None:
     if interval < MIN_TICK_NANOSECONDS:
         raise InterlaceFailure(
             Failure.TICK_INTERVAL,
-            f"the peer wants ticks every {interval:,} ns",
-            rule="X2" if interval else "050-108",
-            hint=f"it is at least {MIN_TICK_NANOSECONDS:,} ns",
+            f"a tick interval must be at least {MIN_TICK_NANOSECONDS} ns, got {interval}",
+            rule="050-108",
         )
     if interval > limits.max_tick_interval_seconds * SECOND:
         raise InterlaceFailure(

@@ -27,7 +27,7 @@ from lace.interlacing.merkle import (
     root_of_leaves,
     roots_without_one,
 )
-from lace.interlacing.other_formats import in_order, read_others, write_others
+from lace.interlacing.other_formats import Others, read_others, write_others
 from lace.interlacing.rows import Rows, keys_of, payload_of, records_of
 from lace.interlacing.tree import Tree
 
@@ -71,7 +71,7 @@ class AdvertisementSet:
 
     def __init__(self) -> None:
         self._rows = Rows.empty()
-        self._others: dict[str, bytes] = {}
+        self._others = Others()
         self._roots: dict[str, bytes] = {"": EMPTY_ROOT}
         self._tree: Tree | None = None
         """That of this set, or of one that it came of."""
@@ -125,13 +125,17 @@ class AdvertisementSet:
             return sources[""]  # with the roots that it has
         made = cls()
         made._rows = Rows.of_partitions({each: sources[each]._rows for each in sources})
+        longest = max(map(len, sources), default=0)
+        others: dict[str, bytes] = {}
         for source in {id(each): each for each in sources.values()}.values():
-            for record, digest in source._others.items():
+            for record, digest in source._others.digests.items():
                 payload = payload_of(record)
-                around = (payload[:length] for length in range(len(payload), -1, -1))
-                if sources[next(each for each in around if each in sources)] is source:
-                    made._others[record] = digest
-        made._others = in_order(made._others)
+                length = min(len(payload), longest)
+                around = (payload[:at] for at in range(length, -1, -1))
+                inner = next((each for each in around if each in sources), None)
+                if inner is not None and sources[inner] is source:
+                    others[record] = digest
+        made._others = Others(others)
         if len(made):
             made._roots = {}
         return made
@@ -196,10 +200,7 @@ class AdvertisementSet:
         others = {records[at]: values[at] for at in np.flatnonzero(~is_usual).tolist()}
         if others:
             values = list(itertools.compress(values, is_usual.tolist()))
-        if self._others or others:
-            left = {*removed}
-            kept = {each: value for each, value in self._others.items() if each not in left}
-            made._others = in_order(kept | others)
+        made._others = self._others.changed(others, removed)
         made._rows = self._rows.changed(come, as_digests(values), keys_of(removed)[0])
         made._roots = self._roots_beside([*records, *removed])
         made._tree = self._tree if len(made) <= _MOST_KEPT else None
@@ -222,38 +223,35 @@ class AdvertisementSet:
         if self is other or self._roots.get("", b"") == other._roots.get(""):
             return [], []
         come, gone = map(records_of, self._rows.differing(other._rows))
-        come += [each for each, value in self._others.items() if other._others.get(each) != value]
-        gone += [each for each in other._others if each not in self._others]
+        others = self._others.digests
+        come += [each for each, value in others.items() if other._others.get(each) != value]
+        gone += [each for each in other._others.digests if each not in self._others]
         return come, gone
 
     # -- partitions ----------------------------------------------------------------------------
 
-    def _others_in(self, prefix: str) -> list[str]:
-        return [record for record in self._others if payload_of(record).startswith(prefix)]
-
     def count(self, prefix: str) -> int:
         """Return how many records are in a partition."""
         found = self._rows.span(prefix)
-        return int(found.stop - found.start) + len(self._others_in(prefix))
+        return int(found.stop - found.start) + self._others.count(prefix)
 
     def records(self, prefix: str = "") -> list[str]:
         """Return the records of a partition, in the order of their hashes."""
         usual = records_of(self._rows.keys[self._rows.span(prefix)])
-        others = self._others_in(prefix)
+        others = self._others.within(prefix)
         return sorted([*usual, *others], key=_place_of) if others else usual
 
     def items(self, prefix: str = "") -> tuple[list[str], list[bytes]]:
         """Return the records of a partition, and the digests of their advertisements."""
         found = self._rows.span(prefix)
-        others = self._others_in(prefix)
+        others = self._others.within(prefix)
         records = [*records_of(self._rows.keys[found]), *others]
         rows = [row.tobytes() for row in self._rows.digests[found]]
-        return records, [*rows, *(self._others[record] for record in others)]
+        return records, [*rows, *(self._others.digests[record] for record in others)]
 
     def partitions(self, length: int) -> list[str]:
         """Return the prefixes of a length, of ten at most, that have records; in order."""
-        others = {payload_of(record)[:length] for record in self._others}
-        return sorted({*self._rows.prefixes(length), *others})
+        return sorted({*self._rows.prefixes(length), *self._others.prefixes(length)})
 
     # -- roots ---------------------------------------------------------------------------------
 
@@ -289,7 +287,7 @@ class AdvertisementSet:
         return np.concatenate([leaves, leaves_of(others)]) if len(others) else leaves
 
     def _other_digests(self, prefix: str) -> Digests:
-        return as_digests(self._others[record] for record in self._others_in(prefix))
+        return as_digests(self._others.digests[each] for each in self._others.within(prefix))
 
     def children(self, prefix: str) -> list[tuple[int, bytes]]:
         """Return the count and root of each child, in the order of the alphabet."""
@@ -297,7 +295,7 @@ class AdvertisementSet:
         bounds = self._rows.bounds(names)
         made: list[tuple[int, bytes]] = []
         for name, (first, last) in zip(names, itertools.pairwise(bounds), strict=True):
-            count = last - first + len(self._others_in(name))
+            count = last - first + self._others.count(name)
             root = self._roots.get(name) if count else EMPTY_ROOT
             made.append((count, root or self._root_of(name, slice(first, last))))
         return made
@@ -313,7 +311,7 @@ class AdvertisementSet:
         """
         found = self._rows.span(prefix)
         digests, leaves = self._digests_in(prefix, found), self._leaves_in(prefix, found)
-        if len(digests) < 2 or self._others_in(prefix):
+        if len(digests) < 2 or self._others.count(prefix):
             return None
         order = order_of(digests)
         for at, root in enumerate(roots_without_one(leaves[order])):

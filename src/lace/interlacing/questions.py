@@ -15,6 +15,7 @@ __all__ = [
     "LINE_BYTES",
     "LIST",
     "NARROW",
+    "START_LENGTH",
     "Costs",
     "InquiryLimits",
     "Shares",
@@ -24,6 +25,8 @@ __all__ = [
 
 LIST: Final = "ListAdvertisementPartition"
 NARROW: Final = "NarrowAdvertisementPartition"
+START_LENGTH: Final = 2
+"""Characters of the prefixes that mode 1 begins with; a shorter payload is in no partition."""
 CHILDREN: Final = 64
 """Children of a partition."""
 LINE_BYTES: Final = 90
@@ -128,4 +131,4 @@ def is_listing_cheaper(count: float, costs: Costs, *, known: int, expected: floa
 
 def start_length(mode: int) -> int:
     """Return how many characters the prefixes that a mode begins with have."""
-    return 2 if mode == 1 else 0
+    return START_LENGTH if mode == 1 else 0

@@ -18,7 +18,7 @@ from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.listing import make_listing, read_listing
 from lace.interlacing.merkle import EMPTY_ROOT
 from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.questions import LIST, NARROW
+from lace.interlacing.questions import LIST, NARROW, START_LENGTH, start_length
 from lace.interlacing.summaries import (
     Summary,
     block_bytes,
@@ -46,8 +46,6 @@ _CHILDREN: Final = "AdvertisementChildren"
 _CURSOR: Final = "AdvertisementCursor"
 _DELTA: Final = "AdvertisementDelta"
 _WITHDRAWN: Final = "AdvertisementWithdrawn"
-_START: Final = 2
-"""Characters of the prefixes that mode 1 begins with."""
 _LARGER: Final = 1.25
 """How many times as many records a side may have for the other to follow it."""
 
@@ -141,7 +139,7 @@ class Reconciliation:
         if self.mode == FULL:
             return make_listing(self._own, described, self._source, self._limits)
         if self.mode == 1:
-            return [partition_fact(self._own, each) for each in self._own.partitions(_START)]
+            return [partition_fact(self._own, each) for each in self._own.partitions(START_LENGTH)]
         facts = [partition_fact(self._own, "")]
         if self._cursor is not None:
             root = b64a.encode(self._cursor.root(""))
@@ -174,7 +172,7 @@ class Reconciliation:
         for fact in facts:
             if fact[0] == _PARTITION:
                 prefix, summary = read_partition(fact)
-                if prefix in summaries or len(prefix) != (_START if self.mode == 1 else 0):
+                if prefix in summaries or len(prefix) != start_length(self.mode):
                     raise _malformed_summary(f"partition {prefix!r} does not belong in turn 0")
                 if summary.count == 0 and self.mode == 1:
                     raise _malformed_summary(f"partition {prefix!r} is announced and empty")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.interlacing.advertisement import digests_of, digests_of_bare, is_bare
 from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.questions import start_length
+from lace.interlacing.questions import START_LENGTH
 from lace.interlacing.rows import payload_of
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ _FEW_RECORDS: Final = 10_000
 _WORTH_SHARE: Final = 8
 """A larger one while the changes since are fewer than one in so many records."""
 
-_USUAL: Final = 48
-"""Characters of a record hash of format H3; its payload is long enough for any partition."""
-_USUAL_PAYLOAD: Final = 43
+_USUAL: Final = ".H3"
+"""The suffix of record hashes whose payload is long enough for any partition."""
 
 
 class States:
@@ -48,11 +47,8 @@ class States:
         self._is_open = is_open
         self._source, self._peer_source = terms.source, terms.peer_source
         self.is_bare = is_bare(terms.schema)
-        self._least_length = 0
-        """The characters of a payload that is in a partition of every length; 0 for any."""
-        if terms.mode:
-            depth = start_length(terms.mode) + terms.limits.max_narrowing_depth
-            self._least_length = min(depth, _USUAL_PAYLOAD)
+        self._least_length = START_LENGTH if terms.mode else 0
+        """The characters that a payload has to have to be in a partition; 0 for any (G49)."""
         self.own = AdvertisementSet()
         self.next_own = self.own
         self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
@@ -71,7 +67,7 @@ class States:
         if not come and not gone:
             return
         self._changes += len(come) + len(gone)
-        if self._least_length and any(len(each.record) != _USUAL for each in come):
+        if self._least_length and not all(each.record.endswith(_USUAL) for each in come):
             come = [each for each in come if len(payload_of(each.record)) >= self._least_length]
         records = [each.record for each in come]
         self.next_own = self.next_own.changed(records, self._digests(come, self._source), gone)

@@ -61,6 +61,8 @@ class Transfer:
         self._store_differing = store_differing
         self._max_line_bytes = max_line_bytes
         self._asked: tuple[str, ...] = ()
+        self._strange: tuple[str, ...] = ()
+        """Requests for what was not advertised in this loop: answered without a look anywhere."""
         self._told_unavailable: set[str] = set()
         self._validating: deque[tuple[str, ...]] = deque()
         self._admitting: deque[list[str]] = deque()
@@ -92,24 +94,33 @@ class Transfer:
     @property
     def is_asked(self) -> bool:
         """Whether the peer's request list has anything."""
+        return bool(self._asked or self._strange)
+
+    @property
+    def is_asked_for_advertised(self) -> bool:
+        """Whether it has anything that was advertised in this loop."""
         return bool(self._asked)
 
     @property
     def moved(self) -> bool:
-        """Whether a batch had a record, or a `NotAvailable` that was new in this round."""
+        """Whether a batch had a record, or a `NotAvailable` that was new in this round.
+
+        One for what was not advertised in this loop is not progress.
+        """
         return self._sent_something or self._ledger.brought
 
     # -- sending -------------------------------------------------------------------------------
 
     def take_requests(self, asked: Sequence[str]) -> None:
-        """Take the peer's request list; it is for what was advertised in this loop only."""
+        """Take the peer's request list.
+
+        What was not advertised in this loop is answered `NotAvailable`, from the frozen send
+        set alone: whether it is hidden or not here at all makes no difference (G54).
+        """
         known = self._states.own.has(asked)
-        if not known.all():
-            stranger = asked[int((~known).argmax())]
-            raise InterlaceFailure(
-                Failure.UNADVERTISED_REQUEST, f"{stranger} was not advertised in this loop"
-            )
-        self._asked = tuple(asked)
+        self._asked = tuple(itertools.compress(asked, known.tolist()))
+        self._strange = tuple(itertools.compress(asked, (~known).tolist()))
+        self._ledger.noted[Failure.UNADVERTISED_REQUEST] += len(self._strange)
         self.is_sent = self.is_received = self.is_begun = self._sent_something = False
 
     def send(self) -> SendBatch:
@@ -125,7 +136,7 @@ class Transfer:
         left = max(0, limits.max_total_transferred_bytes - self._counted(self._round_sent))
         return SendBatch(
             tuple(may_send),
-            tuple(refused),
+            (*refused, *self._strange),
             min(limits.service_budget_bytes, left),
             limits.service_budget_seconds,
         )
@@ -134,13 +145,14 @@ class Transfer:
         """Take what was sent."""
         self.bytes_sent += event.size
         self._round_sent += event.size
+        unavailable = set(event.unavailable).difference(self._strange)
         left = self._terms.limits.max_not_available_records - len(self._told_unavailable)
-        fresh = sorted(set(event.unavailable) - self._told_unavailable)[: max(0, left)]
+        fresh = sorted(unavailable - self._told_unavailable)[: max(0, left)]
         self._told_unavailable.update(fresh)
         self._sent_something = bool(event.sent) or bool(fresh)
-        self.pending_there = len(self._asked) - len(event.sent) - len(event.unavailable)
+        self.pending_there = len(self._asked) - len(event.sent) - len(unavailable)
         noted = self._ledger.noted
-        noted[Failure.NOT_AVAILABLE] += len(event.unavailable)
+        noted[Failure.NOT_AVAILABLE] += len(unavailable)
         noted[Failure.SERVICE_BUDGET] += self.pending_there > 0
         self.is_sent = True
         self._states.expect(event.sent)

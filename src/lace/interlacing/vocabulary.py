@@ -41,10 +41,9 @@ RECORD_LETTERS: Final = "BPS"
 _SYMBOL: Final = f"[{b64a.ALPHABET}]"
 _DIGEST: Final = f"{_SYMBOL}{{42}}[{b64a.final_characters(32)}]"
 _DECIMAL: Final = "0|[1-9][0-9]{0,18}"
+_SUFFIX: Final = "[0-9A-Za-z]+"
 # Identifiers of other formats are advertised and never requested (G49).
-_RECORD: Final = (
-    rf"[{RECORD_LETTERS}]\.(?:{_DIGEST}\.H3|{_SYMBOL}{{1,128}}\.(?!H3\Z)[0-9A-Za-z]{{1,16}})"
-)
+_RECORD: Final = rf"[{RECORD_LETTERS}]\.{_DIGEST}\.H3|[A-Z]\.{_SYMBOL}+\.(?!H3\Z){_SUFFIX}"
 
 
 class Syntax(Enum):
@@ -62,7 +61,7 @@ class Syntax(Enum):
     MODULE = ("a module identifier", rf"R\.{_DIGEST}")
     PLAN = ("a plan identifier", rf"E\.{_DIGEST}")
     OPERAND = ("an operand index", "[01]")
-    FORMAT = ("a record format", "[0-9A-Za-z]{1,16}")
+    FORMAT = ("a record format", _SUFFIX)
 
     def __init__(self, title: str, pattern: str) -> None:
         self.title = title

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from lace.interlacing.blocks import check_block
-from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.interlacing.failures import InterlaceFailure
 from lace.interlacing.hello import read_hello
 from lace.interlacing.ledger import Ledger
 from lace.interlacing.vocabulary import Phase, advertise_phase
@@ -99,7 +99,6 @@ class Course:
         """How advertisements are compared, once both hellos are there."""
         self.is_settled = False
         """Whether neither side requested anything in the loop that ended last."""
-        self._listed: dict[Direction, set[str]] = {}
         self._ledgers: dict[Direction, Ledger] = {">": Ledger(), "<": Ledger()}
         """What each direction was asked for."""
 
@@ -116,8 +115,6 @@ class Course:
         block = check_block(turn.facts, self._vocabulary())
         if stage.phase == "request":
             self._check_requests(direction, {fact[1] for fact in block.of("MayRequest")})
-        elif stage.phase == "advertise" and self.mode == 0:
-            self._listed[direction] = {fact[1] for fact in block.of("Advertised")}
         elif stage.phase == "transfer":
             self._ledgers[direction].end_batch()
 
@@ -133,13 +130,8 @@ class Course:
         }[stage.phase]
 
     def _check_requests(self, direction: Direction, wanted: set[str]) -> None:
-        """Take a request list; where all that is advertised was listed, it is checked against."""
-        asked = other_way(direction)
-        if self.mode == 0 and (unknown := wanted - self._listed.get(asked, set())):
-            raise InterlaceFailure(
-                Failure.UNADVERTISED_REQUEST, f"{min(unknown)} was not advertised in this loop"
-            )
-        self._ledgers[asked].ask(wanted)
+        """Take a request list; what was not advertised may be asked for as well (G54)."""
+        self._ledgers[other_way(direction)].ask(wanted)
 
     def answer(self, direction: Direction, record: str, *, is_sent: bool) -> None:
         """Check that a record of a batch, or a NotAvailable, answers a request.
@@ -181,7 +173,6 @@ class Course:
                 self.stage = replace(stage, phase="transfer")
             case "transfer":
                 self._ledgers = {">": Ledger(), "<": Ledger()}
-                self._listed.clear()
                 self.stage = replace(stage, phase="advertise", loop=stage.loop + 1)
 
 

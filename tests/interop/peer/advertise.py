@@ -41,7 +41,7 @@ class Advertisement:
     @property
     def payload(self) -> str:
         """The characters that decide on its partition."""
-        return self.id[2:-3]
+        return self.id[2 : self.id.rindex(".")]
 
 
 def _make(facts: Iterable[Fact]) -> Advertisement:

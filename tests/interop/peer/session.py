@@ -50,8 +50,13 @@ class Peer:
     mode: int = 2
     small: int = 16
     most_served: int = 1_000_000
+    tick_interval: int = 10_000_000_000
     fields: frozenset[str] | None = None
     plain: bool = False
+    claim: str | None = None
+    """What it claims without signing."""
+    proven: str | None = None
+    """The verifier that its transport proves of the other side."""
     limits: dict[str, int] = field(default_factory=LIMITS.copy)
     memory: Memory = field(default_factory=Memory)
 
@@ -123,6 +128,14 @@ class Session:
 
     # -- setup and hello
 
+    @property
+    def claim(self) -> str:
+        """The origin that it claims (G27): a verifier of its own, or a label."""
+        key = self.peer.key
+        if key and not self.peer.plain:
+            return key.verifier
+        return self.peer.claim or f"Opq_{self.index}"
+
     def send_setup(self, block: list[Fact]) -> None:
         """Send the text of the operand, then the block that names it."""
         self.wire.send_resource(self.peer.selector.id, "lacegram", self.peer.selector.text)
@@ -134,9 +147,13 @@ class Session:
 
     def setup_block(self) -> list[Fact]:
         """The setup: the operand with its claimed origin, and a nonce."""
-        key = self.peer.key
-        claim = key.verifier if key and not self.peer.plain else f"Opq_{self.index}"
-        operand = ("ExchangeOperand", str(self.index), self.peer.selector.id, claim, "selector")
+        operand = (
+            "ExchangeOperand",
+            str(self.index),
+            self.peer.selector.id,
+            self.claim,
+            "selector",
+        )
         if self.peer.plain:
             return [operand]
         return [operand, ("ExchangeNonce", encode(secrets.token_bytes(32)))]
@@ -146,7 +163,7 @@ class Session:
         hello: list[Fact] = [
             ("HelloExchangePlan", self.plan.id),
             ("HelloTAI", tai_now()),
-            ("HelloTickInterval", "10000000000"),
+            ("HelloTickInterval", str(self.peer.tick_interval)),
             ("HelloRecordFormat", "H3"),
         ]
         if self.peer.fields is None:
@@ -198,13 +215,17 @@ class Session:
             message = self._message(setups, 1 - self.index, signer)
             if not verifies(signer, message, proof):
                 raise PeerError("the signer is not proven")
-        if claim != (signer or f"Opq_{1 - self.index}"):
+        claimed = claim if claim.startswith("V.") else None
+        if claim == f"Opq_{self.index}" or (claimed and claimed not in (signer, self.peer.proven)):
             raise PeerError(f"the origin {claim} is not proven")
+        there = signer or claimed
         self.sources = list(self.plan.origins)
-        self.sources[1 - self.index] = signer or self.plan.origins[1 - self.index]
+        self.sources[1 - self.index] = there or self.plan.origins[1 - self.index]
         mine = next(iter(_values(self.wire.sent[-1], "HelloSigner")), None)
+        mine = mine or (self.claim if self.claim.startswith("V.") else None)
         self.sources[self.index] = mine or self.plan.origins[self.index]
-        self.result.peer, self.result.plan = signer, self.plan.id
+        self.result.peer, self.result.plan = there or self.peer.proven, self.plan.id
+        signer = there
         if mine and signer:
             self._link = f"{min(mine, signer)} {max(mine, signer)} {self.plan.id}"
             self._previous = self.peer.memory.theirs.get(self._link)
@@ -290,12 +311,14 @@ class Session:
 
     def _serve(self, asked: list[Fact], told: set[str]) -> None:
         names = [fact[1] for fact in asked if fact[0] == "MayRequest" and len(fact) == 2]
-        if len(names) != len(asked) or not set(names) <= told:
-            raise PeerError("not a request list of what was advertised")
+        if len(names) != len(asked):
+            raise PeerError("not a request list")
         served = names[: self.peer.most_served]
-        present = [self.peer.records[name] for name in served if name in self.peer.records]
-        self.result.sent += len(present)
-        self.wire.send_batch(present, [name for name in served if name not in self.peer.records])
+        here = {name for name in served if name in told and name in self.peer.records}
+        self.result.sent += len(here)
+        present = [self.peer.records[name] for name in served if name in here]
+        # What was not advertised is not available, whether it is here or not (G54).
+        self.wire.send_batch(present, [name for name in served if name not in here])
 
     def _take(self, wanted: list[str], state: States) -> None:
         batch = self.wire.read_batch()

@@ -202,6 +202,29 @@ def test_inner_partitions_count_where_sets_are_joined() -> None:
     assert "B.zz.H4x" not in made.difference(sets[0])[0]
 
 
+@pytest.mark.requirement("050-160")
+def test_a_payload_shorter_than_a_prefix_is_in_no_partition_of_that_length() -> None:
+    """Joining partitions of two characters leaves it out; it is in the whole set alone."""
+    short, long = "Q.a.H9", "Q.abc.H9"
+    found = AdvertisementSet.of([short, long], [b"x" * 32, b"y" * 32])
+    assert found.partitions(2) == ["ab"]
+    assert [found.count(each) for each in ("", "a", "ab", "abcd")] == [2, 2, 1, 0]
+    assert found.records("ab") == [long]
+    joined = AdvertisementSet.joined([("ab", found), ("zz", found)])
+    assert joined.records() == [long]
+    both = AdvertisementSet.joined([("", found), ("ab", AdvertisementSet())])
+    assert both.records() == [short]
+
+
+def test_many_records_of_other_formats_are_found_by_their_place() -> None:
+    names = [f"P.{at:05}.H9" for at in range(3_000)]
+    found = AdvertisementSet.of(names, [bytes([7]) * 32] * len(names))
+    for prefix in ("", "0", "02", "029", "0299", "02999", "3", "029990"):
+        inside = [name for name in names if name[2:7].startswith(prefix)]
+        assert found.records(prefix) == inside
+        assert found.count(prefix) == len(inside)
+
+
 def test_records_of_other_formats_count_in_roots() -> None:
     source = random.Random(7)
     wanted = {record(source): source.randbytes(32) for _ in range(40)}

@@ -75,8 +75,14 @@ BAD: dict[Syntax, tuple[str, ...]] = {
         f"P.{DIGEST}0.H3",
         "P.a.",
         "P..H4",
-        f"P.{'a' * 129}.H4",
-        f"P.a.{'H' * 17}",
+        f"P.{'a' * 1020}.H4",
+        "p.a.H4",
+        "PP.a.H4",
+        "É.a.H4",
+        f"Q.{DIGEST}.H3",
+        "P.a.H-4",
+        "P.a.H4.",
+        "P.a.b.H4",
         "P.a-.H4",
         HOSTILE,
     ),
@@ -90,7 +96,7 @@ BAD: dict[Syntax, tuple[str, ...]] = {
     Syntax.MODULE: ("", f"E.{DIGEST}", "R.GROUP_X", f"R.{DIGEST}.H3"),
     Syntax.PLAN: ("", f"R.{DIGEST}", "E.EXAMPLE", f"E.{DIGEST}\n"),
     Syntax.OPERAND: ("", "2", "00", "0\n", "-0"),
-    Syntax.FORMAT: ("", ".H3", "H 3", "H" * 17, "é"),
+    Syntax.FORMAT: ("", ".H3", "H 3", "H" * 1025, "é"),
 }
 
 
@@ -101,6 +107,17 @@ def refused(facts: Sequence[tuple[str, ...]], phase: Phase) -> InterlaceFailure:
     assert len(text) < 600
     assert not any(sign in text for sign in "\x1b\u202e\n")
     return caught.value
+
+
+@pytest.mark.requirement("050-121")
+@pytest.mark.parametrize(
+    "record",
+    ["P.a.H4", "Q.ab.Z", "A.~_0.sha256", f"V.{DIGEST}.H4", f"P.{'a' * 900}.{'H' * 100}"],
+)
+def test_records_of_any_other_format_are_well_formed(record: str) -> None:
+    for name in ("Advertised", "MayRequest", "NotAvailable", "AdvertisementWithdrawn"):
+        fact = (name, record, *GOOD[name][1:])
+        assert list(check_block([fact], WHERE[name])) == [fact]
 
 
 def test_every_control_predicate_is_here() -> None:
