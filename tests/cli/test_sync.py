@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -537,6 +538,32 @@ peer = "{right.verifier}"
         assert said in done.err
     near = call("--lace", left.folder, "sync", "ofice")
     assert "did you mean 'office'?" in near.err
+
+
+@pytest.mark.requirement("060-03", "060-129")
+def test_a_socket_whose_path_has_spaces(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    address = f"unix:{tmp_path}/my  socket "
+    select = tmp_path / "here.lace"
+    select.write_text(
+        f"SelectHave(P) :- Have(P), Transport('{address}').\n"
+        f"SelectAdvertised(P,S) :- Advertised(P,S), Transport('{address}').\n"
+    )
+    left, right = (replace(party, select=select) for party in parties)
+    with serving(right, left, address) as server:
+        assert server.address == address, "the first line is the address"
+        table = {
+            "address": server.address,
+            "select": str(select),
+            "expose": [f"{left.view}@{right.verifier}"],
+        }
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in table.items()]
+        (left.folder / "lace.toml").write_text("[peer.office]\n" + "".join(lines))
+        done = process("--lace", left.folder, "sync", "office")
+        assert done.code == 0, done.err
+        check_converged(left, right)
+        server.end()
+        assert not (tmp_path / "my  socket ").exists()
 
 
 # -- a dry run -----------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _MAX_HOST: Final = 253
 _MAX_PORT: Final = 65_535
-_UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]|\s")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_SPACE: Final = re.compile(r"\s")
 _LABEL: Final = re.compile(r"[0-9A-Za-z_](?:[0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _PORT: Final = re.compile(r"0|[1-9][0-9]{0,4}")
@@ -124,12 +125,12 @@ def parse_address(text: str, *, for_serving: bool = False) -> Address:
         raise _refusal(
             f"'{show(text)}' is too long for an address", "060-01", f"write one of {_all_forms()}"
         )
-    unseen = _UNSEEN.search(text)
+    unseen = _CONTROL.search(text) or (not text.startswith("unix:") and _SPACE.search(text))
     if unseen:
         raise _refusal(
             f"'{show(text)}' has a space or control character at position {unseen.start() + 1}",
             "060-01",
-            "an address has neither",
+            "only the path of unix:/path may have spaces, and no address has control characters",
         )
     if text == "stdio":
         return Address(scheme="stdio")
