@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lace.engines.budget import Supervisor
     from lace.engines.queries import Rules
     from lace.engines.result import Result
+    from lace.rules.limits import Limits
 
 __all__ = [
     "SETTINGS_FILE",
@@ -84,6 +85,7 @@ def evaluate(
     facts: Iterable[Sequence[str]],
     engine: str = "embedded",
     *,
+    limits: Limits | None = None,
     supervisor: Supervisor | None = None,
 ) -> Result:
     """Evaluate rules over facts; no lace is needed.
@@ -96,6 +98,8 @@ def evaluate(
         rules: a `Lacegram`, or its text, which may read every predicate that the facts have.
         facts: tuples of a predicate's name and its values.
         engine: the engine's name.
+        limits: by the names of their settings, as `{"max_work": 1_000_000}`; the others are the
+            defaults, or for a `Lacegram` those that it was parsed with if none is given.
         supervisor: watches the embedded engine, as a `lace.engines.budget.Cancellation` that
             another thread may cancel.
 
@@ -103,11 +107,11 @@ def evaluate(
         RuleError: the rules are not legal, or define a predicate that there are facts of.
         LimitExceeded: a limit was reached; there is no part of an answer.
         EngineError: something among the facts is no fact, or the engine is not installed.
-        UsageError: the rules are no rules at all, or there is no such engine.
+        UsageError: the rules are no rules at all, or there is no such engine or limit.
     """
     from lace.engines.queries import evaluate_rules
 
-    return evaluate_rules(rules, facts, engine=engine, supervisor=supervisor)
+    return evaluate_rules(rules, facts, engine=engine, limits=limits, supervisor=supervisor)
 
 
 if not TYPE_CHECKING:  # a checker knows the name already, and refuses all others

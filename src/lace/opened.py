@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lace.record.ids import RecordId
     from lace.record.model import Record
     from lace.record.seal import SigningKey
+    from lace.rules.limits import Limits
     from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
@@ -194,6 +195,7 @@ class Lace:
         predicates: Iterable[str] | None = None,
         statistics: Statistics | None = None,
         snapshot: SqliteSnapshot | None = None,
+        limits: Limits | None = None,
         supervisor: Supervisor | None = None,
     ) -> Result:
         """Evaluate rules over the facts of one state of the lace.
@@ -208,6 +210,8 @@ class Lace:
                 The others are evaluated when the result is asked for them.
             statistics: where to note what is done.
             snapshot: the state to ask; else the present one.
+            limits: by the names of their settings, as `{"max_work": 1_000_000}`; the others are
+                those of the lace, or for a `Lacegram` its own if none is given.
             supervisor: watches the embedded engine, as a `lace.engines.budget.Cancellation`
                 that another thread may cancel.
 
@@ -218,7 +222,9 @@ class Lace:
             EngineError: what the engine needs is not installed, or the supervisor has stopped
                 the evaluation (`EvaluationCancelled`).
         """
-        return self._asking().ask(rules, engine, predicates, statistics, snapshot, supervisor)
+        return self._asking().ask(
+            rules, engine, predicates, statistics, snapshot, supervisor, limits=limits
+        )
 
     def _asking(self) -> StoreQuestions:
         if self._questions is None:

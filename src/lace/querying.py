@@ -18,7 +18,7 @@ from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
-from lace.engines.queries import check_engine, check_rules, find_predicates
+from lace.engines.queries import check_engine, check_limited, find_predicates
 from lace.engines.result import Result
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.views import facts_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lace.engines.queries import Rules
     from lace.engines.spark.options import Options
     from lace.facts.lines import Fact
+    from lace.rules.limits import Limits
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from lace.store.interface import Snapshot
@@ -226,18 +227,21 @@ class StoreQuestions:
         statistics: Statistics | None = None,
         snapshot: SqliteSnapshot | None = None,
         supervisor: Supervisor | None = None,
+        *,
+        limits: Limits | None = None,
     ) -> Result:
         """Return what follows from rules, for one state of the store or for the present one.
 
         Raises:
             RuleError: the rules are not legal.
             LimitExceeded: a limit was reached; there is no part of an answer.
-            UsageError: the rules do not define one of the predicates, or there is no such engine.
+            UsageError: the rules do not define one of the predicates, or there is no such engine
+                or limit.
             EngineError: what the engine needs is not installed, or the supervisor has stopped
                 the evaluation (`EvaluationCancelled`).
         """
         check_engine(engine)
-        checked = check_rules(rules, limits=limits_of(self._settings))
+        checked = check_limited(rules, limits=limits, default=limits_of(self._settings))
         if statistics is not None:
             check_argument(statistics, Statistics, "statistics are a Statistics")
         if snapshot is not None:
@@ -271,7 +275,7 @@ class StoreQuestions:
             checked,
             predicates,
             statistics,
-            max_value_bytes=self._settings.max_value_bytes,
+            max_value_bytes=checked.limits.max_value_bytes,
             options=options_of(self._settings),
         )
 
@@ -283,7 +287,7 @@ class StoreQuestions:
         snapshot: SqliteSnapshot | None,
         supervisor: Supervisor | None,
     ) -> Evaluation:
-        allowed = self._settings.max_value_bytes
+        allowed = checked.limits.max_value_bytes
         if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
             return evaluate_values(
                 self._store, snapshot, checked, predicates, statistics, supervisor

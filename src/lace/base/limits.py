@@ -30,6 +30,7 @@ __all__ = [
     "MAX_LOGGED_CHARACTERS",
     "MAX_MANIFEST_BYTES",
     "MAX_PROVEN_DIGESTS",
+    "MAX_VALUE_SETTING",
     "SPARK_BROADCAST_ROWS",
     "SPARK_HANDOVER_ROWS",
     "SPARK_SMALL_ROWS",
@@ -58,6 +59,8 @@ MAX_HEAD_BYTES: Final = MIB
 """Bytes a reader holds while it looks for the end of a record's headers."""
 MAX_DATA_SETTING: Final = 900 * MIB
 """The most that `max_data_bytes` can allow: what the store can hold in one row."""
+MAX_VALUE_SETTING: Final = 16 * MIB
+"""The most that `max_value_bytes` can allow."""
 MAX_DATA_LENGTH: Final = 2**31 - 1
 """A Data-Length above this is nonsense, not a large record: no store can hold it."""
 MAX_MANIFEST_BYTES: Final = 64 * MIB
@@ -127,7 +130,7 @@ class Settings:
         32 * MIB, "largest Blob data that is read or stored", 0, MAX_DATA_SETTING, "bytes"
     )
     max_value_bytes: int = _setting(
-        MAX_LINE_BYTES, "longest fact value an evaluation accepts", 1, MAX_LINE_BYTES, "bytes"
+        MAX_LINE_BYTES, "longest value of a fact or constant", 1, MAX_VALUE_SETTING, "bytes"
     )
     wait_seconds: int = _setting(
         10, "how long a writer waits for another process", 0, 86_400, "seconds"
@@ -155,7 +158,7 @@ class Settings:
         64 * KIB, "longest line of rules, without its LF", 0, 16 * MIB, "bytes"
     )
     max_rules_bytes: int = _setting(16 * MIB, "largest text of one lacegram", 0, GIB, "bytes")
-    max_arity: int = _setting(8, "arguments of one atom", 0, 255)
+    max_arity: int = _setting(8, "arguments of one atom or fact", 0, 255)
     max_base_facts: int = _setting(2**26, "base facts that an evaluation reads", 0, _MOST_FACTS)
     max_runtime_facts: int = _setting(
         2**24, "runtime and advertisement facts that an evaluation reads", 0, _MOST_FACTS
@@ -187,6 +190,9 @@ class Settings:
     )
     max_setup_block_size: int = _setting(
         MIB, "largest block of setup or hello, which come from anybody", MIB, 16 * GIB, "bytes"
+    )
+    max_resource_bytes: int = _setting(
+        4 * MIB, "texts of rules and plans that one link brings together", MIB, 256 * MIB, "bytes"
     )
     max_advertisement_records_listed: int = _setting(
         100_000, "advertised records in one listing or partition", 1, _MOST_FACTS

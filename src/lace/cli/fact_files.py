@@ -12,6 +12,7 @@ from lace.cli.progress import Progress
 from lace.cli.rule_files import STANDARD_INPUT
 from lace.errors import LaceError, LimitExceeded, Place, UsageError
 from lace.facts.lines import FactLineError, parse_fact
+from lace.rules.limits import check_arity
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["GivenFacts", "name_of", "read_fact_files"]
 
 Check: TypeAlias = "Callable[[Fact], None]"
-_MAX_LINE_BYTES: Final = 1 << 20
+_LEAST_LINE_BYTES: Final = 1 << 20
+"""A line may have as many bytes, however few the limits of values and arity allow."""
 _TELL_LINES: Final = 20_000
 
 
@@ -43,9 +45,16 @@ class GivenFacts:
         self._check_at = self._most
         self.facts: list[Fact] = []
 
+    @property
+    def max_line_bytes(self) -> int:
+        """The bytes of a line, its LF included, that can be a fact within the limits."""
+        limits = self._limits
+        return max(_LEAST_LINE_BYTES, 1024 + limits.max_arity * (2 * limits.max_value_bytes + 3))
+
     def add(self, line: bytes) -> None:
         """Add the fact of a line."""
         fact = parse_fact(line, max_value_bytes=self._limits.max_value_bytes)
+        check_arity(fact[0], len(fact) - 1, self._limits)
         if self._check is not None:
             self._check(fact)
         self.facts.append(fact)
@@ -120,14 +129,15 @@ def _read(
     session: Session, file: IO[bytes], name: str, size: int | None, given: GivenFacts
 ) -> None:
     number = done = 0
+    most = given.max_line_bytes
     with Progress(session, f"read {name}", size, "bytes") as progress:
         try:
-            while line := file.readline(_MAX_LINE_BYTES + 1):
+            while line := file.readline(most + 1):
                 number += 1
                 done += len(line)
-                if len(line) > _MAX_LINE_BYTES:
+                if len(line) > most:
                     raise FactLineError(
-                        f"the line has more than {_MAX_LINE_BYTES:,} bytes",
+                        f"the line has more than {most:,} bytes",
                         rule="G35",
                         hint="write one fact a line",
                     )

@@ -159,7 +159,7 @@ class _Formatting:
         """Format one file; tell whether all is well with it."""
         output = self.session.output
         try:
-            after = format_source(file.text(), name=file.name)
+            after = format_source(file.text(), name=file.name, limits=self.session.rule_limits())
         except RuleError as error:
             if output.json:
                 found = [finding_object(file.argument, each) for each in error.findings]
@@ -240,7 +240,7 @@ def fmt(
 def _canonicalize(session: Session, argument: str) -> Canonical:
     file = read_file(session, argument)
     try:
-        return canonicalize(file.text(), name=file.name)
+        return canonicalize(file.text(), name=file.name, limits=session.rule_limits())
     except RuleError as error:
         raise refusing(session, file, error) from error
 

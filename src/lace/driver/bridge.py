@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.driver.messages import BatchEnd, Block, End, Message, NotAvailable, Records
 from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
@@ -26,7 +27,7 @@ from lace.iltp.items import (
     StreamEnd,
 )
 from lace.iltp.reader import Reader
-from lace.iltp.resources import LACEGRAM, MAX_RESOURCE_LINES, MAX_TOTAL_BYTES, ResourceStore
+from lace.iltp.resources import LACEGRAM, MAX_RESOURCE_LINES, ResourceStore
 from lace.iltp.writer import Writer
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -45,8 +46,6 @@ __all__ = ["Inbound", "Outbound", "failure_of"]
 GROUP_RECORDS: Final = 8_000
 """Records of a batch that are handed on together."""
 GROUP_BYTES: Final = 8 * 2**20
-MODULES: Final = 4
-"""So many of the largest selectors a stream may bring; checking each of them takes time."""
 PROGRESS_BYTES: Final = 2**20
 """Received bytes that show a peer to be at work (G47b)."""
 
@@ -73,6 +72,7 @@ class Inbound:
         max_block_bytes: the largest block of facts.
         max_data_bytes: the most data of a record; a larger one is passed over.
         max_early_bytes: the largest block of setup or hello, if there is another limit for it.
+        max_resource_bytes: all texts of rules and plans that come.
         limits: those of the peer's rules.
     """
 
@@ -82,16 +82,16 @@ class Inbound:
         max_block_bytes: int,
         max_data_bytes: int,
         max_early_bytes: int | None = None,
+        max_resource_bytes: int = DEFAULT_SETTINGS.max_resource_bytes,
         limits: RuleLimits = PEER_LIMITS,
     ) -> None:
         # How many rules a selector may have is decided where it is taken as an operand: this
         # side's own, which has another limit, may come back here.
         limits = replace(limits, max_rules=MAX_RESOURCE_LINES)
-        kept = min(MODULES * limits.max_rules_bytes, MAX_TOTAL_BYTES)
         self._reader = Reader(
             max_block_bytes=max_block_bytes,
             max_data_bytes=max_data_bytes,
-            resources=ResourceStore(limits=limits, max_total_bytes=kept),
+            resources=ResourceStore(limits=limits, max_total_bytes=max_resource_bytes),
         )
         self._max_block_bytes = max_block_bytes
         self._max_early_bytes = min(max_early_bytes or max_block_bytes, max_block_bytes)

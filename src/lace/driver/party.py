@@ -232,6 +232,11 @@ class Party:
         return self._settings.max_setup_block_size
 
     @property
+    def max_resource_bytes(self) -> int:
+        """The bytes that all texts of rules and plans may have together."""
+        return self._settings.max_resource_bytes
+
+    @property
     def can_take(self) -> bool:
         """Whether something of the peer would be taken now; else it is to be kept back."""
         return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)

@@ -84,6 +84,7 @@ class Session:
             max_block_bytes=limits.max_fact_block_size,
             max_data_bytes=party.max_data_bytes,
             max_early_bytes=party.max_setup_block_size,
+            max_resource_bytes=party.max_resource_bytes,
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)

@@ -16,6 +16,7 @@ from lace.engines.budget import Budget, Statistics, split_counts
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.load import group_facts, intern_rows, relations_of
 from lace.engines.handover import evaluate_columns
+from lace.rules.limits import check_arity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,6 +55,7 @@ def evaluate_facts(
     dictionary = Dictionary()
     columns = {}
     for key, values in group_facts(facts).items():
+        check_arity(*key, checked.limits)
         numbers = intern_rows(key, values, dictionary, checked.limits.max_value_bytes)
         columns[key] = numbers, len(values) // max(key.arity, 1)
     relations = relations_of(columns, max(1, len(dictionary)))

@@ -14,9 +14,9 @@ from lace.engines.result import Result, parse_predicate
 from lace.errors import Finding, Place, RuleError, UsageError
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.rules.findings import format_findings
-from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.limits import OWN_LIMITS, read_limits
 from lace.rules.profiles import QUERY
-from lace.rules.program import CheckedProgram, Lacegram, check_source
+from lace.rules.program import CheckedProgram, Lacegram, check_source, with_limits
 from lace.rules.suggest import closest
 from lace.rules.syntax import PredicateKey
 
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from lace.engines.budget import Statistics, Supervisor
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
+    from lace.rules.limits import Limits, RuleLimits
 
 __all__ = [
     "ENGINES",
     "Rules",
     "check_engine",
+    "check_limited",
     "check_rules",
     "evaluate_given",
     "evaluate_rules",
@@ -96,6 +98,31 @@ def check_rules(
                 hint="as in lace.evaluate(\"A(X) :- Edge(X,_).\", [('Edge','a','b')])",
             )
     return with_given(checked, given, rules if isinstance(rules, (str, bytes)) else None)
+
+
+def check_limited(
+    rules: Rules,
+    given: Collection[PredicateKey] = (),
+    *,
+    limits: Limits | None,
+    default: RuleLimits = OWN_LIMITS,
+) -> CheckedProgram:
+    """Return checked rules as `check_rules` does, under the limits that a program gives.
+
+    Args:
+        rules: checked rules, or text.
+        given: the predicates of the facts that come with them.
+        limits: hold for checked rules, too; None for those that checked rules have.
+        default: for text, and for limits that are not named.
+
+    Raises:
+        RuleError: as `check_rules`, or checked rules go beyond the limits.
+        SettingError: there is no such limit.
+    """
+    if limits is None:
+        return check_rules(rules, given, limits=default)
+    allowed = read_limits(limits, default)
+    return with_limits(check_rules(rules, given, limits=allowed), allowed)
 
 
 def with_given(
@@ -185,12 +212,14 @@ def evaluate_rules(
     facts: Iterable[Sequence[str]],
     *,
     engine: str = "embedded",
-    limits: RuleLimits = OWN_LIMITS,
+    limits: Limits | None = None,
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,
     supervisor: Supervisor | None = None,
 ) -> Result:
     """Evaluate rules over facts from anywhere; rules may read every predicate that these have.
+
+    Limits that are given hold for checked rules as well, which otherwise keep their own.
 
     Raises:
         RuleError: the rules are not legal, or define a predicate that is given.
@@ -203,7 +232,7 @@ def evaluate_rules(
     from lace.engines.embedded.load import group_facts  # numpy, only where it is needed
 
     grouped = group_facts(facts)
-    checked = check_rules(rules, grouped.keys(), limits=limits)
+    checked = check_limited(rules, grouped.keys(), limits=limits)
     return evaluate_given(
         checked,
         grouped,

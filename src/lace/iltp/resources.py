@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.base.text import is_nfc, safe_text
 from lace.errors import LaceError, ProtocolError, RuleError
 from lace.iltp.items import KNOT, OPEN_RECORD, PUZZLE_PIECE, RECORD
@@ -33,7 +34,6 @@ __all__ = [
     "MAX_RESOURCES",
     "MAX_RESOURCE_BYTES",
     "MAX_RESOURCE_LINES",
-    "MAX_TOTAL_BYTES",
     "ResourceError",
     "ResourceStore",
     "check_body",
@@ -56,9 +56,6 @@ MAX_RESOURCE_LINES: Final = 4096
 """Lines of one resource."""
 MAX_RESOURCES: Final = 256
 """Resource blocks of one direction, repeated ones too."""
-MAX_TOTAL_BYTES: Final = 4 * 2**20
-"""Bytes of different resources that a store keeps for one stream."""
-
 _DIGEST: Final = f"[{b64a.ALPHABET}]{{42}}[{b64a.final_characters(32)}]"
 _SHAPES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
     {LACEGRAM: re.compile(rf"R\.{_DIGEST}"), EXCHANGE_PLAN: re.compile(rf"E\.{_DIGEST}")}
@@ -232,7 +229,7 @@ class ResourceStore:
         *,
         limits: RuleLimits = OWN_LIMITS,
         max_count: int = MAX_RESOURCES,
-        max_total_bytes: int = MAX_TOTAL_BYTES,
+        max_total_bytes: int = DEFAULT_SETTINGS.max_resource_bytes,
     ) -> None:
         self._limits = limits
         self._max_count = max_count
@@ -278,7 +275,8 @@ class ResourceStore:
         if self._total + len(body) > self._max_total_bytes:
             raise ResourceError(
                 f"more than {self._max_total_bytes} bytes of resources on one stream",
-                rule="060-58",
+                rule="060-147",
+                hint=f"the limit is max_resource_bytes={self._max_total_bytes}",
             )
         check_resource(identifier, kind, body, limits=self._limits)
         self._bodies[identifier] = body

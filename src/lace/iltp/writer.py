@@ -26,6 +26,7 @@ from lace.iltp.items import (
 )
 from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, kind_of
 from lace.record.framing import FrameError, Framer
+from lace.rules.limits import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ class Writer:
             raise WriteError(f"more than {MAX_RESOURCES} resources on a stream", rule="060-149")
         try:
             kind = kind_of(identifier)
-            check_resource(identifier, kind, body)
+            check_resource(identifier, kind, body, limits=UNLIMITED)
         except ResourceError as error:
             raise WriteError(error.message, rule=error.rule, hint=error.hint) from error
         chunks = self._begin_item()

@@ -8,9 +8,10 @@ are parsed and checked again, and together they must have the identity of the ev
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.base.limits import MAX_VALUE_SETTING
 from lace.errors import LaceError, Place
 from lace.facts.lines import format_fact, parse_fact
 from lace.pipeline.derived import question_table
@@ -18,7 +19,7 @@ from lace.pipeline.failures import damage_told
 from lace.pipeline.manifest import WarehouseDamagedError
 from lace.pipeline.records import batches_of
 from lace.rules.canonical import parse_canonical, rule_id
-from lace.rules.limits import RuleLimits
+from lace.rules.limits import UNLIMITED, RuleLimits
 from lace.rules.profiles import Profile
 from lace.rules.program import Written, assemble_program
 from lace.rules.syntax import PredicateKey
@@ -39,8 +40,8 @@ _PUBLIC: Final = -1
 """The number of the program that facts have, which are of none."""
 _MOST_ROWS: Final = 2**25
 _MOST_PROGRAMS: Final = 16
-_PARSING: Final = RuleLimits(
-    max_rules=2**20, max_rules_bytes=2**28, max_rule_line_bytes=2**20, max_arity=64
+_PARSING: Final = replace(
+    UNLIMITED, max_rules=2**20, max_rules_bytes=2**28, max_rule_line_bytes=2**25
 )
 """Generated rules are longer than those that they were made of, which limits are for."""
 
@@ -102,7 +103,9 @@ def read_question(
         if sorted(parts) != list(range(len(parts))) or len(parts) > _MOST_PROGRAMS:
             raise ValueError("its programs are not numbered in turn")
         programs = tuple(_program(parts[number]) for number in range(len(parts)))
-        facts = tuple(parse_fact(line.encode()) for line in public)
+        facts = tuple(
+            parse_fact(line.encode(), max_value_bytes=MAX_VALUE_SETTING) for line in public
+        )
     except WarehouseDamagedError:
         raise
     except (LaceError, ValueError, TypeError, KeyError) as error:

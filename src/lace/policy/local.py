@@ -16,7 +16,7 @@ from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, operand_of
 from lace.policy.plan_lines import check_lowering
 from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
-from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.program import RULE_KINDS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Policy:
         exposures: Iterable[Exposing] = (),
         *,
         lowering: str = "standard-v1",
-        limits: RuleLimits = OWN_LIMITS,
+        limits: Limits | None = None,
     ) -> None:
         """Check everything.
 
@@ -77,7 +77,8 @@ class Policy:
             exposures: modules with rules for `AllowQueryRecord/2`; one by itself is for
                 anyone, one in a pair with a verifier for that viewer.
             lowering: what is asked beyond selection.
-            limits: for rules that come as text.
+            limits: for rules that come as text, by the names of their settings, as
+                `{"max_arity": 12}`; the others are the defaults. A `Lacegram` keeps its own.
 
         Raises:
             RuleError: rules are not legal; `findings` holds all that was found.
@@ -85,10 +86,10 @@ class Policy:
             UsageError: an argument is of another type.
         """
         check_argument(select, RULE_KINDS, "select is a Lacegram or its text")
-        check_argument(limits, RuleLimits, "limits are RuleLimits")
+        allowed = None if limits is None else read_limits(limits)
         check_lowering(lowering)
-        object.__setattr__(self, "select", operand_of(select, 0, limits=limits).module)
-        object.__setattr__(self, "exposures", exposures_of(exposures, limits))
+        object.__setattr__(self, "select", operand_of(select, 0, limits=allowed).module)
+        object.__setattr__(self, "exposures", exposures_of(exposures, allowed or OWN_LIMITS))
         object.__setattr__(self, "lowering", lowering)
 
     def __repr__(self) -> str:
@@ -199,7 +200,7 @@ def plan(
     operand1: Rules,
     *,
     lowering: str = LOWERINGS[0],
-    limits: RuleLimits = OWN_LIMITS,
+    limits: Limits | None = None,
 ) -> Plan:
     """Return the exchange plan of two selectors.
 
@@ -207,7 +208,7 @@ def plan(
         operand0: the selector of the side that connects.
         operand1: the selector of the side that accepts.
         lowering: what is asked beyond selection.
-        limits: for rules that come as text.
+        limits: for rules that come as text, as those of `Policy`.
 
     Raises:
         RuleError: rules are not legal; `findings` holds all that was found.
@@ -216,7 +217,8 @@ def plan(
     """
     for given, said in ((operand0, "operand0"), (operand1, "operand1")):
         check_argument(given, RULE_KINDS, f"{said} is a Lacegram or its text")
-    pair = operand_of(operand0, 0, limits=limits), operand_of(operand1, 1, limits=limits)
+    allowed = None if limits is None else read_limits(limits)
+    pair = operand_of(operand0, 0, limits=allowed), operand_of(operand1, 1, limits=allowed)
     return Plan(pair, make_plan(*pair, lowering))
 
 

@@ -142,13 +142,14 @@ def operand_of(
     rules: Lacegram | CheckedProgram | str | bytes,
     index: int,
     *,
-    limits: RuleLimits = OWN_LIMITS,
+    limits: RuleLimits | None = None,
     name: str | None = None,
 ) -> Operand:
     r"""Return the operand of one's own rules; a text may be authoring text.
 
     Rules that were checked as something else are checked again, by their canonical
-    text; rules checked as a selector module are taken as they are.
+    text, under their own limits if none are given; rules checked as a selector module are
+    taken as they are.
 
     Raises:
         RuleError: the rules are no legal selector module; `findings` has it all.
@@ -165,10 +166,11 @@ def operand_of(
         case CheckedProgram():
             module = rules
         case _:
-            module = check_source(rules, profile=SELECTOR, limits=limits, name=name)
+            module = check_source(rules, profile=SELECTOR, limits=limits or OWN_LIMITS, name=name)
     if module.profile != SELECTOR:
         raw = module.canonical.encode("utf-8")
-        module = check_canonical(raw, profile=SELECTOR, limits=limits, name=name or module.source)
+        limits, name = limits or module.limits, name or module.source
+        module = check_canonical(raw, profile=SELECTOR, limits=limits, name=name)
     return Operand(index=index, module=module)
 
 

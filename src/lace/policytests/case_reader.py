@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import parse_setting
+from lace.base.limits import MAX_VALUE_SETTING, parse_setting
 from lace.base.text import shorten
 from lace.errors import LaceError, RecordError, SettingError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
@@ -292,4 +292,5 @@ class CaseReader:
 def read_fact(line: str, peer: str) -> Fact:
     """Return the fact of a line in which only the peer is still a name."""
     filled = line.replace(f"${{{PEER}}}", peer)
-    return parse_fact(filled.encode("utf-8", "surrogatepass"))
+    raw = filled.encode("utf-8", "surrogatepass")
+    return parse_fact(raw, max_value_bytes=MAX_VALUE_SETTING)  # the evaluation has its own limit

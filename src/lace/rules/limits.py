@@ -7,10 +7,14 @@ the others are for engines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.errors import SettingError
+from lace.arguments import check_argument
+from lace.base.limits import parse_setting
+from lace.base.text import shorten
+from lace.errors import LimitExceeded, SettingError
 
 if TYPE_CHECKING:
     from lace.base.limits import Settings
@@ -19,10 +23,17 @@ __all__ = [
     "MINIMUM_LIMITS",
     "OWN_LIMITS",
     "PEER_LIMITS",
+    "UNLIMITED",
+    "Limits",
     "RuleLimits",
+    "check_arity",
     "limits_of",
     "peer_limits_of",
+    "read_limits",
 ]
+
+Limits: TypeAlias = "RuleLimits | Mapping[str, object]"
+"""Limits as a program gives them: all of them, or some by the names of their settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +74,22 @@ class RuleLimits:
         return f"peer_{limit}" if self.of_peer and limit in _OF_PEER else limit
 
 
+def check_arity(name: str, arity: int, limits: RuleLimits) -> None:
+    """Refuse a fact of too many values.
+
+    Raises:
+        LimitExceeded: it has more than `max_arity`.
+    """
+    if arity > limits.max_arity:
+        raise LimitExceeded(
+            f"a fact of {shorten(name)} has {arity:,} values",
+            limit="max_arity",
+            allowed=limits.max_arity,
+            observed=arity,
+            rule="030-117",
+        )
+
+
 _OF_PEER: Final = frozenset(
     {
         "max_derived_bytes",
@@ -96,6 +123,33 @@ def peer_limits_of(settings: Settings) -> RuleLimits:
 
 OWN_LIMITS: Final = RuleLimits()
 """For rules of one's own."""
+UNLIMITED: Final = RuleLimits(of_peer=False, **dict.fromkeys(_names(), 2**62))
+"""For text that has been checked before."""
+
+
+def read_limits(limits: Limits, default: RuleLimits = OWN_LIMITS) -> RuleLimits:
+    """Return the limits that a program gives; those that it does not name are the default.
+
+    Values are numbers or texts, as `--set` takes them.
+
+    >>> read_limits({"max_work": 1000, "max_derived_bytes": "64MiB"}).max_work
+    1000
+
+    Raises:
+        SettingError: there is no limit of that name for rules, or a value is out of range.
+        UsageError: these are no limits at all.
+    """
+    if isinstance(limits, RuleLimits):
+        return limits
+    check_argument(limits, Mapping, "limits are a mapping from names of settings to values")
+    values = {name: parse_setting(name, value) for name, value in limits.items()}
+    for name in values.keys() - set(_names()):
+        raise SettingError(
+            f"{name} is no limit of rules", hint=f"the limits are {', '.join(sorted(_names()))}"
+        )
+    return replace(default, of_peer=default.of_peer, **values)
+
+
 PEER_LIMITS: Final = RuleLimits(
     max_derived_facts=2**23,
     max_derived_bytes=2**28,

@@ -6,7 +6,7 @@ checks run before anything is refused, so an author sees every finding at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, Self
 
 from lace.arguments import check_argument
@@ -40,7 +40,7 @@ from lace.rules.checks.warnings import (
 )
 from lace.rules.dependencies import Dependencies
 from lace.rules.findings import Reporter, SourceText
-from lace.rules.limits import OWN_LIMITS, RuleLimits
+from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.profiles import QUERY, Profile, profile_named
 from lace.rules.source import Parsed, parse_source
 from lace.rules.suggest import Suggester
@@ -60,6 +60,7 @@ __all__ = [
     "check_canonical",
     "check_source",
     "find_all",
+    "with_limits",
 ]
 
 _SHOWN_PREDICATES: Final = 5
@@ -265,6 +266,25 @@ def assemble_program(
     return program
 
 
+def with_limits(program: CheckedProgram, limits: RuleLimits) -> CheckedProgram:
+    """Return a program under other limits.
+
+    Raises:
+        RuleError: its rules go beyond them.
+    """
+    if program.limits == limits:
+        return program
+    reporter = Reporter(SourceText(program.source, ()))
+    check_limits(program.rules, limits, reporter)
+    if reporter.has_errors:
+        raise reporter.refusal()
+    made = object.__new__(CheckedProgram)
+    for entry in fields(CheckedProgram):
+        object.__setattr__(made, entry.name, getattr(program, entry.name))
+    object.__setattr__(made, "limits", limits)
+    return made
+
+
 def _program(
     rules: tuple[Rule, ...],
     annotations: Sequence[Mapping[str, object]],
@@ -318,10 +338,17 @@ class Lacegram:
         text: str | bytes,
         *,
         profile: Profile | str = QUERY,
-        limits: RuleLimits = OWN_LIMITS,
+        limits: Limits = OWN_LIMITS,
         name: str | None = None,
     ) -> Self:
         """Return the lacegram of authoring text; `name` is what messages call the source.
+
+        Args:
+            text: the rules.
+            profile: what the rules are for, or its name.
+            limits: by the names of their settings, as `{"max_arity": 12}`; the others are the
+                defaults.
+            name: what messages call the text.
 
         Raises:
             RuleError: the text is not a legal lacegram; `findings` holds all that was found.
@@ -330,7 +357,7 @@ class Lacegram:
         if isinstance(profile, str):
             profile = profile_named(profile)
         check_argument(profile, Profile, "profile is a Profile or its name")
-        return cls(check_source(text, profile=profile, limits=limits, name=name))
+        return cls(check_source(text, profile=profile, limits=read_limits(limits), name=name))
 
     @property
     def canonical(self) -> str:

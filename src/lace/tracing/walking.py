@@ -22,7 +22,9 @@ from lace.iltp.items import (
     StreamEnd,
 )
 from lace.iltp.reader import Reader
+from lace.iltp.resources import ResourceStore
 from lace.interlacing.failures import InterlaceFailure
+from lace.rules.limits import UNLIMITED
 from lace.tracing.course import Course, Stage, Turn
 
 if TYPE_CHECKING:
@@ -121,7 +123,12 @@ class _Stream:
         self.direction = direction
         self._way, self._taken = way, taken
         self._reader = Reader(
-            max_block_bytes=settings.max_fact_block_size, max_data_bytes=settings.max_data_bytes
+            max_block_bytes=settings.max_fact_block_size,
+            max_data_bytes=settings.max_data_bytes,
+            resources=ResourceStore(
+                limits=UNLIMITED,  # those of an operand hold where setup is read
+                max_total_bytes=settings.max_resource_bytes,
+            ),
         )
         self.length = 0
         """The bytes that were read so far."""

@@ -18,7 +18,6 @@ from lace.iltp.resources import (
     MAX_RESOURCE_BYTES,
     MAX_RESOURCE_LINES,
     MAX_RESOURCES,
-    MAX_TOTAL_BYTES,
     check_resource,
 )
 
@@ -49,9 +48,10 @@ def test_the_limits() -> None:
         "resource": MAX_RESOURCE_BYTES,
         "lines of a resource": MAX_RESOURCE_LINES,
         "resources of a direction": MAX_RESOURCES,
-        "different resources together": MAX_TOTAL_BYTES,
     }
     assert "`max_setup_block_size`" in PAGE
+    assert "`max_resource_bytes` together, 4 MiB unless" in PAGE
+    assert DEFAULT_SETTINGS.max_resource_bytes == 4 * 2**20
     assert DEFAULT_SETTINGS.max_setup_block_size == 2**20
     assert f"a fact counts for at least {LEAST_FACT_BYTES} bytes" in PAGE
     assert f"at most {MAX_UNIX_PATH_BYTES} bytes" in PAGE

@@ -191,7 +191,8 @@ def test_the_store_is_bounded() -> None:
     store.add(R, "lacegram", RULES)
     with pytest.raises(ResourceError) as caught:
         store.add(OTHER_R, "lacegram", OTHER_RULES)
-    assert caught.value.rule == "060-58"
+    assert caught.value.rule == "060-147"
+    assert "max_resource_bytes=" in str(caught.value.hint)
 
 
 @pytest.mark.slow

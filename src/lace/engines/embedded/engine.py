@@ -23,6 +23,7 @@ from lace.engines.embedded.load import (
 )
 from lace.engines.embedded.seminaive import evaluate_fixpoint
 from lace.engines.embedded.state import State
+from lace.rules.limits import check_arity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,6 +70,7 @@ def evaluate(
     columns: dict[PredicateKey, tuple[list[Ids], int]] = {}
     for key, values in group_facts(facts).items():
         budget.check()
+        check_arity(*key, checked.limits)
         each = intern_rows(key, values, dictionary, checked.limits.max_value_bytes)
         columns[key] = each, len(values) // max(key.arity, 1)
     intern_constants(checked, dictionary)

@@ -29,6 +29,15 @@ __all__ = ["check_limits"]
 
 def check_limits(rules: Sequence[Rule], limits: RuleLimits, reporter: Reporter) -> None:
     """Report each limit that rules pass, with the limit's name and both values."""
+    if len(rules) > limits.max_rules:  # of text, parsing has reported it
+        _report(
+            reporter,
+            "030-115",
+            rules[limits.max_rules].span,
+            f"the lacegram has {len(rules):,} rules",
+            limits.setting("max_rules"),
+            limits.max_rules,
+        )
     for rule in rules:
         for atom in (rule.head, *(atom for _, atom in rule.uses())):
             if len(atom.terms) > limits.max_arity:
