@@ -149,7 +149,7 @@ def test_a_file_that_is_too_large(policy: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_findings_at_a_terminal_have_carets_and_no_control_characters(policy: Path) -> None:
-    text = "A(P) :- Have(P), Field(P,'[red]\x1b[31m\u202e',_,_).\n"
+    text = "A(Q) :- Have(P), Field(P,'[red]\x1b[31m\u202e',_,_).\n"
     policy.write_text(text, "utf-8")
     shown = on_terminal("rules", "check", "policy.lace")
     assert shown.code == 1
