@@ -15,15 +15,15 @@ from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 from lace.policy.compile import compile_view
 from lace.policy.disclosure import Disclosure, FieldShown, LinksShown, Sent
-from lace.policy.exposure import active_exposures, check_viewer
+from lace.policy.exposure import active_exposures, check_viewer, read_clock
 from lace.policy.local import Policy, exposures_of, prepare_exchange
 from lace.policy.operand import operand_of
 from lace.policy.plan_lines import LOWERINGS, check_lowering
-from lace.policy.public_facts import missing_facts, with_peer
+from lace.policy.public_facts import missing_facts, with_local_time, with_peer
 from lace.previewing import Preview
 from lace.querying import ask_store
 from lace.rules.limits import limits_of, peer_limits_of
-from lace.rules.profiles import CAN_QUERY_RECORD
+from lace.rules.profiles import CAN_QUERY_RECORD, LOCAL_TAI
 from lace.rules.program import RULE_KINDS
 
 if TYPE_CHECKING:
@@ -53,10 +53,12 @@ def disclose_policy(
     peer_select: Rules | None = None,
     public: Iterable[Fact] = (),
     lowering: str | None = None,
+    at: str,
 ) -> Disclosure:
     """Return what a viewer may query of a store, by a policy or by exposures alone.
 
     What is asked beyond selection is the policy's lowering, unless another is given here.
+    `at` is what exposures read as `_LocalTAI`, unless `public` has one.
 
     Raises:
         RuleError: rules are not legal.
@@ -72,13 +74,15 @@ def disclose_policy(
     if lowering is None:
         lowering = policy.lowering if isinstance(policy, Policy) else LOWERINGS[0]
     check_lowering(lowering)
+    exposures = policy.exposures if isinstance(policy, Policy) else exposures_of(policy, limits)
+    facts = with_peer(public, viewer)
     return disclose_store(
         store,
-        policy.exposures if isinstance(policy, Policy) else exposures_of(policy, limits),
+        exposures,
         check_viewer(viewer),
         select=policy.select if isinstance(policy, Policy) else None,
         peer=None if peer_select is None else operand_of(peer_select, 1, limits=theirs),
-        public=with_peer(public, viewer),
+        public=with_local_time(facts, at) if read_clock(exposures) else facts,
         lowering=lowering,
         limits=limits,
     )
@@ -147,6 +151,9 @@ def disclose_store(
             plexes=census.embedded("PlexHash"),
             sent=sent,
             missing_facts=missing_facts(programs, facts),
+            local_tai=next((fact[1] for fact in facts if fact[0] == LOCAL_TAI.name), None)
+            if read_clock(active)
+            else None,
         )
 
     return ask_store(store, ask, max_value_bytes=limits.max_value_bytes)

@@ -28,10 +28,11 @@ from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
 from lace.engines.embedded.state import State
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.policy.public_facts import PUBLIC, check_public
+from lace.policy.public_facts import PUBLIC, check_public, split_local
 from lace.policy.scope import scope_name
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
+    LOCAL_TAI,
     MAY_REQUEST,
     MAY_SEND,
     SELECT_ADVERTISED,
@@ -41,6 +42,7 @@ from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from lace.engines.budget import Clock, Supervisor
     from lace.engines.embedded.dictionary import Ids
@@ -134,7 +136,7 @@ class Enforcement:
         self._selected: _Selected | None = None
         self._unseen = Difference(base)
         if before is not base:
-            base.change(_public_facts(before))
+            base.change(_facts_of(before, PUBLIC | {LOCAL_TAI}))
 
     @property
     def base(self) -> FactBase:
@@ -161,11 +163,15 @@ class Enforcement:
     def set_public(self, facts: Iterable[Fact]) -> None:
         """Say what is advertised and what the runtime facts are; replaces what was said.
 
+        `_LocalTAI` may be among them: exposures read it, and the peer's operand does not.
+
         Raises:
             EngineError: a fact of another kind; records are facts only once they are stored.
         """
-        wanted, held = set(facts), set(_public_facts(self._base))
+        public, local = split_local(facts)
+        wanted, held = set(public), set(_facts_of(self._base, PUBLIC))
         self.change_public(sorted(wanted - held), sorted(held - wanted))
+        self.set_local_time(*(fact[1] for fact in local))
 
     def change_public(
         self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
@@ -185,6 +191,14 @@ class Enforcement:
             changes = self._base.change(come, gone)
             self._unseen.note(only(changes, self._their_public))
             self._update(changes)
+
+    def set_local_time(self, *instants: str) -> None:
+        """Say what exposures read as `_LocalTAI`; replaces what was said, none takes it back."""
+        wanted = {(LOCAL_TAI.name, each) for each in instants}
+        held = set(_facts_of(self._base, {LOCAL_TAI}))
+        if wanted != held:
+            with self._undone_on_failure():
+                self._update(self._base.change(sorted(wanted - held), sorted(held - wanted)))
 
     def _their_public_relations(self) -> dict[PredicateKey, Relation]:
         present = self._base.relations
@@ -339,9 +353,9 @@ class Enforcement:
         return made
 
 
-def _public_facts(base: FactBase) -> list[Fact]:
+def _facts_of(base: FactBase, predicates: AbstractSet[PredicateKey]) -> list[Fact]:
     return [
         (key.name, *row)
-        for key in sorted(PUBLIC & base.relations.keys())
+        for key in sorted(predicates & base.relations.keys())
         for row in base.dictionary.rows(base.relations[key].columns(), base.relations[key].rows)
     ]

@@ -15,6 +15,7 @@ from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
 from lace.driver.receipts import Receipts, check_receipt_key
+from lace.driver.waiting import steady_now
 from lace.errors import StoreError, UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
@@ -189,7 +190,7 @@ def open_exchange(
     if report is not None:
         for name, party in zip(("left", "right"), parties, strict=True):
             party.reporter = _reporter(name, report)
-    made = OpenPairing(Pairing(*parties), parties, (left.store, right.store), clock)
+    made = OpenPairing(Pairing(*parties), parties, (left.store, right.store))
     made.start()
     return made
 
@@ -313,6 +314,7 @@ def party_of(
     proven: Proven | None = None,
     options: SideOptions = _USUAL,
     resources: Resources | None = None,
+    steady: Callable[[], Tai] = steady_now,
 ) -> Party:
     """Return a side as operand 0 or 1, not started.
 
@@ -328,6 +330,7 @@ def party_of(
         proven: what the transport proves; nothing for a link within this process.
         options: what it does otherwise than usual.
         resources: what it shares with other links of a server.
+        steady: gives readings of a clock that is never set, for timeouts.
 
     Raises:
         UsageError: receipts are to be published, and there is no key, or no lace to hold them.
@@ -374,6 +377,7 @@ def party_of(
         evaluating=side.evaluating,
         resources=resources,
         receipts=_receipts(side, clock) if options.receipts else None,
+        steady=steady,
     )
 
 

@@ -8,7 +8,8 @@ from typing import IO, TYPE_CHECKING, Self
 
 from lace.adding import admit_records, as_identifier
 from lace.arguments import check_argument, check_callable, check_count
-from lace.outside import opened_file, processors, read_chunks
+from lace.base.tai import Tai
+from lace.outside import now, opened_file, processors, read_chunks
 from lace.record.paths import parse_address
 from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
@@ -241,6 +242,7 @@ class Lace:
         index: int = 0,
         viewer: str | None = None,
         public: Iterable[Fact] = (),
+        at: str | None = None,
     ) -> Preview:
         """Return what an exchange with a peer would send and request, without any peer.
 
@@ -251,6 +253,8 @@ class Lace:
             viewer: the peer's proven verifier; without one the peer has proven nothing.
             public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
                 facts such as `StartTAI`; `Peer` of the viewer is added when there is none.
+            at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock,
+                floored to the tick interval, as in an exchange.
 
         Raises:
             RuleError: the peer's selector is not legal.
@@ -267,7 +271,16 @@ class Lace:
             index=index,
             viewer=viewer,
             public=public,
+            at=self._local_time(at),
         )
+
+    def _local_time(self, at: str | None) -> Tai:
+        """Return an instant that is given, or what exposures read as this side's clock now."""
+        from lace.interlacing.capabilities import capabilities_of
+        from lace.policy.public_facts import local_time
+
+        interval = capabilities_of(self.settings).tick_interval
+        return local_time(now(), interval) if at is None else Tai(at)
 
     def disclose(
         self,
@@ -277,6 +290,7 @@ class Lace:
         peer_select: PolicyRules | None = None,
         public: Iterable[Fact] = (),
         lowering: str | None = None,
+        at: str | None = None,
     ) -> Disclosure:
         """Return what a viewer may query of this lace, what that shows, and what would be sent.
 
@@ -288,6 +302,7 @@ class Lace:
             public: what the peer advertises, and runtime facts; `Peer` of the viewer is added
                 when there is none.
             lowering: what is asked beyond selection, for exposures alone; a policy has one.
+            at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock.
 
         Raises:
             RuleError: rules are not legal.
@@ -304,6 +319,7 @@ class Lace:
             peer_select=peer_select,
             public=public,
             lowering=lowering,
+            at=self._local_time(at),
         )
 
     def signing_key(self) -> SigningKey | None:

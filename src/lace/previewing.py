@@ -23,11 +23,12 @@ from lace.interlacing.sources import relabelled
 from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
-from lace.policy.public_facts import with_peer
+from lace.policy.public_facts import with_local_time, with_peer
 from lace.querying import ask_store
 from lace.rules.limits import peer_limits_of
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
+    LOCAL_TAI,
     MAY_REQUEST,
     MAY_SEND,
     SELECT_ADVERTISED,
@@ -142,6 +143,13 @@ class Preview:
     def __repr__(self) -> str:
         sent, requested = self.permissions.counts
         return f"<Preview: may send {sent:,}, may request {requested:,}>"
+
+    @property
+    def local_tai(self) -> str | None:
+        """The instant that exposures read as `_LocalTAI`; None if none of them does."""
+        if not self.executable.reads_clock:
+            return None
+        return next((fact[1] for fact in self._public if fact[0] == LOCAL_TAI.name), None)
 
     @property
     def result(self) -> Result:
@@ -344,8 +352,11 @@ def preview_policy(
     index: int = 0,
     viewer: str | None = None,
     public: Iterable[Fact] = (),
+    at: str,
 ) -> Preview:
     """Return what an exchange with a peer would send and request, by the settings of a lace.
+
+    `at` is what exposures read as `_LocalTAI`, unless `public` has one.
 
     Raises:
         RuleError: the peer's selector is not legal.
@@ -353,10 +364,14 @@ def preview_policy(
         LimitExceeded: a limit was reached; there is no part of an answer.
         UsageError: an argument is of another type.
     """
+    exchange = exchange_of(settings, policy, peer_select, index=index, viewer=viewer)
+    facts = with_peer(public, viewer)
+    if exchange.executable.reads_clock:
+        facts = with_local_time(facts, at)
     return preview_store(
-        exchange_of(settings, policy, peer_select, index=index, viewer=viewer),
+        exchange,
         store,
-        with_peer(public, viewer),
+        facts,
         max_value_bytes=settings.max_value_bytes,
     )
 

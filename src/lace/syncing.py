@@ -146,7 +146,7 @@ async def run_link(
             options=SideOptions(keeps_links=claims is None, receipts=options.receipts),
             resources=resources,
         )
-        session = Session(party, stream, clock, dry_run=options.dry_run, claims=claims)
+        session = Session(party, stream, dry_run=options.dry_run, claims=claims)
         with watching(side.store.folder, _teller(session)):
             if began is not None:
                 began(session)

@@ -54,10 +54,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
     receive = Machine.receive
 
-    def noting(self: Machine, event: happened.Event, now: lace.Tai) -> list[Effect]:
+    def noting(self: Machine, event: happened.Event, *now: lace.Tai) -> list[Effect]:
         if isinstance(event, happened.BlockReceived):
             names.update(fact[3] for fact in event.facts if fact[0] == "AdvertisedField")
-        return receive(self, event, now)
+        return receive(self, event, *now)
 
     monkeypatch.setattr(Machine, "receive", noting)
     return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -488,3 +489,63 @@ def test_wrong_usage(tmp_path: Path) -> None:
         assert (done.code, done.raw) == (2, b""), arguments
         assert "Traceback" not in done.err
         assert "lace:  " not in done.err
+
+
+UNTIL = (
+    "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'Group',_,'team'), _LocalTAI(T), "
+    "LexCompare(T,'<','1763683237:000000000').\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "count"),
+    [
+        ("1763683236:999999999", 2),
+        ("1763683237:000000000", 0),
+        ("2025-11-20T23:59:59Z", 2),
+        ("2025-11-21T00:00:00+00:00", 0),
+        ("2025-11-21T00:59:59+01:00", 2),
+    ],
+)
+def test_the_clock_that_exposures_read(at: str, count: int) -> None:
+    write("until.lace", UNTIL)
+    to_bob = (*SELECT, "--expose", f"until.lace@{BOB}", "--viewer", BOB)
+    done = call(*to_bob, "--at", at)
+    assert done.code == 0
+    assert len(done.lines) == count
+    assert "_LocalTAI" not in done.err
+    found = json.loads(call(*to_bob, "--at", at, "--json").raw)
+    assert len(found["may_send"]) == count
+    assert found["local_tai"] <= "1763683237:000000000"
+    write("runtime.facts", f"_LocalTAI('{found['local_tai']}')\n")
+    assert len(call(*to_bob, "--runtime", "runtime.facts").lines) == count
+    fact = f"MaySend('{SHARED.id}')"
+    why = call("why", *to_bob[1:], "--at", at, fact)
+    assert why.code == (0 if count else 1)
+    told = call("disclose", *to_bob[-4:], "--at", at)
+    assert len([line for line in told.lines if line.startswith("record")]) == count
+
+
+def test_without_a_time_it_is_the_clock_of_now() -> None:
+    write("until.lace", UNTIL.replace("1763683237", "9999999999"))
+    to_bob = (*SELECT, "--expose", f"until.lace@{BOB}", "--viewer", BOB)
+    found = json.loads(call(*to_bob, "--json").raw)
+    assert len(found["may_send"]) == 2
+    assert found["local_tai"].endswith("0:000000000"), "floored to the tick interval"
+    told = json.loads(call("disclose", *to_bob[-4:], "--json").raw)
+    assert told["count"] == 2
+    assert told["local_tai"].endswith("0:000000000")
+    assert json.loads(call(*TO_BOB, "--json").raw)["local_tai"] is None
+    page = on_terminal(*to_bob, "--at", "2025-11-20T23:59:59Z", "--no-color").out
+    assert "2025-11-20 23:59:59 UTC" in page
+
+
+@pytest.mark.parametrize("at", ["friday", "2025-11-21", "2025-11-21T00:00:00", "1763683237", ""])
+def test_a_time_that_is_none(at: str) -> None:
+    done = call(*TO_BOB, "--at", at)
+    assert (done.code, done.raw) == (2, b"")
+    assert "--at must be an instant" in done.err
+    write("runtime.facts", "_LocalTAI('1763683237:000000000')\n")
+    twice = call(*TO_BOB, "--at", "1763683237:000000000", "--runtime", "runtime.facts")
+    assert twice.code == 2
+    assert "both give _LocalTAI" in twice.err

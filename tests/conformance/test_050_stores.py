@@ -82,8 +82,8 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
     found = Tap()
     receive = Machine.receive
 
-    def noting(self: Machine, event: Event, now: Tai) -> list[Effect]:
-        made = receive(self, event, now)
+    def noting(self: Machine, event: Event, *now: Tai) -> list[Effect]:
+        made = receive(self, event, *now)
         index = self.config.operand.index
         found.events[index].append(event)
         found.effects[index] += made

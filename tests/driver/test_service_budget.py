@@ -50,7 +50,7 @@ def batch(
     told: list[happened.Event] = []
     with pytest.MonkeyPatch.context() as patch:
 
-        def receive(event: happened.Event, _now: lace.Tai) -> list[wanted.Effect]:
+        def receive(event: happened.Event, *_now: lace.Tai) -> list[wanted.Effect]:
             told.append(event)
             return []
 
@@ -74,7 +74,7 @@ def opened(tmp_path: Path) -> Iterator[lace.Lace]:
 
 def party(opened: lace.Lace, clock: Clock) -> Party:
     side = Side(opened.store, opened.settings, lace.Policy(select=SELECT), None)
-    return party_of(side, 0, clock)
+    return party_of(side, 0, clock, steady=clock)
 
 
 @pytest.mark.parametrize(("data", "count"), [(MIB, 40), (5_000, 4_000)])
@@ -149,7 +149,7 @@ def test_what_is_told_as_sent_is_what_the_budget_allowed(
     made = party_of(side, 0, Clock())
     made.watcher = claims.note
     effect = wanted.SendBatch(records, (), most_bytes=2_500, most_seconds=10)
-    monkeypatch.setattr(Machine, "receive", lambda _self, _event, _now: [])
+    monkeypatch.setattr(Machine, "receive", lambda _self, _event, *_now: [])
     opened.remove(records[0])
     made._do(effect)
     claims.note(effect, None)

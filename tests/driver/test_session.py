@@ -40,7 +40,7 @@ def session(
     here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream, *, is_open: bool = False
 ) -> Session:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key())
-    return Session(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream, now)
+    return Session(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream)
 
 
 @asynccontextmanager

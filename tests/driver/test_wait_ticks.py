@@ -72,7 +72,7 @@ class World:
         for _ in range(count):
             self.seconds += 1
             for party in (self.left, self.right):
-                if party is not asleep and party.alarm is not None:
+                if party is not asleep and party.seconds_to_alarm is not None:
                     party.take(happened.Woken())
             self._link.run()
 

@@ -85,7 +85,7 @@ def sides(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[lace
 
 def session(here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream) -> Session:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key(), workers=1)
-    return Session(party_of(side, index, now, proven=stream.proven), stream, now)
+    return Session(party_of(side, index, now, proven=stream.proven), stream)
 
 
 async def run(

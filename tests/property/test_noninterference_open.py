@@ -112,8 +112,7 @@ class OpenLife:
         for party in parties:
             if party.has_news():
                 party.take(happened.Changed())
-            if party.alarm is not None and self._clock >= party.alarm:
-                party.alarm = None
+            if party.take_alarm():
                 party.take(happened.Woken())
 
     def _parties(self, stores: list[SqliteStore]) -> tuple[Party, Party]:

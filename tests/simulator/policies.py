@@ -138,6 +138,10 @@ EXPOSURES = (
     "AllowQueryRecord(V,P) :- _Viewer(V), Have(P).",
     "AllowQueryRecord(V,P) :- _Viewer(V), Have(P), Field(P,'Group',_,'u').",
     "AllowQueryRecord(V,P) :- _Viewer(V), Have(P), not Field(P,'Name',_,'links/3').",
+    "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'TAI',_,T), _LocalTAI(U), LexCompare(T,'<',U).",
+    "AllowQueryRecord(V,P) :- _Viewer(V), Have(P), not _Late(P).\n"
+    "_Late(P) :- Field(P,'Group',_,'u'), _LocalTAI(U),"
+    f" LexCompare(U,'>','{START + 25}:000000000').",
 )
 
 

@@ -99,6 +99,7 @@ class Side:
         self._base: FactBase | None = None
         self._facts: frozenset[Fact] = frozenset()
         self._tick: Tai | None = None
+        self._local: Tai | None = None
         self.ticks: list[Tai] = []
         self._found: tuple[object, tuple[frozenset[str], frozenset[str]]] = (
             None,
@@ -254,7 +255,8 @@ class Side:
     def _evaluate(self, effect: wanted.Evaluate) -> happened.Evaluated:
         assert self._terms is not None
         assert self._tick is None or effect.tick >= self._terms.start_tai
-        self._tick = effect.tick
+        assert self._local is None or effect.local >= self._local, "a clock never goes back"
+        self._tick, self._local = effect.tick, effect.local
         self.ticks.append(effect.tick)
         source = self._terms.peer_source
         relabelled = {each: self._describe(each, source) for each in effect.relabelled}
@@ -300,11 +302,14 @@ class Side:
 
     def _public(self) -> list[Fact]:
         assert self._terms is not None
+        assert self._executable is not None
         # Rules read the proven verifier as the source, whatever the wire says (G42).
         source = self._terms.peer.verifier or self._terms.peer_source
         facts = [fact for each in self._claims.values() for fact in each.facts(source)]
+        local = [("_LocalTAI", str(self._local))] if self._executable.reads_clock else []
         return [
             *facts,
+            *local,
             *runtime_facts(self._terms, transport="mem", encrypted=False, tick=self._tick),
         ]
 
@@ -340,7 +345,9 @@ class Side:
     def _naively(
         executable: Executable, records: list[Fact], public: list[Fact]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        view = evaluate_naively(executable.view, records)
+        local = [fact for fact in public if fact[0] == "_LocalTAI"]
+        public = [fact for fact in public if fact not in local]
+        view = evaluate_naively(executable.view, [*records, *local])
         shown = rows(view, *executable.view_predicates)
         theirs = evaluate_naively(executable.theirs, [*shown, *public])
         ours = evaluate_naively(executable.ours, [*records, *public])

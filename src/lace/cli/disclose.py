@@ -14,7 +14,7 @@ from lace.cli.disclosure_pages import (
     write_lines,
     write_page,
 )
-from lace.cli.exchange_facts import read_public_facts
+from lace.cli.exchange_facts import read_public_facts, with_clock
 from lace.cli.policy_files import (
     Wanted,
     check_files,
@@ -28,6 +28,7 @@ from lace.cli.policy_files import (
 )
 from lace.cli.policy_options import (
     ADVERTISED_OPTION,
+    AT_OPTION,
     EXPOSE_OPTION,
     LOWERING_OPTION,
     RUNTIME_OPTION,
@@ -133,6 +134,7 @@ class _Question:
         "sent": "null without --peer-select; else {peer_select, select, lowering, records}: the "
         "R. identifiers of both selectors, select null if it was not given, what is asked beyond "
         "selection, and sorted hashes",
+        "local_tai": "the instant that exposures read as _LocalTAI, null if none of them does",
         "missing_facts": "runtime facts that the rules read and nobody has given, as StartTAI/1: "
         "with them more may be told than is said here",
         "with --baseline": "another document: format lace-disclosure-change/v1, viewer, changed, "
@@ -183,6 +185,7 @@ class _Question:
 )
 @ADVERTISED_OPTION
 @RUNTIME_OPTION
+@AT_OPTION
 @LOWERING_OPTION
 @click.pass_obj
 def command(
@@ -194,6 +197,7 @@ def command(
     baseline: tuple[str, ...],
     advertised: str | None,
     runtime: str | None,
+    at: str | None,
     lowering: str | None,
 ) -> int:
     """Show what a viewer may query of this lace, before a byte leaves.
@@ -218,6 +222,7 @@ def command(
     before = read_baselines(session, baseline)
     question = _Question(session, viewer, expose, (select, peer_select), before, lowering)
     public = read_public_facts(session, advertised, runtime, viewer)
+    public = with_clock(session, public, (*question.exposures, *question.before), at)
     with session.asking("disclose") as lace:
         with Waiting(session, "disclosing"):
             told = question.ask(lace, question.exposures, public)

@@ -9,6 +9,7 @@ from lace.base.text import shorten
 from lace.cli.answers import short_identifiers
 from lace.cli.output import Column, plural
 from lace.cli.record_tables import MOST_ROWS, remark_cut, show_records
+from lace.cli.times import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +52,8 @@ def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
         ("exposed by", modules),
         ("may query", f"{count:,} of {plural(told.stored, 'record')}" if count else "no record"),
     ]
+    if told.local_tai is not None:
+        rows.append(("at", f"{time_text(told.local_tai)} UTC, {told.local_tai}"))
     output.table((Column("", style="bold"), Column("")), rows, heading=False)
     show_records(output, snapshot, told.records)
     _write_fields(output, told)

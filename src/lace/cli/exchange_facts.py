@@ -9,21 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lace.api import now
 from lace.base.text import shorten
 from lace.cli.fact_files import name_of, read_fact_files
 from lace.cli.output import plural
 from lace.cli.rule_files import complain_findings
-from lace.errors import Finding, Place
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.cli.times import parse_time
+from lace.errors import Finding, Place, UsageError
+from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
 from lace.facts.lines import FactLineError
+from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.vocabulary import CONTROL_PREDICATES, Syntax
-from lace.policy.public_facts import PEER, with_peer
+from lace.policy.exposure import read_clock
+from lace.policy.public_facts import PEER, local_time, with_local_time, with_peer
+from lace.rules.profiles import LOCAL_TAI
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lace.cli.session import Session
     from lace.facts.lines import Fact
+    from lace.policy.exposure import Exposure
 
-__all__ = ["read_public_facts"]
+__all__ = ["read_public_facts", "with_clock"]
 
 _OPTION_OF: Final = {
     FactClass.ADVERTISEMENT: "--advertised",
@@ -40,6 +48,7 @@ _FORMS: Final = {
     "StartTAI": (Syntax.TAI,),
     "TickTAI": (Syntax.TAI,),
     "ClockSkewSeconds": (Syntax.DECIMAL,),
+    LOCAL_TAI.name: (Syntax.TAI,),
 }
 _RULES: Final = {
     "Advertised": "050-39",
@@ -50,7 +59,27 @@ _RULES: Final = {
     "StartTAI": "050-29",
     "TickTAI": "050-30",
     "ClockSkewSeconds": "050-31",
+    LOCAL_TAI.name: "G05b",
 }
+_TAKEN: Final = {
+    FactClass.ADVERTISEMENT: frozenset(
+        name
+        for name, found in BASE_PREDICATES.items()
+        if found.fact_class is FactClass.ADVERTISEMENT
+    ),
+    FactClass.RUNTIME: frozenset(
+        {
+            LOCAL_TAI.name,
+            *(
+                name
+                for name, found in BASE_PREDICATES.items()
+                if found.fact_class is FactClass.RUNTIME
+            ),
+        }
+    ),
+}
+"""The predicates that each option takes."""
+_KNOWN: Final = {**BASE_PREDICATES, **LOCAL_PREDICATES}
 
 
 def read_public_facts(
@@ -79,6 +108,29 @@ def read_public_facts(
             "exposures are chosen by the viewer alone"
         )
     return with_peer(found, viewer)
+
+
+def with_clock(
+    session: Session, facts: tuple[Fact, ...], exposures: Iterable[Exposure], at: str | None
+) -> tuple[Fact, ...]:
+    """Return facts with the clock that exposures read: as `--at` says, else that of now.
+
+    Where no exposure reads it they stay as they are.
+
+    Raises:
+        UsageError: `--at` is no instant, or the facts have one as well.
+    """
+    told = any(fact[0] == LOCAL_TAI.name for fact in facts)
+    if at is not None:
+        if told:
+            raise UsageError(
+                f"--at and --runtime both give {LOCAL_TAI.name}", hint="leave one of them out"
+            )
+        return with_local_time(facts, parse_time(at, "--at"))
+    if told or not read_clock(exposures):
+        return facts
+    settings = session.settings(session.find_folder())[0]
+    return with_local_time(facts, local_time(now(), capabilities_of(settings).tick_interval))
 
 
 class _Oddity:
@@ -171,13 +223,15 @@ class _Checker:
 def _check_kind(kind: FactClass, fact: Fact) -> None:
     """Refuse a fact of another kind, or with another number of values."""
     option, rule = _OPTION_OF[kind], _RULE_OF[kind]
-    found, arity = BASE_PREDICATES.get(fact[0]), len(fact) - 1
-    if found is None or found.fact_class is not kind:
-        taken = [each for each in BASE_PREDICATES.values() if each.fact_class is kind]
+    found, arity = _KNOWN.get(fact[0]), len(fact) - 1
+    if found is None or found.name not in _TAKEN[kind]:
+        taken = [each for each in _KNOWN.values() if each.name in _TAKEN[kind]]
         other = _OPTION_OF.get(found.fact_class) if found is not None else None
         hint = f"{option} takes {', '.join(map(str, taken))}"
         if found is not None:
             hint = f"it belongs into {other}" if other else "record facts come from the lace"
+        if found is not None and found.fact_class is FactClass.LOCAL:
+            hint = "give it with --runtime" if found.name == LOCAL_TAI.name else "give --viewer V"
         raise FactLineError(f"{fact[0]}/{arity} is no {kind.value} fact", rule=rule, hint=hint)
     if found.arity != arity:
         raise FactLineError(
@@ -195,5 +249,5 @@ def _check_form(fact: Fact) -> None:
             raise FactLineError(
                 f"{shorten(value)!r} is not {syntax.title}",
                 rule=_RULES[name],
-                hint=f"as in {name}({','.join(BASE_PREDICATES[name].arguments)})",
+                hint=f"as in {name}({','.join(_KNOWN[name].arguments)})",
             )

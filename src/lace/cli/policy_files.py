@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lace.cli.exchange_facts import read_public_facts
+from lace.cli.exchange_facts import read_public_facts, with_clock
 from lace.cli.output import plural
 from lace.cli.policy_options import ExposureArgument, parse_exposure, parse_viewer
 from lace.cli.rule_files import (
@@ -166,6 +166,7 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
     ours, theirs, *exposing = check_files(session, wanted + exposure_files(session, named))
     policy = Policy(ours, exposures_of(named, exposing), lowering=given.lowering)
     public = read_public_facts(session, given.advertised, given.runtime, viewer)
+    public = with_clock(session, public, policy.exposures, given.at)
     warn_of(session, (*policy.warnings, *theirs.warnings))
     return ReadPolicy(
         policy=policy,

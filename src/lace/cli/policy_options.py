@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADVERTISED_OPTION",
+    "AT_OPTION",
     "EXPOSE_OPTION",
     "LOWERING_OPTION",
     "RUNTIME_OPTION",
@@ -58,7 +59,14 @@ RUNTIME_OPTION: Final = click.option(
     "--runtime",
     metavar="FILE",
     help="Runtime facts: lines of Here, Peer, Transport, TransportEncrypted, StartTAI, TickTAI "
-    "and ClockSkewSeconds. - for standard input. An exchange has at most one fact of each.",
+    "and ClockSkewSeconds, and _LocalTAI for exposures. - for standard input. An exchange has at "
+    "most one fact of each.",
+)
+AT_OPTION: Final = click.option(
+    "--at",
+    metavar="TIME",
+    help="The clock that exposures read as _LocalTAI('T'): 2026-11-20T00:00:00Z, or a TAI instant; "
+    "else that of now, floored to the tick interval as in an exchange.",
 )
 LOWERING_OPTION: Final = click.option(
     "--lowering",
@@ -79,6 +87,7 @@ class PolicyArguments:
     viewer: str | None
     advertised: str | None
     runtime: str | None
+    at: str | None
     lowering: str
     is_given: bool
     """Whether any of it stands on the command line."""
@@ -114,6 +123,7 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
         ),
         ADVERTISED_OPTION,
         RUNTIME_OPTION,
+        AT_OPTION,
         LOWERING_OPTION,
     )
     names = [entry.name for entry in fields(PolicyArguments) if entry.name != "is_given"]

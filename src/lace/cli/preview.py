@@ -26,6 +26,7 @@ from lace.cli.record_tables import (
     remark_cut,
     show_records,
 )
+from lace.cli.times import time_text
 from lace.facts.lines import format_fact
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
@@ -50,6 +51,7 @@ class _Answer:
         self.read = read
         self.executable = preview.executable
         self.their_work = preview.their_work
+        self.local_tai = preview.local_tai
         self.shows_nothing = preview.shows_nothing
         self.send = sorted(preview.permissions.may_send)
         self.request = sorted(preview.permissions.may_request)
@@ -65,6 +67,7 @@ class _Answer:
             "index": executable.index,
             "viewer": self.read.viewer,
             "exposures": [each.module.id for each in executable.exposures],
+            "local_tai": self.local_tai,
             "may_send": self.send,
             "not_here": self.not_here,
             "may_request": self.request,
@@ -88,6 +91,8 @@ class _Answer:
             ("the peer is", self.read.viewer or f"unproven, seen as {executable.viewer}"),
             ("exposed by", plural(count, "module") if count else "nothing"),
         ]
+        if self.local_tai is not None:
+            rows.append(("at", f"{time_text(self.local_tai)} UTC, {self.local_tai}"))
         output.table((Column("", style="bold"), Column("")), rows, heading=False)
         output.line("")
         output.say(f"would be sent: {_count(self.send)}")
@@ -183,6 +188,7 @@ def _is(count: int) -> str:
         "viewer": "the peer's proven verifier, or null",
         "exposures": "the R. identifiers of the modules in force for the viewer; none: nothing "
         "is exposed",
+        "local_tai": "the instant that exposures read as _LocalTAI; null if none of them does",
         "may_send": "hashes of the records that may be sent, sorted",
         "not_here": "those of them that are not here, and so are not sent",
         "may_request": "hashes of the records that may be requested, sorted",
@@ -198,6 +204,11 @@ def _is(count: int) -> str:
         (
             "lace preview --select mine.lace --peer-select theirs.lace --advertised theirs.facts",
             "what you would request of what a peer advertises",
+        ),
+        (
+            "lace preview --select mine.lace --peer-select theirs.lace --expose team.lace "
+            "--viewer V.….H3 --at 2026-11-20T00:00:00Z",
+            "what you would send on that day, where an exposure reads the clock",
         ),
         (
             "lace preview --select mine.lace --peer-select theirs.lace --json | jq .may_send",

@@ -36,6 +36,7 @@ from lace.interlacing.advertisement import (
 )
 from lace.interlacing.events import Described, Evaluated
 from lace.interlacing.negotiation import runtime_facts
+from lace.policy.public_facts import with_local_time
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
 
@@ -112,6 +113,8 @@ class StoreEvaluator:
         self._enforcement: Enforcement | None = None
         self._changes = RecordChanges()
         self._runtime: frozenset[Fact] = frozenset()
+        self._local: Tai | None = None
+        """What exposures last read as this side's clock; None if none of them does."""
         self._suffixes = tuple(f".{each}" for each in terms.formats)
         self._foreign: set[str] = set()
         """What the peer claims of formats that are not exchanged."""
@@ -163,7 +166,7 @@ class StoreEvaluator:
             relabelled = self._described(effect.relabelled, self._terms.peer_source)
         enforcement = self._ready()
         self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
-        self._take_tick(enforcement, effect.tick)
+        self._take_time(enforcement, effect)
         permissions = enforcement.evaluate()
         base = enforcement.base
         sendable = that_are(base, _HAVE, permissions.numbers(MAY_SEND))
@@ -192,7 +195,7 @@ class StoreEvaluator:
         asks_more = effect.added or effect.relabelled or effect.removed or effect.excluded
         with self._store.snapshot() as snapshot:
             counters = snapshot.counters()
-        state = self._names_of_states.name(counters, self._runtime_at(effect.tick))
+        state = self._names_of_states.name(counters, self._facts_at(effect))
         if asks_more or state != known.state:
             self._wake()
             return None
@@ -221,7 +224,15 @@ class StoreEvaluator:
             counters = snapshot.counters()
         if self.position != (counters.high_water, counters.removal_sequence or 0):
             return None
-        return self._names_of_states.name(counters, self._runtime)
+        return self._names_of_states.name(counters, self._with_local(self._runtime, self._local))
+
+    def _facts_at(self, effect: Evaluate) -> frozenset[Fact]:
+        local = effect.local if self._executable.reads_clock else None
+        return self._with_local(self._runtime_at(effect.tick), local)
+
+    @staticmethod
+    def _with_local(runtime: frozenset[Fact], local: Tai | None) -> frozenset[Fact]:
+        return runtime if local is None else frozenset(with_local_time(runtime, local))
 
     def _take_known(self, enforcement: Enforcement, known: Known) -> None:
         """Take what the peer is taken to claim, as it was kept."""
@@ -241,10 +252,14 @@ class StoreEvaluator:
             return None
         return claim_table(self._enforcement.base)
 
-    def _take_tick(self, enforcement: Enforcement, tick: Tai) -> None:
-        runtime = self._runtime_at(tick)
+    def _take_time(self, enforcement: Enforcement, effect: Evaluate) -> None:
+        """Take the tick, and this side's clock if an exposure reads it."""
+        runtime = self._runtime_at(effect.tick)
         enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
         self._runtime = runtime
+        if self._executable.reads_clock:
+            self._local = effect.local
+            enforcement.set_local_time(effect.local)
 
     def _runtime_at(self, tick: Tai) -> frozenset[Fact]:
         return frozenset(

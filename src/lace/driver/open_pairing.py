@@ -16,7 +16,6 @@ from lace.store.watching import watching
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.base.tai import Tai
     from lace.driver.pairing import Pairing
     from lace.driver.party import Party
     from lace.interlacing.result import Outcome
@@ -28,7 +27,6 @@ LOOK_SECONDS: Final = 1.0
 """How often the databases are looked at."""
 _LAST_LOOKS: Final = 3
 """How often there may be news after the wish to stop."""
-_SECOND: Final = 1_000_000_000
 
 
 class OpenPairing:
@@ -38,7 +36,6 @@ class OpenPairing:
         link: the link between them.
         parties: the parties.
         stores: their stores, for this thread alone.
-        clock: gives the time.
     """
 
     def __init__(
@@ -46,9 +43,8 @@ class OpenPairing:
         link: Pairing,
         parties: tuple[Party, Party],
         stores: tuple[ExchangeStore, ExchangeStore],
-        clock: Callable[[], Tai],
     ) -> None:
-        self._link, self._stores, self._clock = link, stores, clock
+        self._link, self._stores = link, stores
         self.parties = parties
         self._news = threading.Condition()
         self._is_told = self._is_stopping = False
@@ -131,7 +127,6 @@ class OpenPairing:
                 self._news.wait(self._seconds_to_wait())
             self._is_told = False
             is_stopping = self._is_stopping
-        now = self._clock()
         news = [party.has_news() for party in self.parties]
         if is_stopping and any(news) and self._last_looks:
             self._last_looks -= 1  # what was stored before it was stopped is told
@@ -141,13 +136,9 @@ class OpenPairing:
                 party.take(happened.Stopped())
             elif has_news:
                 party.take(happened.Changed())
-            if party.alarm is not None and now >= party.alarm:
-                party.alarm = None
+            if party.take_alarm():
                 party.take(happened.Woken())
 
     def _seconds_to_wait(self) -> float:
-        alarms = [party.alarm for party in self.parties if party.alarm is not None]
-        if not alarms:
-            return LOOK_SECONDS
-        left = (min(alarms).nanoseconds - self._clock().nanoseconds) / _SECOND
-        return max(0.0, min(left, LOOK_SECONDS))
+        left = [party.seconds_to_alarm for party in self.parties]
+        return min([LOOK_SECONDS, *(each for each in left if each is not None)])

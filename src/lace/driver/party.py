@@ -19,6 +19,7 @@ from lace.driver.messages import Block, End, beside_records
 from lace.driver.resources import Resources
 from lace.driver.saving import CursorSaver
 from lace.driver.sending import send_batch
+from lace.driver.waiting import steady_now
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -46,6 +47,7 @@ __all__ = ["BYTES_AT_ONCE", "Party"]
 BYTES_AT_ONCE: Final = 16 * 2**20
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
+_SECOND: Final = 1_000_000_000
 _MANY_CLAIMS: Final = 50_000
 """So are those of an evaluation that takes in so many claims."""
 
@@ -58,7 +60,8 @@ class Party:
         store: the side's records.
         settings: limits of evaluations.
         transport: the address of the connection.
-        clock: gives the time.
+        clock: gives the time, of the wall clock: for hello, ticks and exposures.
+        steady: gives readings of a clock that is never set: for timeouts.
         random_bytes: randomness for checking signatures together.
         workers: processes that validate records; without any, this one does.
         encrypted: whether the transport is proven to be confidential.
@@ -83,6 +86,7 @@ class Party:
         evaluating: EvaluatorMaker = StoreEvaluator,
         resources: Resources | None = None,
         receipts: Receipts | None = None,
+        steady: Callable[[], Tai] = steady_now,
     ) -> None:
         self._make_evaluator = evaluating
         shared = resources or Resources()
@@ -90,9 +94,9 @@ class Party:
         self._store = store
         self._settings = settings
         self._transport, self._encrypted = transport, encrypted
-        self._clock = clock
+        self._clock, self._steady = clock, steady
         self._evaluator: Evaluator | None = None
-        self._cursors = CursorSaver(kept, clock, is_open=machine.config.goes_on)
+        self._cursors = CursorSaver(kept, steady, is_open=machine.config.goes_on)
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
         self._receipts = receipts
@@ -103,7 +107,7 @@ class Party:
         self._waiting: deque[Message] = deque()
         self.bytes_at_once = BYTES_AT_ONCE
         """Record bytes that are given out together; the time of a batch is looked at between."""
-        self.alarm: Tai | None = None
+        self._alarm = wanted.Wake(None)
         self.report: Outcome | None = None
         """What came of the last round of an open exchange."""
         self.reporter: Callable[[Outcome], None] | None = None
@@ -136,8 +140,7 @@ class Party:
     def _take(self, event: Event) -> None:
         events: deque[Event] = deque([event])
         while events:
-            now = self._clock()
-            for effect in self.machine.receive(events.popleft(), now):
+            for effect in self.machine.receive(events.popleft(), self._clock(), self._steady()):
                 try:
                     answer = self._do(effect)
                 except LOCAL_ERRORS as error:
@@ -147,6 +150,22 @@ class Party:
                     self.watcher(effect, answer)
                 if answer is not None:
                     events.append(answer)
+
+    @property
+    def seconds_to_alarm(self) -> float | None:
+        """How long until the machine is to be woken; None where nothing is waited for."""
+        at, is_deadline = self._alarm.at, self._alarm.is_deadline
+        if at is None:
+            return None
+        now = self._steady() if is_deadline else self._clock()
+        return max(0.0, (at.nanoseconds - now.nanoseconds) / _SECOND)
+
+    def take_alarm(self) -> bool:
+        """Tell whether the machine is to be woken now; once for each alarm."""
+        is_due = self.seconds_to_alarm == 0
+        if is_due:
+            self._alarm = wanted.Wake(None)
+        return is_due
 
     def work(self, *, wait: bool = False) -> bool:
         """Go on with records that are being validated or stored; tells whether anything was done.
@@ -278,8 +297,8 @@ class Party:
                 self._intake.admit(records)
             case wanted.SendBatch():
                 self._batch = self._sending(effect)
-            case wanted.Wake(at):
-                self.alarm = at
+            case wanted.Wake():
+                self._alarm = effect
             case wanted.Report(outcome):
                 self.report = outcome
                 if self._receipts is not None:
@@ -374,7 +393,7 @@ class Party:
 
     def _sending(self, effect: wanted.SendBatch) -> Generator[Message, None, None]:
         """Give out a batch, then tell the machine."""
-        sent = yield from send_batch(self._store, effect, self._clock, self.bytes_at_once)
+        sent = yield from send_batch(self._store, effect, self._steady, self.bytes_at_once)
         if self.watcher is not None:
             self.watcher(effect, sent)
         self.take(sent)

@@ -25,7 +25,7 @@ class CursorSaver:
 
     Args:
         kept: where they are kept; without it none is.
-        clock: gives the time.
+        clock: gives readings of a steady clock.
         is_open: whether the exchange is open.
     """
 

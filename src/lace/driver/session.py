@@ -28,9 +28,6 @@ from lace.interlacing.transitions import State
 from lace.transport.stream import CloseReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lace.base.tai import Tai
     from lace.driver.claims import Claims
     from lace.driver.dry_run import DryRun
     from lace.driver.party import Party
@@ -49,7 +46,6 @@ WRITE_BYTES: Final = 256 * 1024
 """About how much is given to the stream at once."""
 LOOK_SECONDS: Final = 1.0
 """How often an open exchange looks for what other processes have stored."""
-_SECOND: Final = 1_000_000_000
 
 
 class Session:
@@ -58,7 +54,6 @@ class Session:
     Args:
         party: the side, not started.
         stream: the connection.
-        clock: gives the time.
         dry_run: stop before anything moves, and take note of what would.
         claims: take note of what the peer claims, and asks for.
     """
@@ -67,12 +62,11 @@ class Session:
         self,
         party: Party,
         stream: ByteStream,
-        clock: Callable[[], Tai],
         *,
         dry_run: DryRun | None = None,
         claims: Claims | None = None,
     ) -> None:
-        self._party, self._stream, self._clock = party, stream, clock
+        self._party, self._stream = party, stream
         # Each piece waits for the peer to take it: a slow one must not stretch a batch.
         party.bytes_at_once = WRITE_BYTES
         self._dry_run = dry_run
@@ -134,10 +128,9 @@ class Session:
     @property
     def standing(self) -> Standing:
         """How it stands now; any thread may ask."""
-        machine, alarm = self._party.machine, self._party.alarm
+        machine, left = self._party.machine, self._party.seconds_to_alarm
         state, waited = machine.state, None
-        if alarm is not None and state is not State.WAITING:
-            left = (alarm.nanoseconds - self._clock().nanoseconds) / _SECOND
+        if left is not None and state is not State.WAITING:
             waited = max(0.0, self._patience - left)
         return Standing(
             state=state,
@@ -338,8 +331,7 @@ class Session:
     async def _look(self) -> None:
         """Tell the machine of an alarm or of news."""
         party, machine = self._party, self._party.machine
-        if party.alarm is not None and self._clock() >= party.alarm:
-            party.alarm = None
+        if party.take_alarm():
             await self._take_held()
             await self._take(happened.Woken())
         is_waiting = machine.config.goes_on and machine.state is State.WAITING
@@ -347,8 +339,5 @@ class Session:
             await self._take(happened.Changed())
 
     def _seconds_to_wait(self) -> float:
-        alarm = self._party.alarm
-        if alarm is None:
-            return LOOK_SECONDS
-        left = (alarm.nanoseconds - self._clock().nanoseconds) / _SECOND
-        return max(0.0, min(left, LOOK_SECONDS))
+        left = self._party.seconds_to_alarm
+        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)

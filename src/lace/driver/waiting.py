@@ -1,4 +1,4 @@
-"""Waiting for the peer's bytes while records that came before them are validated."""
+"""Waiting: the clock that it is timed by, and the peer's bytes while records are validated."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from lace.base.tai import Tai
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["Gathering", "comes_first"]
+__all__ = ["Gathering", "comes_first", "steady_now"]
 
 GATHER_SECONDS: Final = 0.5
 """How long records that are valid wait for others, which are stored with them."""
+
+
+def steady_now() -> Tai:
+    """Return the reading of a clock that is never set: only differences mean anything."""
+    return Tai.from_nanoseconds(time.monotonic_ns())
 
 
 class Gathering:

@@ -1,7 +1,8 @@
 """Every base predicate: name, arity, class and what its arguments are (020, 030).
 
 No rule may define one of these. Record facts come from validated records only;
-advertisement facts are a peer's claims; runtime facts come with an evaluation.
+advertisement facts are a peer's claims; runtime facts come with an evaluation. Local facts
+are for exposures alone: no peer's rules read them, and no rule defines them either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASE_PREDICATES",
+    "LOCAL_PREDICATES",
     "RECORD_PREDICATES",
     "FactClass",
     "Predicate",
@@ -28,6 +30,7 @@ class FactClass(Enum):
     RECORD = "record"
     ADVERTISEMENT = "advertisement"
     RUNTIME = "runtime"
+    LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def _predicate(text: str, fact_class: FactClass, meaning: str) -> Predicate:
     return Predicate(name, tuple(part for part in rest.split(",") if part), fact_class, meaning)
 
 
-_R, _A, _T = FactClass.RECORD, FactClass.ADVERTISEMENT, FactClass.RUNTIME
+_R, _A, _T, _L = FactClass.RECORD, FactClass.ADVERTISEMENT, FactClass.RUNTIME, FactClass.LOCAL
 
 _ALL: Final = (
     _predicate("Have(P)", _R, "validated bytes of P are stored here"),
@@ -88,3 +91,14 @@ BASE_PREDICATES: Final[Mapping[str, Predicate]] = MappingProxyType(
 RECORD_PREDICATES: Final[Mapping[str, Predicate]] = MappingProxyType(
     {name: found for name, found in BASE_PREDICATES.items() if found.fact_class is _R}
 )
+
+LOCAL_PREDICATES: Final[Mapping[str, Predicate]] = MappingProxyType(
+    {
+        predicate.name: predicate
+        for predicate in (
+            _predicate("_Viewer(V)", _L, "the peer that asks, as exposures know it"),
+            _predicate("_LocalTAI(T)", _L, "the clock of this side, floored to its tick interval"),
+        )
+    }
+)
+"""What only exposures read (G05b)."""

@@ -67,10 +67,12 @@ class Evaluate:
 
     `added` are claims of the peer that are new or changed, `relabelled` records of this
     side that the peer is known to claim as well, `removed` what it claims no more. What is
-    relabelled is of the evaluation before: it may be gone from the store by now.
+    relabelled is of the evaluation before: it may be gone from the store by now. `local` is
+    what exposures read as this side's clock (G05b).
     """
 
     tick: Tai
+    local: Tai
     added: tuple[Advertisement, ...] = ()
     relabelled: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -141,9 +143,13 @@ class KeepModule:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Say when an instant has come; a later `Wake` replaces it, None takes it back."""
+    """Say when an instant has come; a later `Wake` replaces it, None takes it back.
+
+    A deadline is an instant of the steady clock, any other one of the wall clock.
+    """
 
     at: Tai | None
+    is_deadline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from lace.interlacing.blocks import check_block, is_only_tick
 from lace.interlacing.effects import Effect, Evaluate, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.states import States
-from lace.interlacing.ticks import start_ticks
+from lace.interlacing.ticks import LocalTime, start_ticks
 from lace.interlacing.transfer import Transfer
 from lace.interlacing.transitions import State
 from lace.interlacing.vocabulary import Phase
@@ -54,6 +54,7 @@ class Loops:
         ledger: the requests of this side.
         depends: whether an operand's `SelectHave` depends on advertisements or a tick.
         depends_on_tick: whether an operand depends on a tick.
+        local: this side's clock, as exposures read it.
         is_open: whether this side announces ticks.
         cursor: what is known of earlier loops with this peer under this plan.
         store_differing: store records whose claims differ all the same (X1's option).
@@ -67,6 +68,7 @@ class Loops:
         *,
         depends: bool,
         depends_on_tick: bool,
+        local: LocalTime,
         is_open: bool,
         cursor: Cursor | None = None,
         store_differing: bool = False,
@@ -76,6 +78,7 @@ class Loops:
         self.ledger = ledger
         self.step = State.WAITING
         self.ticks = start_ticks(terms.start_tai, terms.tick_interval)
+        self.local = local
         self.depends_on_tick = depends_on_tick
         self._depends = depends
         self._is_open = is_open
@@ -132,30 +135,35 @@ class Loops:
 
     # -- the beginning -------------------------------------------------------------------------
 
-    def begin_epoch(self) -> list[Effect]:
+    def begin_epoch(self, now: Tai) -> list[Effect]:
         """Begin the first loop after a hello."""
         self._begin_round()
-        return self._begin()
+        return self._begin(now)
 
-    def begin_next(self) -> list[Effect]:
+    def begin_next(self, now: Tai) -> list[Effect]:
         """Begin the next loop of a round."""
-        return self._begin()
+        return self._begin(now)
 
-    def begin_anew(self, *, tentative: bool = False) -> list[Effect]:
+    def begin_anew(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
         """Begin a round after waiting; a tentative one only if there is something new here."""
         self._is_begun, self._is_tentative = True, tentative
-        return self._begin()
+        return self._begin(now)
 
-    def answer(self, facts: tuple[Fact, ...]) -> list[Effect]:
+    def answer(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         """Begin a round because the peer began one; `facts` are its turn 0."""
         self._advertising.hold(facts)
-        return self.begin_anew()
+        return self.begin_anew(now)
 
-    def _begin(self) -> list[Effect]:
+    def _begin(self, now: Tai) -> list[Effect]:
         self.step = State.EVALUATING
         self._advertising.forget()
         self.ticks = self.ticks.begin_loop()
-        return [Evaluate(self.ticks.tick, excluded=self.ledger.excluded)]
+        return [self._evaluate_at(now)]
+
+    def _evaluate_at(self, now: Tai) -> Evaluate:
+        """Return the question what may be sent, by this side's clock as it is now."""
+        self.local = self.local.at(now)
+        return Evaluate(self.ticks.tick, self.local.tai, excluded=self.ledger.excluded)
 
     def _begin_round(self) -> None:
         """Begin to count loops and bytes anew."""
@@ -260,7 +268,7 @@ class Loops:
         if self.step is State.ADVERTISING:
             return self._go_on(self._advertising.take(self, facts, now))
         if self.step is State.REQUESTING:
-            return self._requested(facts)
+            return self._requested(facts, now)
         raise InterlaceFailure(Failure.MALFORMED_BLOCK, "facts inside a batch", rule="G36")
 
     @property
@@ -283,6 +291,7 @@ class Loops:
         return [
             Evaluate(
                 self.ticks.tick,
+                self.local.tai,
                 added=claims,
                 relabelled=relabelled,
                 removed=removed,
@@ -316,7 +325,7 @@ class Loops:
         self.ticks = self.ticks.ask()
         return [block]
 
-    def _requested(self, facts: tuple[Fact, ...]) -> list[Effect]:
+    def _requested(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         block = check_block(facts, Phase.REQUEST)
         self.hear(block)
         self.ticks = self.ticks.hear_request()
@@ -325,7 +334,7 @@ class Loops:
             return self._transfer()
         # What may be sent is looked at once more, at the moment of sending.
         self.step = State.CHECKING
-        return [Evaluate(self.ticks.tick, excluded=self.ledger.excluded)]
+        return [self._evaluate_at(now)]
 
     def _transfer(self) -> list[Effect]:
         self.step = State.TRANSFERRING

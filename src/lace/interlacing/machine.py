@@ -3,6 +3,9 @@
 One machine runs one side of one link. It does no I/O and reads no clock: whoever runs it
 carries out its effects and brings the answers, and whatever the peer sends. A failure ends
 it with a bare `Close`; the local outcome says what happened, the peer learns nothing.
+
+Time comes as two readings: of the wall clock, which hello, ticks and exposures tell, and of a
+steady clock, by which turns are timed.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, S
 from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
 from lace.interlacing.handshake import Handshake
 from lace.interlacing.loops import End, Loops
-from lace.interlacing.ticks import TickWait, start_wait
+from lace.interlacing.ticks import LocalTime, TickWait, start_wait
 from lace.interlacing.timing import Timing
 from lace.interlacing.transitions import State, check_legal, takes_input
 
@@ -62,7 +65,8 @@ class Machine:
         self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
         self._epoch: tuple[Terms, Cursor | None] | None = None
         self._renewal: happened.Renewed | None = None
-        self._has_changed = self._has_ended = False
+        self._has_changed = self._has_ended = self._reads_clock = False
+        self._local = LocalTime(config.capabilities.tick_interval)
         self._wait: TickWait | None = None
         self._handshakes = 0
         self._last: tuple[str, InterlaceFailure | None] | None = None
@@ -100,23 +104,30 @@ class Machine:
         """How many requests of this side have no answer yet."""
         return self._account.ledger.outstanding
 
-    def receive(self, event: Event, now: Tai) -> list[Effect]:
-        """Take an event; returns what is to be done, in order."""
+    def receive(self, event: Event, now: Tai, steady: Tai | None = None) -> list[Effect]:
+        """Take an event; returns what is to be done, in order.
+
+        Args:
+            event: what happened.
+            now: the reading of the wall clock.
+            steady: the reading of a clock that is never set; without one, `now`.
+        """
         if self.is_closed:
             return []
-        self._account.times.note(self.state, now)
+        passed = now if steady is None else steady
+        self._account.times.note(self.state, passed)
         if self._last is not None:
             return self._store_last(event, now)
         try:
             check_legal(event, self.state)
-            effects = self._take(event, now)
+            effects = self._take(event, now, passed)
             if self._has_ended and self.takes_input:
                 effects += self._ended()
             effects += self._end_wait(now)
         except InterlaceFailure as failure:
             return self._fail(failure)
-        self._account.times.note(self.state, now)
-        return [*effects, *self._set_alarm(now)]
+        self._account.times.note(self.state, passed)
+        return [*effects, *self._set_alarm(passed)]
 
     def fail(self, error: LaceError) -> list[Effect]:
         """End because of something outside.
@@ -136,7 +147,7 @@ class Machine:
         """Whether it is over but for the records that came before, which are being stored."""
         return self._last is not None and not self.is_closed
 
-    def _take(self, event: Event, now: Tai) -> list[Effect]:
+    def _take(self, event: Event, now: Tai, passed: Tai) -> list[Effect]:
         match event:
             case happened.Started():
                 return self._send_setup()
@@ -144,17 +155,17 @@ class Machine:
                 self._handshake.take_modules(event.modules)
                 return self._block(event, now)
             case happened.Woken():
-                return self._woken(now)
+                return self._woken(now, passed)
             case happened.Progressed():
                 if not self._is_literal:
-                    self._timing.progress(now)
+                    self._timing.progress(passed)
                 return []
             case happened.Changed():
                 self._has_changed = True
-                return self._look()
+                return self._look(now)
             case happened.Renewed():
                 self._renewal = event
-                return self._look()
+                return self._look(now)
             case happened.Stopped():
                 return self._close(_Why.STOPPED)
             case happened.Ended():
@@ -166,7 +177,7 @@ class Machine:
                 effects = loops.take(event, now)
                 if loops.transfer.failure is not None:
                     return [*effects, *self._fail(loops.transfer.failure)]
-                return self._go_on(effects)
+                return self._go_on(effects, now)
 
     def _looping(self) -> Loops:
         if self._loops is None:
@@ -181,6 +192,8 @@ class Machine:
             self._handshake.renew(self._renewal.operand, self._renewal.exposures)
             self._renewal = None
         self._account.end_epoch(self._loops)
+        if self._loops is not None:
+            self._local = self._loops.local
         self._loops = None
         self._state = State.SETUP
         self._handshakes += 1
@@ -197,14 +210,14 @@ class Machine:
                 return []  # a new setup wins: what was sent before it is passed over
             return self._take_setup(facts, now)
         if self._state is State.HELLO:
-            return self._take_hello(facts)
+            return self._take_hello(facts, now)
         loops = self._looping()
         if is_setup and self._epoch is not None and loops.is_at_rest:
             return [*self._send_setup(), *self._take_setup(facts, now)]
         if loops.step is not State.WAITING or is_tick:
-            return self._go_on(loops.block(facts, now))
+            return self._go_on(loops.block(facts, now), now)
         self._has_changed = False
-        return loops.answer(facts)
+        return loops.answer(facts, now)
 
     def _take_setup(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         hello = self._handshake.take_setup(facts, now)
@@ -214,8 +227,9 @@ class Machine:
         self._state = State.HELLO
         return [hello]
 
-    def _take_hello(self, facts: tuple[Fact, ...]) -> list[Effect]:
+    def _take_hello(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         executable, terms = self._handshake.take_hello(facts)
+        self._reads_clock = executable.reads_clock
         cursor = self._cursor_for(terms)
         self._epoch = terms, cursor
         self._loops = Loops(
@@ -223,6 +237,7 @@ class Machine:
             self._account.ledger,
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
+            local=self._local,
             is_open=self.config.goes_on,
             cursor=cursor,
             store_differing=self.config.store_differing,
@@ -238,7 +253,7 @@ class Machine:
         known = None if cursor is None else cursor.theirs
         kept = self._handshake.kept_module
         agreed: list[Effect] = [Agree(executable, terms, known)]
-        return [*agreed, *([] if kept is None else [kept]), *self._loops.begin_epoch()]
+        return [*agreed, *([] if kept is None else [kept]), *self._loops.begin_epoch(now)]
 
     def _cursor_for(self, terms: Terms) -> Cursor | None:
         """Return what is known of the peer's advertisements under these terms."""
@@ -255,18 +270,18 @@ class Machine:
 
     # -- rounds --------------------------------------------------------------------------------
 
-    def _go_on(self, effects: list[Effect]) -> list[Effect]:
+    def _go_on(self, effects: list[Effect], now: Tai) -> list[Effect]:
         """Go on when a loop is over."""
         loops = self._looping()
         if not loops.is_over:
-            return [*effects, *self._look()]
+            return [*effects, *self._look(now)]
         end = loops.end()
         if end is End.GOES_ON:
-            return [*effects, *loops.begin_next()]
+            return [*effects, *loops.begin_next(now)]
         effects = [*effects, *self._keep_cursor(loops)]
         if not self.config.goes_on:
             return [*effects, *self._close(_WHY[end])]
-        return [*effects, Report(self._outcome(_WHY[end].value)), *self._look()]
+        return [*effects, Report(self._outcome(_WHY[end].value)), *self._look(now)]
 
     def _keep_cursor(self, loops: Loops) -> list[Effect]:
         cursor = Cursor(loops.states.theirs, loops.states.own, loops.terms.schema)
@@ -277,7 +292,7 @@ class Machine:
         self._account.has_saved = True
         return [SaveCursor(link, cursor, loops.is_settled)]
 
-    def _look(self) -> list[Effect]:
+    def _look(self, now: Tai) -> list[Effect]:
         """While waiting, see whether there is a reason to begin a loop or a new setup."""
         loops = self._loops
         if loops is None or self.state is not State.WAITING:
@@ -288,7 +303,7 @@ class Machine:
         if not self._has_changed and not rises and not loops.has_news:
             return []
         self._has_changed = False
-        return loops.begin_anew(tentative=not rises)
+        return loops.begin_anew(now, tentative=not rises)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -308,47 +323,49 @@ class Machine:
             return None
         return loops.step, self._handshakes, loops.turns
 
-    def _set_alarm(self, now: Tai) -> list[Effect]:
+    def _set_alarm(self, passed: Tai) -> list[Effect]:
         if self.is_closed:
             return []
         loops = self._loops
         is_busy = loops is not None and (
             loops.transfer.is_busy or (self._is_literal and not loops.awaits_peer)
         )
-        wanted = self._timing.watch(self._turn, now, is_busy=is_busy)
-        if self._ticks_matter:
-            wanted = self._looping().ticks.next_due
-        if self._wait is not None and self.state is State.WAITING:
-            due = self._wait.deadline if self._ticks_matter else self._wait.goal
-            wanted = due if wanted is None else min(wanted, due)
-        return self._timing.set_alarm(wanted)
+        deadline = self._timing.watch(self._turn, passed, is_busy=is_busy)
+        waiting = self._waiting
+        if waiting is None:
+            return self._timing.set_alarm(deadline, is_deadline=True)
+        due = [waiting.ticks.next_due] if waiting.depends_on_tick else []
+        due += [waiting.local.next_due] if self._reads_clock else []
+        if self._wait is not None:
+            due.append(self._wait.deadline if waiting.depends_on_tick else self._wait.goal)
+        known = [each for each in due if each is not None]
+        return self._timing.set_alarm(min(known, default=None))
 
     @property
-    def _ticks_matter(self) -> bool:
-        loops = self._loops
-        return (
-            self.config.goes_on
-            and loops is not None
-            and loops.depends_on_tick
-            and self.state is State.WAITING
-        )
+    def _waiting(self) -> Loops | None:
+        """The loops of an exchange that waits, for which time may be a reason to go on."""
+        is_waiting = self.config.goes_on and self.state is State.WAITING
+        return self._loops if is_waiting else None
 
-    def _woken(self, now: Tai) -> list[Effect]:
+    def _woken(self, now: Tai, passed: Tai) -> list[Effect]:
         self._timing.woken()
-        if self._timing.is_late(now):
+        if self._timing.is_late(passed):
             raise InterlaceFailure(
                 Failure.PHASE_TIMEOUT,
                 f"{self._timing.seconds} s while {self.state.value}",
                 hint="raise phase_timeout_seconds if the peer is only slow",
             )
-        if not self._ticks_matter:
+        loops = self._waiting
+        if loops is None:
             return []
-        loops = self._looping()
-        due = loops.ticks.due(now)
-        if due is None:
-            return []
-        loops.ticks = loops.ticks.announce(due)
-        return [SendBlock((("TickReady", str(due)),)), *self._look()]
+        effects: list[Effect] = []
+        due = loops.ticks.due(now) if loops.depends_on_tick else None
+        if due is not None:
+            loops.ticks = loops.ticks.announce(due)
+            effects.append(SendBlock((("TickReady", str(due)),)))
+        if self._reads_clock and loops.local.is_due(now):
+            self._has_changed = True  # a loop begins only if that changes what may move
+        return [*effects, *self._look(now)]
 
     def _end_wait(self, now: Tai) -> list[Effect]:
         """End a bounded exchange that has waited for its ticks, once nothing is under way."""

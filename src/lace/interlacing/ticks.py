@@ -1,8 +1,9 @@
-"""Ticks: the shared time of an open exchange (050, G40, G54d).
+"""Ticks: the shared time of an open exchange (050, G40, G54d), and this side's own (G05b).
 
 Aligned ticks are the start and whole multiples of the interval after it. Each side says
 with TickReady how far its clock has come; the smaller of the two is the time that both
-evaluate with. No clock is read here: instants are arguments.
+evaluate with. Exposures read the clock of their own side instead, which no peer can hold
+back. No clock is read here: instants are arguments.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from typing import Final
 
 from lace.base.tai import Tai, TaiError
 from lace.interlacing.failures import Failure, InterlaceFailure
+from lace.policy.public_facts import local_time
 from lace.rules.findings import show
 
-__all__ = ["TickState", "TickWait", "aligned_tick", "is_aligned", "start_ticks", "start_wait"]
+__all__ = [
+    "LocalTime",
+    "TickState",
+    "TickWait",
+    "aligned_tick",
+    "is_aligned",
+    "start_ticks",
+    "start_wait",
+]
 
+_BEGINNING: Final = Tai.from_nanoseconds(0)
 _LAST: Final = Tai("9999999999:999999999")
 
 
@@ -34,6 +45,34 @@ def is_aligned(start: Tai, interval: int, tai: Tai) -> bool:
     """Tell whether an instant is the start or a whole number of intervals after it."""
     passed = tai.nanoseconds - start.nanoseconds
     return passed >= 0 and passed % interval == 0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTime:
+    """This side's clock as exposures read it: floored to its own tick interval, never going back.
+
+    `interval` is what this side has configured, in nanoseconds; what was negotiated with the
+    peer has no influence. A clock that is set back leaves what was reached.
+    """
+
+    interval: int
+    tai: Tai = _BEGINNING
+
+    def at(self, now: Tai) -> LocalTime:
+        """Return the time at this reading of the clock."""
+        return replace(self, tai=max(self.tai, local_time(now, self.interval)))
+
+    def is_due(self, now: Tai) -> bool:
+        """Tell whether a clock showing `now` has gone on since the last reading."""
+        return local_time(now, self.interval) > self.tai
+
+    @property
+    def next_due(self) -> Tai | None:
+        """When it goes on; None when no TAI text can say it."""
+        try:
+            return self.tai.shift(self.interval)
+        except TaiError:
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """How long phases take, how long a peer may take for a turn, and when to be woken (G47b).
 
-The timeout holds for a turn and starts anew with every mebibyte that arrives. What this
-side needs to validate and store what has arrived does not count.
+The timeout holds for a turn and starts again with every mebibyte that arrives. What this
+side needs to validate and store what has arrived does not count. All instants here are
+readings of a steady clock, which nobody sets: a wall clock that jumps ends no turn early, and
+keeps none waiting.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Timing:
         self._turn: object = None
         self._deadline: Tai | None = None
         self._busy_since: Tai | None = None
-        self._alarm: Tai | None = None
+        self._alarm = Wake(None)
 
     def watch(self, turn: object, now: Tai, *, is_busy: bool) -> Tai | None:
         """Return when to be woken if the peer has not sent its part of a turn by then.
@@ -88,11 +90,12 @@ class Timing:
 
     def woken(self) -> None:
         """Take note that the alarm went off."""
-        self._alarm = None
+        self._alarm = Wake(None)
 
-    def set_alarm(self, wanted: Tai | None) -> list[Effect]:
+    def set_alarm(self, wanted: Tai | None, *, is_deadline: bool = False) -> list[Effect]:
         """Return when to be woken, if that has changed."""
-        if wanted == self._alarm:
+        made = Wake(wanted, is_deadline=is_deadline and wanted is not None)
+        if made == self._alarm:
             return []
-        self._alarm = wanted
-        return [Wake(wanted)]
+        self._alarm = made
+        return [made]

@@ -32,7 +32,7 @@ from lace.pipeline.inputs import Inputs, count_facts, read_inputs
 from lace.pipeline.questions import write_question
 from lace.pipeline.registered import name_of_digest, name_of_facts, register
 from lace.pipeline.tables import read_dictionary, write_rows
-from lace.policy.public_facts import check_public
+from lace.policy.public_facts import check_public, split_local
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
@@ -94,7 +94,7 @@ def exchange_question(executable: Executable, public: Iterable[Fact]) -> Questio
         LimitExceeded: one is too long for a program that may read it.
     """
     told = tuple(sorted(set(relabelled(public, executable))))
-    check_public({(fact[0], len(fact) - 1) for fact in told})
+    check_public({(fact[0], len(fact) - 1) for fact in split_local(told)[0]})
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
     for value in {value for fact in told for value in fact[1:]}:
         check_value(value, allowed)

@@ -17,7 +17,7 @@ from lace.interlacing.capabilities import Schema
 from lace.pipeline.tables import DICTIONARY
 from lace.policy.compile import flat_program
 from lace.policy.public_facts import PUBLIC
-from lace.rules.profiles import MAY_SEND
+from lace.rules.profiles import LOCAL_TAI, MAY_SEND
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ __all__ = [
 _FORMAT: Final = 1
 _ALL: Final = "*"
 _VARYING: Final = frozenset(
-    key for key in PUBLIC if key.name in ("Advertised", "AdvertisedField", "TickTAI")
+    {
+        LOCAL_TAI,
+        *(key for key in PUBLIC if key.name in ("Advertised", "AdvertisedField", "TickTAI")),
+    }
 )
 """What changes while an exchange runs: a set that depends on it is evaluated there."""
 
@@ -102,7 +105,7 @@ def register(manifest: Manifest, executable: Executable, public: Iterable[Fact])
 
 def _name_of_sending(manifest: Manifest, executable: Executable, public: Iterable[Fact]) -> str:
     whole = flat_program(executable)
-    read = {key for key in PUBLIC if whole.depends_on(MAY_SEND, key)}
+    read = {key for key in PUBLIC | {LOCAL_TAI} if whole.depends_on(MAY_SEND, key)}
     if read & _VARYING:
         return ""
     facts = sorted({fact for fact in public if PredicateKey(fact[0], len(fact) - 1) in read})

@@ -30,6 +30,7 @@ from lace.policy.scope import scope_name, scope_rules
 from lace.rules.profiles import (
     ALLOW_QUERY_RECORD,
     CAN_QUERY_RECORD,
+    LOCAL_TAI,
     SELECT_ADVERTISED,
     SELECT_HAVE,
     VIEWER,
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 _ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
+_VIEW: Final = _ALL | {LOCAL_TAI}
 _HAVE: Final = PredicateKey("Have", 1)
 _MOST_KEPT: Final = 64
 """Compiled policies that a compiler keeps."""
@@ -93,6 +95,11 @@ class Executable:
     def programs(self) -> tuple[CheckedProgram, ...]:
         """All four, each after those that it reads."""
         return self.view, self.theirs, self.ours, self.lowering
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether an exposure in force reads this side's clock, `_LocalTAI`."""
+        return LOCAL_TAI in self.view.required_base
 
     @property
     def exposes_nothing(self) -> bool:
@@ -163,7 +170,7 @@ def compile_policy(
         for key in (SELECT_HAVE, SELECT_ADVERTISED)
     )
     own = ours.module.limits
-    base = _ALL if active else _ALL | {CAN_QUERY_RECORD}
+    base = _VIEW if active else _VIEW | {CAN_QUERY_RECORD}
     return Executable(
         plan=plan,
         index=index,
@@ -219,7 +226,7 @@ def compile_view(exposures: Iterable[Exposure], viewer: str, limits: RuleLimits)
     With no exposure for the viewer it has no rules.
     """
     made = _exposed(active_exposures(exposures, viewer), viewer)
-    return _program(made, _ALL, limits)
+    return _program(made, _VIEW, limits)
 
 
 def _exposed(active: Sequence[Exposure], viewer: str) -> tuple[Generated, ...]:

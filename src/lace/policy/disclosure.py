@@ -91,7 +91,8 @@ class Disclosure:
     that are not in the view themselves, and `hidden_here` counts those of them that are
     stored here. `blobs` and `plexes` count the different embedded hashes. `missing_facts` are
     runtime predicates, as `StartTAI/1`, that the rules read and of which no fact was given:
-    an exchange has such facts, and then more may be told than is said here.
+    an exchange has such facts, and then more may be told than is said here. `local_tai` is the
+    instant that exposures read as this side's clock; None if none of them does.
     """
 
     lace: str
@@ -107,6 +108,7 @@ class Disclosure:
     plexes: int
     sent: Sent | None = None
     missing_facts: tuple[str, ...] = ()
+    local_tai: str | None = None
 
     def __repr__(self) -> str:
         shown = f"{len(self.records):,} of {self.stored:,} records"
@@ -129,6 +131,7 @@ class Disclosure:
             "hidden_here": self.hidden_here,
             "embedded": {"blobs": self.blobs, "plexes": self.plexes},
             "sent": None if self.sent is None else self.sent.to_json(),
+            "local_tai": self.local_tai,
             "missing_facts": list(self.missing_facts),
         }
 
@@ -267,6 +270,7 @@ def _disclosure(saved: _Document) -> Disclosure:
         plexes=embedded.number("plexes"),
         sent=_sent(saved),
         missing_facts=saved.texts("missing_facts"),
+        local_tai=saved.text_if_any("local_tai"),
     )
 
 
@@ -302,6 +306,10 @@ class _Document:
         if not isinstance(value, str):
             raise self._refuse(key, "a text")
         return value
+
+    def text_if_any(self, key: str) -> str | None:
+        """Return a text, or None where it is null."""
+        return None if self.is_null(key) else self.text(key)
 
     def number(self, key: str) -> int:
         """Return a count."""

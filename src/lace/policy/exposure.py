@@ -15,13 +15,13 @@ from lace.base.text import shorten
 from lace.errors import PolicyError, RecordError
 from lace.record.ids import Verifier
 from lace.rules.limits import OWN_LIMITS, RuleLimits
-from lace.rules.profiles import EXPOSURE
+from lace.rules.profiles import EXPOSURE, LOCAL_TAI
 from lace.rules.program import CheckedProgram, Lacegram, check_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Exposure", "active_exposures", "check_viewer", "exposure_of"]
+__all__ = ["Exposure", "active_exposures", "check_viewer", "exposure_of", "read_clock"]
 
 
 def check_viewer(text: str) -> str:
@@ -110,3 +110,8 @@ def exposure_of(
 def active_exposures(exposures: Iterable[Exposure], viewer: str) -> tuple[Exposure, ...]:
     """Return the exposures that are registered for a viewer, in their order."""
     return tuple(exposure for exposure in exposures if exposure.is_for(viewer))
+
+
+def read_clock(exposures: Iterable[Exposure]) -> bool:
+    """Tell whether one of some exposures reads this side's clock, `_LocalTAI`."""
+    return any(LOCAL_TAI in exposure.module.required_base for exposure in exposures)

@@ -1,4 +1,8 @@
-"""Public facts of an exchange: the peer that a viewer gives, and runtime facts that lack."""
+"""Facts of an exchange beside those of records: public ones, and this side's own time.
+
+Public are what a peer advertises and the runtime facts. `_LocalTAI` is local: exposures
+read it, and a peer's rules never do.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,27 @@ from typing import TYPE_CHECKING, Final
 from lace.arguments import check_many
 from lace.base.text import shorten
 from lace.errors import EngineError, UsageError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
+from lace.rules.profiles import LOCAL_TAI
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lace.base.tai import Tai
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
 
-__all__ = ["PEER", "PUBLIC", "check_public", "missing_facts", "with_peer"]
+__all__ = [
+    "PEER",
+    "PUBLIC",
+    "check_public",
+    "local_time",
+    "missing_facts",
+    "split_local",
+    "with_local_time",
+    "with_peer",
+]
 
 PEER: Final = "Peer"
 """The predicate of the verifier that a peer has proven."""
@@ -26,6 +41,8 @@ PUBLIC: Final = frozenset(
     if found.fact_class is not FactClass.RECORD
 )
 """What is advertised, and the runtime predicates: all that are not of records."""
+_GIVEN: Final = frozenset({FactClass.RUNTIME, FactClass.LOCAL})
+"""The classes of facts that come with an evaluation."""
 _HINT: Final = "as in [('Advertised','P.….H3','S')]"
 
 
@@ -70,6 +87,40 @@ def check_public(predicates: Iterable[tuple[str, int]]) -> None:
             )
 
 
+def local_time(now: Tai, interval: int) -> Tai:
+    """Return a clock's reading as exposures see it: floored to an interval in nanoseconds.
+
+    >>> from lace.base.tai import Tai
+    >>> local_time(Tai("1640995237:500000000"), 10_000_000_000)
+    Tai('1640995230:000000000')
+    """
+    return now.shift(-(now.nanoseconds % interval))
+
+
+def with_local_time(facts: Iterable[Fact], tai: str) -> tuple[Fact, ...]:
+    """Return facts with this instant as `_LocalTAI`, unless there is one among them.
+
+    >>> with_local_time([("Here", "V.1")], "1640995230:000000000")
+    (('Here', 'V.1'), ('_LocalTAI', '1640995230:000000000'))
+    """
+    given = tuple(facts)
+    is_told = any(fact[0] == LOCAL_TAI.name for fact in given)
+    return given if is_told else (*given, (LOCAL_TAI.name, str(tai)))
+
+
+def split_local(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
+    """Return the public ones of facts, and the local ones."""
+    public: list[Fact] = []
+    local: list[Fact] = []
+    for fact in facts:
+        (local if _key(fact) == LOCAL_TAI else public).append(fact)
+    return public, local
+
+
+def _key(fact: Fact) -> PredicateKey:
+    return PredicateKey(fact[0], len(fact) - 1)
+
+
 def missing_facts(programs: Iterable[CheckedProgram], public: Iterable[Fact]) -> tuple[str, ...]:
     """Return the runtime predicates that programs read and of which there is no fact.
 
@@ -77,8 +128,7 @@ def missing_facts(programs: Iterable[CheckedProgram], public: Iterable[Fact]) ->
     """
     given = {fact[0] for fact in public}
     read = {key.name for program in programs for key in program.required_base}
+    known = (*BASE_PREDICATES.values(), *LOCAL_PREDICATES.values())
     return tuple(
-        str(found)
-        for found in BASE_PREDICATES.values()
-        if found.fact_class is FactClass.RUNTIME and found.name in read - given
+        str(found) for found in known if found.fact_class in _GIVEN and found.name in read - given
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from lace.base.limits import MAX_VALUE_SETTING, parse_setting
 from lace.base.text import shorten
 from lace.errors import LaceError, RecordError, SettingError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
 from lace.facts.lines import parse_fact
 from lace.policy.operand import INDEXES
 from lace.policy.plan_lines import LOWERINGS
@@ -17,6 +17,7 @@ from lace.policytests.names import PEER, Key, Substitution
 from lace.policytests.tables import Table, meant
 from lace.record.ids import RecordId
 from lace.rules.limits import PEER_LIMITS, RuleLimits
+from lace.rules.profiles import LOCAL_TAI
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -47,6 +48,8 @@ _POLICY: Final = (
 )  # fmt: skip
 _EXPECTATIONS: Final = (*_SETS, "derived", "error")
 _PREDICATE: Final = re.compile(r"(?:(mine|theirs):)?(_?[A-Za-z][A-Za-z0-9_~-]*)/([0-9]{1,3})")
+_CLOCK: Final = {name: found for name, found in LOCAL_PREDICATES.items() if name == LOCAL_TAI.name}
+"""The local fact that a case may give; the other one follows from its viewer."""
 _SOME_PEER: Final = "Opq_0"
 """What stands for a peer while facts are read; who it is shows when a case runs."""
 
@@ -190,7 +193,7 @@ class CaseReader:
 
     def _check_fact(self, table: Table, fact: Fact, line: str) -> None:
         """Note a fact that no exchange has."""
-        found = BASE_PREDICATES.get(fact[0])
+        found = BASE_PREDICATES.get(fact[0]) or _CLOCK.get(fact[0])
         if found is None:
             hint = meant(fact[0], BASE_PREDICATES, "base predicates")
             table.add("facts", f"{fact[0]} is no base predicate", hint, text=line)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import UsageError
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
+from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "ALLOW_QUERY_RECORD",
     "CAN_QUERY_RECORD",
     "EXPOSURE",
+    "LOCAL_TAI",
     "MAY_REQUEST",
     "MAY_SEND",
     "PROFILES",
@@ -41,6 +42,7 @@ MAY_REQUEST: Final = PredicateKey("MayRequest", 1)
 CAN_QUERY_RECORD: Final = PredicateKey("CanQueryRecord", 2)
 ALLOW_QUERY_RECORD: Final = PredicateKey("AllowQueryRecord", 2)
 VIEWER: Final = PredicateKey("_Viewer", 1)
+LOCAL_TAI: Final = PredicateKey("_LocalTAI", 1)
 
 _CATALOGUE: Final = frozenset(
     PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values()
@@ -54,6 +56,9 @@ _SINGLE: Final = frozenset(
     PredicateKey(found.name, found.arity)
     for found in BASE_PREDICATES.values()
     if found.fact_class is FactClass.RUNTIME
+)
+_LOCAL: Final = frozenset(
+    PredicateKey(found.name, found.arity) for found in LOCAL_PREDICATES.values()
 )
 _GENERATED: Final = ("o0_", "o1_", "MergedSelect")
 
@@ -77,12 +82,12 @@ class Profile:
     closed: bool = False
     local_heads: bool = True
     unreadable: frozenset[PredicateKey] = frozenset()
-    single: frozenset[PredicateKey] = field(default=_SINGLE | {VIEWER})
+    single: frozenset[PredicateKey] = field(default=_SINGLE | _LOCAL)
 
     @property
     def undefinable(self) -> frozenset[PredicateKey]:
         """The base predicates that no rule may define: every standard one, and those read."""
-        return self.base | _CATALOGUE
+        return self.base | _CATALOGUE | _LOCAL
 
     def is_reserved(self, predicate: PredicateKey) -> bool:
         """Tell whether a module of this kind must leave a predicate alone."""
@@ -114,7 +119,7 @@ SELECTOR: Final = Profile(
 """The operand of an exchange: what to offer and what to ask for."""
 
 _EXPOSED: Final = _RECORD | {
-    VIEWER,
+    *_LOCAL,
     *(key for key in _SINGLE if key.name not in {"TickTAI", "ClockSkewSeconds"}),
 }
 

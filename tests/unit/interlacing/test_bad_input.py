@@ -265,7 +265,7 @@ def test_records_of_other_formats_with_real_stores(
     receive = Machine.receive
     seen: list[str] = []
 
-    def bending(self: Machine, event: happened.Event, now: lace.Tai) -> list[Effect]:
+    def bending(self: Machine, event: happened.Event, *now: lace.Tai) -> list[Effect]:
         is_listing = isinstance(event, happened.BlockReceived) and any(
             fact[0] == "Advertised" for fact in event.facts
         )
@@ -274,7 +274,7 @@ def test_records_of_other_formats_with_real_stores(
             source = event.facts[0][2]
             event = replace(event, facts=(*event.facts, ("Advertised", "P.x.H9", source)))
             seen.append(source)
-        return receive(self, event, now)
+        return receive(self, event, *now)
 
     monkeypatch.setattr(Machine, "receive", bending)
     done = lace.interlace(left, right, policy(), policy())

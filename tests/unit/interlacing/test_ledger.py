@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.base.tai import Tai
+from lace.interlacing.effects import Wake
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.ledger import Ledger
 from lace.interlacing.partitions import AdvertisementSet
@@ -130,8 +131,11 @@ def test_the_time_of_a_turn() -> None:
     timing.progress(NOW.shift(25 * SECOND))
     assert timing.watch("turn", NOW.shift(26 * SECOND), is_busy=False) == NOW.shift(56 * SECOND)
     assert timing.watch("next", NOW, is_busy=False) == due
-    assert timing.set_alarm(due)
+    assert timing.set_alarm(due) == [Wake(due)]
     assert timing.set_alarm(due) == []
+    assert timing.set_alarm(due, is_deadline=True) == [Wake(due, is_deadline=True)]
+    assert timing.set_alarm(None, is_deadline=True) == [Wake(None)]
+    assert timing.set_alarm(due)
     timing.woken()
     assert timing.set_alarm(due)
 

@@ -103,6 +103,21 @@ def test_exposed_to_a_viewer() -> None:
     assert told(TOP + both + RECORDS + case('viewer = "bob"\nquery = []')) == []
 
 
+def test_a_case_gives_the_clock_that_exposures_read() -> None:
+    until = (
+        '[[expose]]\ntext = """AllowQueryRecord(V,P) :- _Viewer(V), Have(P), _LocalTAI(T), '
+        "LexCompare(T,'<','1763683237:000000000').\"\"\"\n"
+    )
+    top = TOP + until + RECORDS
+
+    def at(time: str, expected: str) -> list[str]:
+        return told(top + case(f"facts = [\"_LocalTAI('{time}')\"]\nquery = {expected}"))
+
+    assert at("1763683236:999999999", '["a", "b"]') == []
+    assert at("1763683237:000000000", "[]") == []
+    assert told(top + case("query = []")) == [], "without one nothing is known of the time"
+
+
 def test_bait_is_not_taken() -> None:
     """040's bait: a peer's rules cannot tell whether a record is there that they may not see."""
     peer = (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.rules.checks.reserved import REMOVED
 from lace.rules.findings import show
+from lace.rules.profiles import LOCAL_TAI, VIEWER
 from lace.rules.suggest import FIELD_NAMES, closest
 from lace.rules.syntax import (
     Atom,
@@ -45,7 +46,6 @@ __all__ = [
     "check_unused",
 ]
 
-_VIEWER: Final = PredicateKey("_Viewer", 1)
 FIELD_POSITIONS: Final = {
     PredicateKey("Field", 4): 1,
     PredicateKey("AdvertisedField", 5): 2,
@@ -91,7 +91,7 @@ def _hint_undefined(
         return f"its form is {key.name}({','.join(BASE_PREDICATES[key.name].arguments)})"
     if others:
         return f"there is {', '.join(map(str, others))}"
-    if key == _VIEWER:
+    if key in (VIEWER, LOCAL_TAI):
         return "an exposure has it: check this as one with --profile exposure"
     name = near.closest(key.name, arities)
     return f"did you mean {name}?" if name else None
