@@ -207,9 +207,9 @@ def test_what_was_kept_of_an_exchange_is_of_its_time(
     begun: list[str] = []
 
     class Counted(Enforcement):
-        def __init__(self, *arguments: object) -> None:
+        def __init__(self, *arguments: object, **named: object) -> None:
             begun.append("a side")
-            super().__init__(*arguments)  # type: ignore[arg-type] # as they come
+            super().__init__(*arguments, **named)  # type: ignore[arg-type] # as they come
 
     monkeypatch.setattr(evaluator, "Enforcement", Counted)
     first = left.add(plex("first"))

@@ -34,9 +34,9 @@ def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
 
     class Counted(Enforcement):
-        def __init__(self, *arguments: object) -> None:
+        def __init__(self, *arguments: object, **named: object) -> None:
             made.append("a side")
-            super().__init__(*arguments)  # type: ignore[arg-type] # as they come
+            super().__init__(*arguments, **named)  # type: ignore[arg-type] # as they come
 
     monkeypatch.setattr(evaluator, "Enforcement", Counted)
     return made
