@@ -307,6 +307,7 @@ def serve(
         now,
         ListenOptions(tls=tls, verifiers=_users(uid_map), limits=limits),
         report,
+        store.settings,
     )
 
 

@@ -204,6 +204,10 @@ class Enforcement:
         present = self._base.relations
         return {key: present.get(key) or Relation(key.arity) for key in self._their_public}
 
+    def release(self) -> None:
+        """Free what the peer's operand has made; the next question evaluates it again."""
+        self._enclave, self._selected = None, None
+
     def update(self, changes: Changes) -> None:
         """Bring everything up to date with a change that the base has made."""
         with self._undone_on_failure():

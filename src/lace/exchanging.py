@@ -156,7 +156,8 @@ def _result(parties: Sequence[Party]) -> Interlaced:
     for name, party in zip(_NAMES, parties, strict=True):
         if isinstance(party.error, StoreError):
             raise named(party.error, name, result)
-    if failures:
+    is_stopped = any(party.supervisor.reason is not None for party in parties)
+    if failures and not is_stopped:
         failures[0].result = result
         raise failures[0]
     return result
@@ -378,6 +379,7 @@ def party_of(
         resources=resources,
         receipts=_receipts(side, clock) if options.receipts else None,
         steady=steady,
+        group=found.place,
     )
 
 

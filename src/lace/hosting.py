@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.blocking import LoopThread
 from lace.errors import LaceError, UsageError
 from lace.policy.local import check_policy
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from lace.base.limits import Settings
     from lace.base.tai import Tai
     from lace.exchanging import Side
     from lace.iltp.address import Address
@@ -48,6 +50,7 @@ class Serving:
         clock: gives the time.
         listening: how to listen.
         report: hears of each link that has ended, in the thread of the server.
+        settings: what all links share.
     """
 
     def __init__(
@@ -59,11 +62,12 @@ class Serving:
         clock: Callable[[], Tai],
         listening: ListenOptions | None = None,
         report: Callable[[Served], None] | None = None,
+        settings: Settings = DEFAULT_SETTINGS,
     ) -> None:
         self._wanted, self._listening = address, listening
         self._report = report
         self._served: deque[Served] = deque(maxlen=MOST_SERVED)
-        self._server = Server(policy, opening, options, clock, report=self._take)
+        self._server = Server(policy, opening, options, clock, report=self._take, settings=settings)
         self._running: asyncio.Task[None] | None = None
         self._bound: asyncio.Future[Address] | None = None
         self._loop: LoopThread | None = None

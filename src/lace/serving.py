@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import LaceError, StoreError
 from lace.syncing import ACCEPTING, LinkOptions, run_link
 from lace.transport.listening import ListenOptions, listen
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from lace.base.limits import Settings
     from lace.base.tai import Tai
     from lace.driver.resources import Resources
     from lace.driver.session import Session
@@ -98,6 +100,7 @@ class Server:
         opened: hears of each connection: its number, and what the transport proves of it.
         agreed: hears what the sides of a link have agreed on, with its number.
         once: end after the first link.
+        settings: what all links share.
     """
 
     def __init__(
@@ -111,11 +114,12 @@ class Server:
         opened: Callable[[int, Proven], None] = lambda _number, _proven: None,
         agreed: Callable[[int, Terms], None] = lambda _number, _terms: None,
         once: bool = False,
+        settings: Settings = DEFAULT_SETTINGS,
     ) -> None:
         self.policy = policy
         self._opening, self._options, self._clock = opening, options, clock
         self._report, self._opened, self._agreed = report, opened, agreed
-        self._once = once
+        self._once, self._settings = once, settings
         self._count = 0
         self._links: dict[int, _Running] = {}
         self._ending = asyncio.Event()
@@ -227,7 +231,7 @@ class Server:
         if self._resources is None:
             from lace.driver.resources import Resources
 
-            self._resources = Resources()
+            self._resources = Resources(self._settings)
         return self._resources
 
     async def _run(self, stream: ByteStream, link: _Running) -> None:

@@ -85,9 +85,11 @@ def test_a_second_signal_ends_what_the_first_does_not(number: signal.Signals) ->
         await asyncio.Event().wait()
 
     before = signal.getsignal(number)
-    signals = Signals(stop, lambda: heard.append("renew"))
+    signals = Signals(
+        stop, lambda: heard.append("renew"), lambda found: heard.append(f"at once {found}")
+    )
     assert signals.run(work()) is None
-    assert heard == ["renew", "stop"]
+    assert heard == ["renew", "stop", f"at once {number}"]
     assert signal.getsignal(number) is before
     with pytest.raises(KeyboardInterrupt if number is signal.SIGINT else Terminated):
         signals.check()

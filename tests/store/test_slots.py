@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lace.store import slots
 from lace.store.lock import WriteLock
-from lace.store.slots import MOST_AT_WORK, at_work, slot_lent
+from lace.store.slots import MOST_AT_WORK, Worker, at_work, offer_slot, slot_lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,3 +135,73 @@ def test_who_waits_for_the_write_lock_lets_others_work(
         assert not written
     join(threads)
     assert len(written) == 2 * MOST_AT_WORK
+
+
+def test_a_long_evaluation_lets_others_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It offers its slot; whoever has something short to do goes first, and few run at once."""
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(slots, "MAX_LONG_EVALUATIONS", 1)
+    guard, done = threading.Lock(), threading.Event()
+    now = 0
+    most: list[int] = []
+    inside = threading.Semaphore(0)
+
+    def evaluate() -> None:
+        nonlocal now
+        with at_work(Worker("attackers")):
+            inside.release()
+            while not done.is_set():
+                assert offer_slot(1.0)
+                with guard:
+                    now += 1
+                    most.append(now)
+                with guard:
+                    now -= 1
+
+    threads = start(3 * MOST_AT_WORK, evaluate)
+    for _ in threads:
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    for _ in range(20):
+        with at_work():
+            pass
+    done.set()
+    join(threads)
+    assert max(most) == 1
+    assert not slots._slots._since
+
+
+def test_turns_of_evaluations_go_round_between_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(slots, "MAX_LONG_EVALUATIONS", 1)
+    turns: list[str] = []
+    begun = threading.Barrier(4)
+
+    def evaluate(group: str) -> None:
+        with at_work(Worker(group)):
+            begun.wait(WAIT_SECONDS)
+            while len(turns) < 200:
+                offer_slot(1.0)
+                turns.append(group)
+
+    threads = [
+        threading.Thread(target=evaluate, args=(group,), daemon=True)
+        for group in ("many", "many", "many", "one")
+    ]
+    for thread in threads:
+        thread.start()
+    join(threads)
+    share = turns[:200].count("one")
+    assert share >= 60, f"one of four had {share} of 200 turns, and its group is one of two"
+
+
+def test_who_has_computed_little_keeps_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    worker = Worker()
+    assert not offer_slot(1.0), "without a slot there is none to offer"
+    with at_work(worker):
+        assert offer_slot(slots.FREE_SECONDS / 2)
+        assert not worker.is_long
+        assert offer_slot(slots.FREE_SECONDS)
+        assert worker.is_long

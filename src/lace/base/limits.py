@@ -185,6 +185,13 @@ class Settings:
         10_000, "passes over a peer's rules that use each other", 0, 1_000_000_000
     )
     peer_max_work: int = _setting(2**33, "rows that a peer's rules may visit", 0, 2**62)
+    peer_memory_pool: int = _setting(
+        768 * MIB,
+        "memory that all evaluations of peers' rules of a server share",
+        96 * MIB,
+        2**62,
+        "bytes",
+    )
     max_fact_block_size: int = _setting(
         64 * MIB, "largest block of facts in an exchange", MIB, 16 * GIB, "bytes"
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import LazyGroup
-from lace.cli.endings import forget_interrupt, heed_signals
+from lace.cli.endings import end_by_next_signal, forget_interrupt, heed_signals
 from lace.cli.failures import (
     INTERRUPTED,
     PIPE_CLOSED,
@@ -153,5 +153,6 @@ def main() -> None:
         code = run(sys.argv[1:], Session(os.environ))
     except (KeyboardInterrupt, Terminated) as error:  # a second signal, while telling of a first
         code = describe_failure(error).exit_code
+    end_by_next_signal()
     forget_interrupt()
     sys.exit(code)

@@ -133,6 +133,7 @@ class _Serve:
             opened=self._opened,
             agreed=self._agreed,
             once=self._given["once"],
+            settings=self._lace.settings,
         )
         async with self._measured():
             await self._server.run(self._address, self._listening, bound=self._bound)
@@ -371,7 +372,8 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
     SIGHUP reads the rule files again, and the newest state of a warehouse: new links get them,
     and open ones begin a new epoch. A
     first SIGTERM or Ctrl-C takes no more links and ends those that there are, each at a good
-    moment; a second ends them at once.
+    moment, and evaluations that take long at once; a second ends the process at once. Whatever
+    was said to be stored is.
     """
     place = parse_address(address, for_serving=True)
     if "-" in (given["select"], *given["expose"]) and (

@@ -1,4 +1,4 @@
-"""Signals while links run: the first ends them at a good moment, a second at once.
+"""Signals while links run: the first ends them at a good moment, a second the process at once.
 
 A reader of the output that has gone counts as a signal, where the work is done for a reader.
 """
@@ -10,6 +10,7 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from lace.cli.endings import end_at_once
 from lace.cli.failures import Terminated
 
 if TYPE_CHECKING:
@@ -30,10 +31,16 @@ class Signals:
         stop: called at the first SIGINT or SIGTERM; tells whether the work then ends by
             itself, else it is cancelled.
         renew: called at SIGHUP.
+        at_once: called with the number of a second SIGINT or SIGTERM; ends the process.
     """
 
-    def __init__(self, stop: Callable[[], bool], renew: Callable[[], None] | None = None) -> None:
-        self._stop, self._renew = stop, renew
+    def __init__(
+        self,
+        stop: Callable[[], bool],
+        renew: Callable[[], None] | None = None,
+        at_once: Callable[[int], object] = end_at_once,
+    ) -> None:
+        self._stop, self._renew, self._at_once = stop, renew, at_once
         self._task: asyncio.Task[Any] | None = None
         self.caught: BaseException | None = None
         """What the first signal is to whoever called the command."""
@@ -93,14 +100,16 @@ class Signals:
 
     def _end(self, number: signal.Signals) -> Callable[[], None]:
         def end() -> None:
+            if isinstance(self.caught, (KeyboardInterrupt, Terminated)):
+                self._at_once(number)
             self._catch(KeyboardInterrupt() if number is signal.SIGINT else Terminated())
 
         return end
 
     def _catch(self, what: BaseException) -> None:
-        """Have the work end by itself the first time, and at once after that."""
+        """Have the work end by itself, or cancel it where it cannot."""
         is_first = self.caught is None
-        if is_first:
+        if is_first or not isinstance(what, BrokenPipeError):
             self.caught = what
         if not (is_first and self._stop()) and self._task is not None:
             self._task.cancel()

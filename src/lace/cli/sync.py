@@ -168,7 +168,7 @@ def command(
     record is validated before it is stored. Exit code 0 means that nothing more was to be
     had, 1 that it ended before, 4 that the peer or the network failed. Whatever was received
     stays, and running it again completes the set. A first Ctrl-C or SIGTERM ends it at a
-    good moment, a second at once.
+    good moment, and an evaluation that takes long at once; a second ends the process at once.
 
     With --dry-run both sides compare what they have, and then this one breaks off: to the
     peer that is a connection that was lost.

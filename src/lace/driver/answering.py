@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from lace.driver.evaluator import Known
+    from lace.engines.budget import Supervisor
     from lace.engines.embedded.exchange_facts import ClaimTable
     from lace.interlacing.effects import Describe, Evaluate
     from lace.interlacing.events import Described, Evaluated
@@ -45,6 +46,10 @@ class Evaluator(Protocol):
         """Return the name of the state that the last answer is for; None if it has none."""
         ...
 
+    def release(self) -> None:
+        """Free what the peer's rules have made; any thread may call it, between two questions."""
+        ...
+
 
 class EvaluatorMaker(Protocol):
     """Makes an evaluator; its arguments are those of `StoreEvaluator`."""
@@ -60,6 +65,7 @@ class EvaluatorMaker(Protocol):
         max_value_bytes: int,
         max_line_bytes: int | None,
         known: Known | None = None,
+        supervisor: Supervisor | None = None,
     ) -> Evaluator:
         """Return what answers the questions of an epoch."""
         ...

@@ -244,6 +244,11 @@ class StoreEvaluator:
             claims = bare_advertisements(records)
             enforcement.change_public(_grouped(claims, self._terms.rule_source))
 
+    def release(self) -> None:
+        """Free what the peer's rules have made; the next question evaluates them again."""
+        if self._enforcement is not None:
+            self._enforcement.release()
+
     def claims(self) -> ClaimTable | None:
         """Return what the peer claims, to be kept; None where that is no more than records."""
         if self.is_resting and self._known is not None:

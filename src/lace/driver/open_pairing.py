@@ -7,9 +7,11 @@ then, for what other processes store.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from lace.driver.supervision import CancelReason
 from lace.interlacing import events as happened
 from lace.store.watching import watching
 
@@ -27,6 +29,8 @@ LOOK_SECONDS: Final = 1.0
 """How often the databases are looked at."""
 _LAST_LOOKS: Final = 3
 """How often there may be news after the wish to stop."""
+_CANCEL_SECONDS: Final = 0.25
+"""How long an evaluation may go on after the wish to stop."""
 
 
 class OpenPairing:
@@ -59,11 +63,16 @@ class OpenPairing:
         self._thread.start()
 
     def stop(self, seconds: float | None = None) -> None:
-        """End it once what is under way is done, and wait for that."""
+        """End it once what is under way is done, and wait for that; a long evaluation is not."""
         with self._news:
             self._is_stopping = True
             self._news.notify_all()
-        self._thread.join(seconds)
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._thread.is_alive() and (until is None or time.monotonic() < until):
+            self._thread.join(_CANCEL_SECONDS)
+            for party in self.parties:
+                if (party.supervisor.seconds or 0.0) >= _CANCEL_SECONDS:
+                    party.supervisor.cancel(CancelReason.STOPPED)
 
     def join(self) -> None:
         """Wait until it has ended, by whatever."""

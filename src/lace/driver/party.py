@@ -19,7 +19,9 @@ from lace.driver.messages import Block, End, beside_records
 from lace.driver.resources import Resources
 from lace.driver.saving import CursorSaver
 from lace.driver.sending import send_batch
+from lace.driver.supervision import CancelReason, LinkSupervisor
 from lace.driver.waiting import steady_now
+from lace.engines.budget import EvaluationCancelled
 from lace.interlacing import effects as wanted
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -69,6 +71,8 @@ class Party:
         evaluating: makes what answers the machine's questions, once for each epoch.
         resources: what this link shares with others; else its own.
         receipts: makes receipts for records that are stored; None: there are none.
+        group: whom it takes turns with for resources, as long as the peer is nobody that the
+            policy names.
     """
 
     def __init__(
@@ -87,9 +91,12 @@ class Party:
         resources: Resources | None = None,
         receipts: Receipts | None = None,
         steady: Callable[[], Tai] = steady_now,
+        group: str = "",
     ) -> None:
         self._make_evaluator = evaluating
-        shared = resources or Resources()
+        shared = resources or Resources(settings)
+        self.supervisor = LinkSupervisor(shared.memory, group)
+        """Watches the evaluations, and can stop them."""
         self.machine = machine
         self._store = store
         self._settings = settings
@@ -143,6 +150,9 @@ class Party:
             for effect in self.machine.receive(events.popleft(), self._clock(), self._steady()):
                 try:
                     answer = self._do(effect)
+                except EvaluationCancelled:
+                    self._end_cancelled()
+                    return
                 except LOCAL_ERRORS as error:
                     self.fail(error)
                     return
@@ -166,6 +176,15 @@ class Party:
         if is_due:
             self._alarm = wanted.Wake(None)
         return is_due
+
+    def _end_cancelled(self) -> None:
+        """End because an evaluation was cancelled, as what cancelled it says."""
+        if self.supervisor.reason is CancelReason.PEER_LEFT:
+            effects = self.machine.lose_peer()
+        else:
+            effects = self.machine.receive(happened.Stopped(), self._clock(), self._steady())
+        for effect in effects:
+            self._do(effect)
 
     def work(self, *, wait: bool = False) -> bool:
         """Go on with records that are being validated or stored; tells whether anything was done.
@@ -269,6 +288,7 @@ class Party:
         self._drop_batch()
         self._intake.close()
         self._evaluator = None
+        self.supervisor.close()
         error: BaseException | None = self.error
         while error is not None:
             traceback.clear_frames(error.__traceback__)  # it still tells the lines
@@ -281,6 +301,7 @@ class Party:
                 self._intake.expect(self.machine.outstanding)
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
+                self.supervisor.when_dropped(self._evaluator.release)
                 if self._receipts is not None:
                     self._receipts.sender = effect.terms.peer.verifier
                 if self.agreed is not None:
@@ -290,7 +311,8 @@ class Party:
                     self._cursors.forget()
                 return self._evaluate(effect)
             case wanted.Describe():
-                return self._evaluating().describe(effect)
+                with self.supervisor.evaluating():
+                    return self._evaluating().describe(effect)
             case wanted.Validate(records):
                 self._intake.validate(records, further=self.machine.outstanding)
             case wanted.Admit(records):
@@ -326,7 +348,8 @@ class Party:
         if is_large:
             self._tidied = moved
             give_back_memory()
-        answer = self._evaluating().evaluate(effect)
+        with self.supervisor.evaluating():
+            answer = self._evaluating().evaluate(effect)
         if is_large:
             give_back_memory()
         return answer
@@ -334,6 +357,9 @@ class Party:
     def _agree(self, effect: wanted.Agree) -> Evaluator:
         known = self._cursors.known(effect, self._evaluator)
         self._cursors.forget()
+        verifier = effect.terms.peer.verifier
+        if verifier is not None and self._names(verifier):
+            self.supervisor.belong_to(verifier)
         return self._make_evaluator(
             self._store,
             effect.executable,
@@ -343,7 +369,14 @@ class Party:
             max_value_bytes=self._settings.max_value_bytes,
             max_line_bytes=self.machine.config.max_line_bytes,
             known=known,
+            supervisor=self.supervisor,
         )
+
+    def _names(self, verifier: str) -> bool:
+        """Tell whether this side's policy names a verifier, which anybody could have made."""
+        config = self.machine.config
+        exposed = (each.viewers or () for each in config.exposures)
+        return verifier in config.expected or any(verifier in viewers for viewers in exposed)
 
     def _evaluating(self) -> Evaluator:
         if self._evaluator is None:

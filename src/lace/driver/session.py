@@ -18,6 +18,7 @@ from lace.driver.collecting import collecting_rarely
 from lace.driver.happenings import LinkEnded
 from lace.driver.party_thread import PartyThread
 from lace.driver.standing import Standing
+from lace.driver.supervision import CancelReason
 from lace.driver.waiting import Gathering, comes_first
 from lace.driver.wishes import Wishes
 from lace.driver.writing import Writing
@@ -46,6 +47,8 @@ WRITE_BYTES: Final = 256 * 1024
 """About how much is given to the stream at once."""
 LOOK_SECONDS: Final = 1.0
 """How often an open exchange looks for what other processes have stored."""
+GRACE_SECONDS: Final = 0.25
+"""How long an evaluation may go on that nobody waits for: most end before, and then in order."""
 
 
 class Session:
@@ -88,7 +91,12 @@ class Session:
         self._patience = limits.phase_timeout_seconds
         self.announcer = Announcer(party)
         """Tells whoever listens of all that happens."""
-        self._thread = PartyThread(self.announcer.tell_phase)
+        self._thread = PartyThread(
+            self.announcer.tell_phase,
+            self._watch_evaluation,
+            lambda: party.supervisor.cancel(CancelReason.STOPPED),
+            party.supervisor.worker,
+        )
         self._writing = Writing(
             party,
             stream,
@@ -193,6 +201,17 @@ class Session:
             note(effect, answer)
 
     # -- the party's own thread ----------------------------------------------------------------
+
+    def _watch_evaluation(self) -> None:
+        """Cancel an evaluation that takes long and that nobody waits for any more."""
+        supervisor = self._party.supervisor
+        seconds = supervisor.seconds
+        if seconds is None or seconds < GRACE_SECONDS:
+            return
+        if self._stream.peer_has_left:
+            supervisor.cancel(CancelReason.PEER_LEFT)
+        elif self._wishes.is_stopping:
+            supervisor.cancel(CancelReason.STOPPED)
 
     async def _take(self, event: Event) -> None:
         await self._thread.do(lambda: self._take_here(event))

@@ -18,6 +18,7 @@ from lace.interlacing.negotiation import runtime_facts
 if TYPE_CHECKING:
     from lace.driver.answering import Evaluator
     from lace.driver.evaluator import Known
+    from lace.engines.budget import Supervisor
     from lace.engines.embedded.exchange_facts import ClaimTable
     from lace.interlacing.effects import Describe, Evaluate
     from lace.interlacing.negotiation import Terms
@@ -61,6 +62,7 @@ class WarehouseEvaluating:
         max_value_bytes: int,
         max_line_bytes: int | None,
         known: Known | None = None,
+        supervisor: Supervisor | None = None,
     ) -> Evaluator:
         """Return what answers the questions of an epoch.
 
@@ -86,6 +88,7 @@ class WarehouseEvaluating:
                 max_value_bytes=max_value_bytes,
                 max_line_bytes=max_line_bytes,
                 known=known,
+                supervisor=supervisor,
             )
         )
 
@@ -143,6 +146,9 @@ class _Registered:
         """No state has a name: to look this one up is as quick."""
         return None
 
+    def release(self) -> None:
+        """Keep what was read: no rules of a peer are evaluated."""
+
 
 class _Sending:
     """An evaluation over a store that takes no records: nothing is requested."""
@@ -175,3 +181,7 @@ class _Sending:
     def state(self) -> str | None:
         """No state of a warehouse has a name."""
         return self._whole.state()
+
+    def release(self) -> None:
+        """Free what the peer's rules have made."""
+        self._whole.release()

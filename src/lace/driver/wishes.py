@@ -34,6 +34,11 @@ class Wishes:
         if self._stop_after is None:
             self._stop_after = time.monotonic() + ROUND_SECONDS
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether an end is wished for."""
+        return self._stop_after is not None
+
     def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
         """Wish for another policy."""
         self._renewal = happened.Renewed(operand, exposures)

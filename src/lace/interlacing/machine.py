@@ -142,6 +142,15 @@ class Machine:
             return self._end(self._outcome(str(failure), failure))
         return self._fail(failure)
 
+    def lose_peer(self) -> list[Effect]:
+        """End because the peer has left while this side was at work."""
+        if self.is_closed:
+            return []
+        loops = self._loops
+        if loops is not None and self._state is State.WAITING and loops.is_at_rest:
+            return self._close(_Why.PEER_ENDED)
+        return self._fail(InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}"))
+
     @property
     def is_ending(self) -> bool:
         """Whether it is over but for the records that came before, which are being stored."""

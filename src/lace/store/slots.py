@@ -5,10 +5,15 @@ hundred times a second to ask for its turn, so that two hundred of them spend mo
 than on work. Here they wait without waking. Whoever waits for something else meanwhile, as
 for the write lock, lends its slot to others; and whoever computes for long keeps nobody
 waiting, but shares the interpreter with the next one.
+
+An evaluation that goes on for longer than others (`offer_slot`) waits for its next turn after
+all who have something short to do, and few such evaluations run at once. Their turns go round
+between the groups that they belong to, whatever number of them a group has.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import contextmanager
@@ -17,38 +22,131 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LONG_SECONDS", "MOST_AT_WORK", "at_work", "slot_lent"]
+__all__ = ["LONG_SECONDS", "MOST_AT_WORK", "Worker", "at_work", "offer_slot", "slot_lent"]
 
 MOST_AT_WORK: Final = 4
 """Threads that compute at once: one runs, and others are in the database or ready to follow."""
+MAX_LONG_EVALUATIONS: Final = max(1, min(2, (os.cpu_count() or 1) // 2))
+"""Those of them that are evaluations which go on for long."""
 LONG_SECONDS: Final = 0.25
 """How long a slot is held; who goes on for longer has none any more, and is not stopped."""
+TURN_SECONDS: Final = 0.05
+"""How long an evaluation computes before it offers its slot to others."""
+FREE_SECONDS: Final = 0.1
+"""Processor time for evaluations that a worker has before it waits after others."""
+_FORGET_SECONDS: Final = 1.0
+"""After this time half of what a worker has used counts no more."""
+
+
+class Worker:
+    """Whoever computes, such as one link: what its evaluations have used, and its group.
+
+    Args:
+        group: those who share turns with it, as all links of one address.
+    """
+
+    __slots__ = ("_at", "_used", "group")
+
+    def __init__(self, group: str = "") -> None:
+        self.group = group
+        self._used = 0.0
+        self._at = time.monotonic()
+
+    def use(self, seconds: float) -> None:
+        """Count processor time of an evaluation."""
+        now = time.monotonic()
+        self._used *= 0.5 ** ((now - self._at) / _FORGET_SECONDS)
+        self._used += seconds
+        self._at = now
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its evaluations have used more than others get at once."""
+        left: float = 0.5 ** ((time.monotonic() - self._at) / _FORGET_SECONDS)
+        return self._used * left > FREE_SECONDS
+
+
+class _Waiter:
+    """A thread that waits for a slot."""
+
+    __slots__ = ("is_long", "may_go", "thread", "worker")
+
+    def __init__(self, worker: Worker, *, is_long: bool) -> None:
+        self.thread = threading.get_ident()
+        self.worker, self.is_long = worker, is_long
+        self.may_go = threading.Event()
 
 
 class _Slots:
-    """Who holds a slot, by thread, and since when; those who have held it longest come first."""
+    """Who holds a slot, by thread, and since when; and who waits for one, in their order."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._guard = threading.Lock()
         self._since: dict[int, float] = {}
+        self._long: set[int] = set()
+        self._waiting: list[_Waiter] = []
+        self._served: dict[str, int] = {}
+        self._turns = 0
 
-    def take(self) -> None:
+    def take(self, worker: Worker, *, is_long: bool = False) -> None:
         """Wait for a slot, and hold it."""
-        with self._changed:
-            while len(self._since) >= MOST_AT_WORK:
-                longest = next(iter(self._since))
-                left = self._since[longest] + LONG_SECONDS - time.monotonic()
-                if left > 0:
-                    self._changed.wait(left)
-                else:
-                    del self._since[longest]
-            self._since[threading.get_ident()] = time.monotonic()
+        waiter = _Waiter(worker, is_long=is_long)
+        with self._guard:
+            self._waiting.append(waiter)
+            self._hand_out()
+        while not waiter.may_go.wait(LONG_SECONDS):
+            with self._guard:
+                self._hand_out()
 
-    def give(self) -> None:
-        """Give back the slot of this thread, unless it was held for long."""
-        with self._changed:
-            if self._since.pop(threading.get_ident(), None) is not None:
-                self._changed.notify()
+    def give(self) -> float:
+        """Give back the slot of this thread, unless it was held for long; tells for how long."""
+        with self._guard:
+            since = self._since.pop(threading.get_ident(), None)
+            self._long.discard(threading.get_ident())
+            self._hand_out()
+        return LONG_SECONDS if since is None else time.monotonic() - since
+
+    def held_for(self) -> float:
+        """Return for how many seconds this thread has held its slot; many, if it was for long."""
+        since = self._since.get(threading.get_ident())
+        return LONG_SECONDS if since is None else time.monotonic() - since
+
+    @property
+    def _is_free(self) -> bool:
+        if len(self._since) < MOST_AT_WORK:
+            return True
+        longest = next(iter(self._since))
+        if time.monotonic() - self._since[longest] < LONG_SECONDS:
+            return False
+        del self._since[longest]
+        self._long.discard(longest)
+        return True
+
+    def _hand_out(self) -> None:
+        """Give free slots to those who wait: the short ones first."""
+        while self._waiting and self._is_free:
+            waiter = self._next()
+            if waiter is None:
+                return
+            self._waiting.remove(waiter)
+            self._since[waiter.thread] = time.monotonic()
+            if waiter.is_long:
+                self._long.add(waiter.thread)
+                self._turns += 1
+                self._served[waiter.worker.group] = self._turns
+            waiter.may_go.set()
+
+    def _next(self) -> _Waiter | None:
+        for waiter in self._waiting:
+            if not waiter.is_long:
+                return waiter
+        if len(self._long) >= MAX_LONG_EVALUATIONS:
+            return None
+        groups = {waiter.worker.group for waiter in self._waiting}
+        if len(self._served) > len(groups):
+            self._served = {key: at for key, at in self._served.items() if key in groups}
+        # The group that was served longest ago; in it, whoever has waited longest.
+        return min(self._waiting, key=lambda waiter: self._served.get(waiter.worker.group, 0))
 
 
 _slots = _Slots()
@@ -56,25 +154,50 @@ _own = threading.local()
 
 
 @contextmanager
-def at_work() -> Iterator[None]:
-    """Hold a slot inside the `with` block; wait for one first."""
-    _slots.take()
-    _own.has_slot = True
+def at_work(worker: Worker | None = None) -> Iterator[None]:
+    """Hold a slot inside the `with` block; wait for one first.
+
+    Args:
+        worker: who computes, so that `offer_slot` knows.
+    """
+    found = worker or Worker()
+    _slots.take(found)
+    _own.worker = found
     try:
         yield
     finally:
-        _own.has_slot = False
+        _own.worker = None
         _slots.give()
 
 
 @contextmanager
 def slot_lent() -> Iterator[None]:
     """Leave the slot of this thread, if it holds one, to others inside the `with` block."""
-    if not getattr(_own, "has_slot", False):
+    worker: Worker | None = getattr(_own, "worker", None)
+    if worker is None:
         yield
         return
     _slots.give()
     try:
         yield
     finally:
-        _slots.take()
+        _slots.take(worker)
+
+
+def offer_slot(seconds: float) -> bool:
+    """Let others compute, if this thread has a slot and its turn is over; called in evaluations.
+
+    Args:
+        seconds: the processor time of this evaluation since it was last offered.
+
+    Returns:
+        Whether the turn was over, so that the time was counted.
+    """
+    worker: Worker | None = getattr(_own, "worker", None)
+    if worker is None or _slots.held_for() < TURN_SECONDS:
+        return False
+    worker.use(seconds)
+    if worker.is_long:
+        _slots.give()
+        _slots.take(worker, is_long=True)
+    return True

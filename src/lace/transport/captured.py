@@ -207,6 +207,11 @@ class CapturedStream:
         """How the peer's bytes ended; None while more may come."""
         return self._stream.ending
 
+    @property
+    def peer_has_left(self) -> bool:
+        """Whether the peer sends nothing more, though what it sent may not be read yet."""
+        return self._stream.peer_has_left
+
     async def read(self, most: int) -> bytes:
         """Return 1 to `most` bytes, or none at the end."""
         data = await self._stream.read(most)

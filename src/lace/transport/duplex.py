@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lace.transport.faults import StreamClosedError
+from lace.transport.hangup import has_hung_up
 from lace.transport.stream import (
     CLOSE_SECONDS,
     PIECE_BYTES,
@@ -43,6 +44,11 @@ class Inbox:
     def unread(self) -> int:
         """How many bytes are held."""
         return len(self._held)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the other end is closed, also while no bytes are taken."""
+        return self._source is not None and has_hung_up(self._source)
 
     def attach(self, source: asyncio.ReadTransport) -> None:
         """Take bytes from this transport."""
@@ -308,6 +314,11 @@ class DuplexStream:
     def unread(self) -> int:
         """How many bytes came and were not read."""
         return self._inbox.unread
+
+    @property
+    def peer_has_left(self) -> bool:
+        """Whether the peer sends nothing more, though what it sent may not be read yet."""
+        return self._inbox.ending is not None or self._inbox.is_cut_off
 
     async def read(self, most: int) -> bytes:
         """Return 1 to `most` bytes, or none at the end."""

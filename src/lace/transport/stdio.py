@@ -220,6 +220,11 @@ class ChildStream:
         """How the command's bytes ended; None while more may come."""
         return self._stream.ending
 
+    @property
+    def peer_has_left(self) -> bool:
+        """Whether the command sends nothing more, though what it sent may not be read yet."""
+        return self._stream.peer_has_left
+
     async def read(self, most: int) -> bytes:
         """Return 1 to `most` bytes, or none at the end."""
         return await self._stream.read(most)

@@ -104,6 +104,11 @@ class ByteStream(Protocol):
         """How the peer's bytes ended; None while more may come."""
         ...
 
+    @property
+    def peer_has_left(self) -> bool:
+        """Whether the peer sends nothing more, though what it sent may not be read yet."""
+        ...
+
     async def read(self, most: int) -> bytes:
         """Return 1 to `most` bytes as soon as there are any, and none at the end.
 

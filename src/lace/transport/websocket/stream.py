@@ -11,6 +11,7 @@ from websockets.protocol import State
 
 from lace.errors import Place
 from lace.transport.faults import StreamClosedError, TransportError
+from lace.transport.hangup import has_hung_up
 from lace.transport.stream import (
     ABORT_SECONDS,
     CLOSE_SECONDS,
@@ -59,6 +60,12 @@ class WebSocketStream:
     def ending(self) -> Ending | None:
         """How the peer's bytes ended; None while more may come."""
         return self._ending
+
+    @property
+    def peer_has_left(self) -> bool:
+        """Whether the peer sends nothing more, though what it sent may not be read yet."""
+        is_over = self._ending is not None or self._connection.state is not State.OPEN
+        return is_over or has_hung_up(self._connection.transport)
 
     async def read(self, most: int) -> bytes:
         """Return 1 to `most` bytes, or none at the end."""

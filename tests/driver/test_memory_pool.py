@@ -1,0 +1,172 @@
+"""The memory that evaluations share: bounded, without deadlock, fair between groups."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.driver.memory_pool import SHARES, MemoryPool, PoolMember
+from lace.driver.supervision import CancelReason, LinkSupervisor
+from lace.engines.budget import EvaluationCancelled
+from lace.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MIB = 2**20
+WAIT_SECONDS = 30
+
+
+def member(pool: MemoryPool, group: str = "") -> PoolMember:
+    return PoolMember(pool, group, lambda: None)
+
+
+def start(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_shares_and_rest_are_the_pool() -> None:
+    pool = MemoryPool(768 * MIB)
+    assert pool.share_bytes == 8 * MIB
+    assert pool.rest_bytes == 512 * MIB
+    assert SHARES * pool.share_bytes + pool.rest_bytes == pool.total_bytes
+
+
+def test_no_more_than_the_pool_is_held() -> None:
+    """Many evaluations want all that they may have; each gets it, one after the other."""
+    pool = MemoryPool(96 * MIB)
+    most = pool.share_bytes + pool.rest_bytes
+    held: dict[int, int] = {}
+    guard = threading.Lock()
+    seen: list[int] = []
+
+    def evaluate(number: int) -> None:
+        each = member(pool, f"group {number % 5}")
+        each.begin()
+        for size in (1, pool.share_bytes, most // 2, most):
+            each.hold(size)
+            with guard:
+                held[number] = size
+                seen.append(sum(held.values()))
+        with guard:
+            del held[number]
+        each.end(0)
+
+    threads = [start(lambda number=number: evaluate(number)) for number in range(60)]  # type: ignore[misc]
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
+    assert len(seen) == 240
+    assert max(seen) <= pool.total_bytes
+    assert pool.holders == (0, 0)
+
+
+def test_more_than_one_evaluation_may_have_is_refused() -> None:
+    pool = MemoryPool(96 * MIB)
+    each = member(pool)
+    each.begin()
+    each.hold(pool.share_bytes + pool.rest_bytes)
+    with pytest.raises(LimitExceeded) as caught:
+        each.hold(pool.share_bytes + pool.rest_bytes + 1)
+    assert caught.value.limit == "peer_memory_pool"
+    each.end(0)
+
+
+def test_what_is_kept_is_dropped_for_others() -> None:
+    pool = MemoryPool(96 * MIB)
+    first, second = member(pool, "a"), member(pool, "b")
+    dropped: list[str] = []
+    first.drop = lambda: dropped.append("first")
+    first.begin()
+    first.hold(pool.share_bytes + 1)
+    first.end(pool.share_bytes + 1)
+    assert pool.holders == (1, 1)
+    second.begin()
+    second.hold(pool.share_bytes + 1)
+    assert dropped == ["first"]
+    assert (first.has_share, first.has_rest) == (False, False)
+    assert pool.holders == (1, 1)
+    second.end(5)
+    assert pool.holders == (1, 0)
+    second.leave()
+    assert pool.holders == (0, 0)
+
+
+def test_turns_go_round_between_groups() -> None:
+    """One with many links does not get more turns than one with a single link."""
+    pool = MemoryPool(96 * MIB)
+    holder = member(pool, "holder")
+    holder.begin()
+    holder.hold(pool.share_bytes + 1)
+    order: list[str] = []
+
+    def evaluate(group: str) -> None:
+        each = member(pool, group)
+        each.begin()
+        each.hold(pool.share_bytes + 1)
+        order.append(group)
+        each.end(0)
+
+    threads = []
+    for number, group in enumerate(["many"] * 6 + ["one"]):
+        threads.append(start(lambda group=group: evaluate(group)))  # type: ignore[misc]
+        wait_until(lambda number=number: len(pool._for_rest) == number + 1)  # type: ignore[misc]
+    holder.end(0)
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert order.index("one") <= 1
+    assert order.count("many") == 6
+
+
+def test_a_group_leaves_half_of_the_shares_to_others() -> None:
+    pool = MemoryPool(96 * MIB)
+    many = [member(pool, "many") for _ in range(SHARES // 2)]
+    for each in many:
+        each.begin()
+    assert not member(pool, "many").begin(wait=False)
+    others = [member(pool, f"{number}") for number in range(SHARES // 2)]
+    assert all(each.begin(wait=False) for each in others)
+    assert not member(pool, "last").begin(wait=False)
+    others[0].end(0)
+    assert member(pool, "last").begin(wait=False)
+
+
+def test_whoever_waits_can_be_cancelled() -> None:
+    pool = MemoryPool(96 * MIB)
+    holder = member(pool)
+    holder.begin()
+    holder.hold(pool.share_bytes + 1)
+    waiting = LinkSupervisor(pool)
+    found: list[BaseException] = []
+
+    def evaluate() -> None:
+        try:
+            with waiting.evaluating():
+                waiting.hold(pool.share_bytes + 1)
+        except EvaluationCancelled as error:
+            found.append(error)
+
+    thread = start(evaluate)
+    wait_until(lambda: len(pool._for_rest) == 1)
+    waited = [waiting.seconds]
+    waiting.cancel(CancelReason.PEER_LEFT)
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+    assert len(found) == 1
+    waited.append(waiting.seconds)
+    assert [each is None for each in waited] == [False, True]
+    waiting.close()
+    holder.end(0)
+    assert pool.holders == (0, 0)
