@@ -27,7 +27,7 @@ from lace.iltp.items import (
     StreamEnd,
 )
 from lace.iltp.reader import Reader
-from lace.iltp.resources import LACEGRAM, MAX_RESOURCE_LINES, ResourceStore
+from lace.iltp.resources import MAX_RESOURCE_LINES, ResourceStore
 from lace.iltp.writer import Writer
 from lace.interlacing import events as happened
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -165,8 +165,7 @@ class Inbound:
                 self._record_bytes += item.size
                 self._made.append(happened.RecordLost(item.id, item.size))
             elif isinstance(item, Resource):
-                if item.kind == LACEGRAM:
-                    self._modules[item.id] = item.body
+                self._modules[item.id] = item.body
             elif isinstance(item, Blank):
                 self._end_block()
             elif isinstance(item, Comment) and item.offset == len(PREFACE):

@@ -49,9 +49,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class BlockReceived:
-    """A whole block of facts arrived, with the modules that came before it, by identifier.
+    """A whole block of facts arrived, with the resources that came before it, by identifier.
 
-    `size` is how many bytes it had, modules and all; 0 where nobody knows.
+    `modules` has modules (`R.`) and transcripts of plans (`E.`), each as its identifier says.
+    `size` is how many bytes all of it had; 0 where nobody knows.
     """
 
     facts: tuple[Fact, ...]

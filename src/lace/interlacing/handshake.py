@@ -52,7 +52,7 @@ class Handshake:
         self._exposures = config.exposures
         self._compiler = Compiler()
         self._modules: dict[str, bytes] = {}
-        """What came on this stream."""
+        """What came on this stream: modules, and transcripts of plans."""
         self._told: dict[str, bytes] = {}
         """What was sent on this stream."""
         self._setup: Setup | None = None
@@ -78,7 +78,7 @@ class Handshake:
         return SendBlock(tuple(self._setup.facts), modules)
 
     def take_modules(self, modules: Mapping[str, bytes]) -> None:
-        """Keep modules that the peer sent."""
+        """Keep resources that the peer sent."""
         self._modules.update(modules)
 
     def take_setup(self, facts: tuple[Fact, ...], now: Tai) -> SendBlock:
@@ -162,10 +162,12 @@ class Handshake:
         setup = self._setup
         if plan is None or hello is None or theirs is None or operands is None or setup is None:
             raise AssertionError("hello comes after setup")
+        named = read_hello(check_block(facts, Phase.HELLO))
         terms = negotiate(
             plan,
             hello,
-            read_hello(check_block(facts, Phase.HELLO)),
+            named,
+            transcript=self._modules.get(named.plan_id),
             setup=setup,
             peer_setup=theirs,
             capabilities=self._config.capabilities,

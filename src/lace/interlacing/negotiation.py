@@ -26,7 +26,7 @@ from lace.interlacing.identity import check_proof, link_id
 from lace.interlacing.setup import Setup, check_expected_peer, make_setup, read_setup
 from lace.interlacing.sources import rule_source, wire_source, wire_verifier
 from lace.policy.origin import Origin, prove_claim
-from lace.policy.transcript import check_plan_id
+from lace.policy.transcript import check_plan_id, check_same_plan, parse_transcript
 from lace.rules.findings import show
 
 if TYPE_CHECKING:
@@ -140,17 +140,18 @@ def negotiate(
     capabilities: Capabilities,
     context: ProofContext | None,
     transport_peer: str | None = None,
+    transcript: bytes | None = None,
 ) -> Terms:
     """Return what both hellos agree on.
 
     `setup` and `peer_setup` are what this side and the peer said before. `context` is what
     proofs sign (`proof_context`), `transport_peer` the verifier that the transport has proven
-    for the peer.
+    for the peer; `transcript` that of the plan which the peer's hello names, if it was sent.
 
     Raises:
         InterlaceFailure: the sides do not agree, or the peer is not who it says it is.
     """
-    _check_plan(plan, theirs)
+    _check_plan(plan, theirs, transcript)
     verifier = prove_peer(peer_setup, theirs, context=context, transport_peer=transport_peer)
     formats = _common_formats(ours, theirs)
     _check_tick_interval(theirs, capabilities.limits)
@@ -178,8 +179,11 @@ def negotiate(
     )
 
 
-def _check_plan(plan: ExchangePlan, theirs: Hello) -> None:
+def _check_plan(plan: ExchangePlan, theirs: Hello, transcript: bytes | None) -> None:
+    """Refuse another plan; a transcript of it says in what it differs (G58b)."""
     try:
+        if transcript is not None:
+            check_same_plan(plan, parse_transcript(transcript))
         check_plan_id(plan, theirs.plan_id)
     except PolicyError as error:
         raise InterlaceFailure(
