@@ -123,6 +123,7 @@ def connect(
     ca: str | os.PathLike[str] | None = None,
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
+    tls_pin: bool = False,
 ) -> Link:
     """Return a link to a server, for an `async with` or a `with` block; there it begins.
 
@@ -152,6 +153,8 @@ def connect(
         ca: whose certificates are taken, for `wss`; else the system's authorities.
         tls_cert: this side's certificate, where the server asks for one.
         tls_key: its key.
+        tls_pin: instead of an authority, take the server's certificate if `peer` proves in hello
+            that it is its own; the selector is sent before that proof.
 
     Raises:
         UsageError: the address is none, or does not have such an option; or an argument is
@@ -162,7 +165,7 @@ def connect(
     from lace.driver.receipts import check_receipt_key
     from lace.iltp.address import parse_address
     from lace.linking import Link
-    from lace.syncing import LinkOptions, check_wait_ticks
+    from lace.syncing import LinkOptions, check_pinned, check_wait_ticks
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
 
@@ -172,9 +175,14 @@ def connect(
     _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key)
     check_wait_ticks(wait_ticks, is_open=open)
     tls = None
-    if ca is not None or tls_cert is not None or tls_key is not None:
+    expected = _verifiers(peer)
+    if tls_pin:
+        check_pinned(expected, is_plain=plain)
+    if tls_pin or ca is not None or tls_cert is not None or tls_key is not None:
         paths = [None if each is None else Path(each) for each in (ca, tls_cert, tls_key)]
-        tls = load_client_tls(authorities=paths[0], certificate=paths[1], key=paths[2])
+        tls = load_client_tls(
+            authorities=paths[0], certificate=paths[1], key=paths[2], is_pinned=tls_pin
+        )
     who = store.signing_key() if key is None and claimed is None and not plain else key
     if receipts:
         check_receipt_key(who)
@@ -186,7 +194,7 @@ def connect(
             wait_ticks=wait_ticks,
             is_plain=plain,
             claim=claimed,
-            expected=_verifiers(peer),
+            expected=expected,
             receipts=receipts,
         ),
         now,

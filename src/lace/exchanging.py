@@ -371,6 +371,7 @@ def party_of(
         side.settings,
         transport=found.transport,
         encrypted=found.encrypted,
+        is_pinned=found.is_pinned,
         clock=clock,
         random_bytes=os.urandom,
         workers=side.workers,

@@ -41,6 +41,7 @@ __all__ = [
     "CONNECTING",
     "LinkOptions",
     "Opening",
+    "check_pinned",
     "check_wait_ticks",
     "run_link",
     "sync",
@@ -72,6 +73,20 @@ def check_wait_ticks(count: int, *, is_open: bool) -> None:
             "an open exchange waits for every tick until it is stopped",
             rule="G54d",
             hint="leave one of the two out: --open or --wait-ticks",
+        )
+
+
+def check_pinned(expected: frozenset[str], *, is_plain: bool) -> None:
+    """Refuse a pinned certificate where no key is pinned, or none can be proven.
+
+    Raises:
+        UsageError: no peer is expected, or nobody signs anything.
+    """
+    if not expected or is_plain:
+        raise UsageError(
+            "a server whose certificate no authority is asked about has to prove a key",
+            rule="G39b",
+            hint="name its verifier with --peer V, and leave --plain out",
         )
 
 
@@ -125,12 +140,15 @@ async def run_link(
         ServerFullError: the peer is a server that has no room for this link.
         StoreError: the lace cannot be opened, read or written; where that has ended the
             exchange, `result` is its outcome.
-        UsageError: receipts are wanted, and there is no key to sign them.
+        UsageError: receipts are wanted, and there is no key to sign them; or a certificate is
+            to be proven by a key, and no key is expected.
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.driver.session import Session
     from lace.exchanging import SideOptions, named, party_of
 
+    if stream.proven.is_pinned:
+        check_pinned(options.expected, is_plain=options.is_plain)
     claims = options.claims
     async with _opened(opening) as side:
         party = party_of(

@@ -132,14 +132,35 @@ def test_a_relay_between_two_tls_servers(tmp_path: Path, pair: Certificates) -> 
         assert done.code == 4
         assert "not for this exchange" in done.err or "peer closed early" in done.err
         target.said(FORGED)
+        failed = [line for line in target.server.errors.split("\n") if FORGED in line]
+        assert all("peer=unproven" in line for line in failed), "no view was computed for anybody"
         assert hashes(target.host) == before
+
+
+@pytest.mark.requirement("050-98")
+def test_only_the_certificate_makes_the_difference(tmp_path: Path, pair: Certificates) -> None:
+    """The same relay with the server's own certificate is the channel that was signed.
+
+    So it is ProofChannel, and nothing else about the relay, that the other test fails by.
+    """
+    files = ("--tls-cert", pair.certificate("server"), "--tls-key", pair.key("server"))
+    trusted = ("--ca", pair.certificate("authority"))
+    with attacked(tmp_path, *files, address="wss:127.0.0.1:0", more=trusted) as target:
+        port = int(target.server.address.partition("/")[0].rpartition(":")[2])
+        with open_lace(target.honest.folder) as lace:
+            lace.add(plex("through a copy"))
+        with relay(pair, port, "server") as own:
+            done = target.honest.sync(target.host, f"wss:127.0.0.1:{own}", *trusted, "--json")
+        assert done.code == 0, done.err
+        assert done.json()["peer-verifier"] == target.host.verifier
+        assert hashes(target.host) == hashes(target.honest)
 
 
 class relay:
     """A TLS server that opens a TLS connection of its own for each, and copies both ways."""
 
-    def __init__(self, certificates: Certificates, port: int) -> None:
-        self._certificates, self._port = certificates, port
+    def __init__(self, certificates: Certificates, port: int, name: str = "mallory") -> None:
+        self._certificates, self._port, self._name = certificates, port, name
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -152,7 +173,7 @@ class relay:
     async def _start(self) -> asyncio.Server:
         here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         here.load_cert_chain(
-            self._certificates.certificate("mallory"), self._certificates.key("mallory")
+            self._certificates.certificate(self._name), self._certificates.key(self._name)
         )
         return await asyncio.start_server(self._pass_on, "127.0.0.1", 0, ssl=here)
 

@@ -276,13 +276,15 @@ def connect_options(given: SyncArguments) -> ConnectOptions:
         from lace.transport.maps import read_uid_map
 
         verifiers = read_uid_map(Path(given.uid_map))
-    if given.ca is not None or given.tls_cert is not None or given.tls_key is not None:
+    named = (given.ca, given.tls_cert, given.tls_key)
+    if given.tls_pin or any(each is not None for each in named):
         from lace.transport.tls import load_client_tls
 
         tls = load_client_tls(
             authorities=path_of(given.ca),
             certificate=path_of(given.tls_cert),
             key=path_of(given.tls_key),
+            is_pinned=bool(given.tls_pin),
         )
     return ConnectOptions(
         command=given.command or (),

@@ -60,6 +60,7 @@ class SyncArguments:
     ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    tls_pin: bool | None = None
     plain: bool | None = None
     open: bool | None = None
     receipts: bool | None = None
@@ -80,6 +81,7 @@ _KINDS: Final[dict[str, tuple[str, type]]] = {
     "plain": ("true or false", bool),
     "open": ("true or false", bool),
     "receipts": ("true or false", bool),
+    "tls_pin": ("true or false", bool),
     "wait_ticks": (f"a whole number from 1 to {MAX_WAIT_TICKS:,}", int),
 }
 

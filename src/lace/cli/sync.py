@@ -32,7 +32,7 @@ from lace.errors import UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
-from lace.syncing import LinkOptions, check_wait_ticks
+from lace.syncing import LinkOptions, check_pinned, check_wait_ticks
 from lace.transport.captured import Capture
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def _sync(
         wait_ticks=0 if dry_run else given.wait_ticks or 0,
     )
     check_wait_ticks(options.wait_ticks, is_open=options.is_open)
+    if given.tls_pin:
+        check_pinned(options.expected, is_plain=options.is_plain)
     connecting = connect_options(given)
     warn_of_links(session, policy, address, key, is_plain=options.is_plain, claim=options.claim)
     side = Side(lace.store, lace.settings, policy, key, lace.workers)
@@ -123,6 +125,13 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
 @UID_MAP_OPTION
 @CA_OPTION
 @click.option(
+    "--tls-pin",
+    is_flag=True,
+    default=None,
+    help="For wss, instead of an authority: take the server's certificate if --peer proves in "
+    "hello that it is its own. Your selector is sent before that proof.",
+)
+@click.option(
     "--wait-ticks",
     metavar="N",
     type=click.IntRange(1, MAX_WAIT_TICKS),
@@ -159,9 +168,9 @@ def command(
 
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
     a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
-    expose, key, claim, peer, stdio-peer, uid-map, ca, tls-cert, tls-key, lowering, plain, open,
-    receipts, wait-ticks, command). With `stdio`, COMMAND is started, and its standard input and
-    output are the connection. A command that a table names is shown and asked for once, at a
+    expose, key, claim, peer, stdio-peer, uid-map, ca, tls-cert, tls-key, tls-pin, lowering, plain,
+    open, receipts, wait-ticks, command). With `stdio`, COMMAND is started, and its standard input
+    and output are the connection. A command that a table names is shown and asked for once, at a
     terminal; without one it is refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every

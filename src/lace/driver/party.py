@@ -67,6 +67,7 @@ class Party:
         random_bytes: randomness for checking signatures together.
         workers: processes that validate records; without any, this one does.
         encrypted: whether the transport is proven to be confidential.
+        is_pinned: whether it is, once the peer's hello is signed over the channel.
         kept: what is kept of earlier exchanges; the machine has the same.
         evaluating: makes what answers the machine's questions, once for each epoch.
         resources: what this link shares with others; else its own.
@@ -86,6 +87,7 @@ class Party:
         random_bytes: Callable[[int], bytes],
         workers: int = 0,
         encrypted: bool = False,
+        is_pinned: bool = False,
         kept: KeptLinks | None = None,
         evaluating: EvaluatorMaker = StoreEvaluator,
         resources: Resources | None = None,
@@ -100,7 +102,7 @@ class Party:
         self.machine = machine
         self._store = store
         self._settings = settings
-        self._transport, self._encrypted = transport, encrypted
+        self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
         self._clock, self._steady = clock, steady
         self._evaluator: Evaluator | None = None
         self._cursors = CursorSaver(kept, steady, is_open=machine.config.goes_on)
@@ -365,7 +367,7 @@ class Party:
             effect.executable,
             effect.terms,
             transport=self._transport,
-            encrypted=self._encrypted,
+            encrypted=self._encrypted or (self._is_pinned and effect.terms.signer is not None),
             max_value_bytes=self._settings.max_value_bytes,
             max_line_bytes=self.machine.config.max_line_bytes,
             known=known,

@@ -164,7 +164,8 @@ def _why_no_tls(address: Address, error: ssl.SSLError) -> tuple[str, str]:
         if code in _UNKNOWN_ISSUER:
             return (
                 "the server's certificate comes from nobody who is trusted here",
-                "name the authority's certificate with --ca FILE",
+                "name the authority's certificate with --ca FILE, or pin the server's key with "
+                "--peer V --tls-pin",
             )
         return f"the server's certificate is refused: {error.verify_message}", "ask for a new one"
     reason = str(error.reason or "")

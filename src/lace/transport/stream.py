@@ -72,6 +72,7 @@ class Proven:
     Attributes:
         transport: the text of `Transport(S)` (G62).
         encrypted: whether `TransportEncrypted()` holds: TLS ends in this process.
+        is_pinned: whether that holds once hello has proven a pinned key over `channel`.
         peer: the verifier that the peer's uid or certificate is mapped to.
         channel: on TLS, the digest of the server's certificate (G39b).
         peer_uid: the user of the process at the other end, on a Unix socket.
@@ -80,6 +81,7 @@ class Proven:
 
     transport: str
     encrypted: bool = False
+    is_pinned: bool = False
     peer: Verifier | None = None
     channel: str | None = None
     peer_uid: int | None = None

@@ -1,8 +1,10 @@
 """TLS: contexts for servers and clients, client certificates, and the channel's digest.
 
-TLS 1.2 is the oldest that is spoken. A client always checks the server's certificate and
-its name. A server asks for a client's certificate only where it has a map of them; the
-handshake then proves that the client has its key, and the map says who that is.
+TLS 1.2 is the oldest that is spoken. A client checks the server's certificate and its name,
+unless it pins a key: then whatever certificate the server has is taken for the moment, and the
+proof of hello, which signs its digest, decides. A server asks for a client's certificate only
+where it has a map of them; the handshake then proves that the client has its key, and the map says
+who that is.
 """
 
 from __future__ import annotations
@@ -67,9 +69,13 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """What a client needs for TLS: the settings of its connections."""
+    """What a client needs for TLS: the settings of its connections.
+
+    With `is_pinned` no authority is asked: nothing is proven before hello is.
+    """
 
     context: ssl.SSLContext
+    is_pinned: bool = False
 
 
 def channel_digest(certificate: bytes) -> str:
@@ -137,6 +143,7 @@ def load_client_tls(
     authorities: Path | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
+    is_pinned: bool = False,
 ) -> ClientTls:
     """Return what a client needs for TLS.
 
@@ -145,14 +152,25 @@ def load_client_tls(
             certificates themselves. Left out, the system's authorities.
         certificate: the client's own certificate, where the server asks for one.
         key: its private key.
+        is_pinned: ask no authority; whoever connects has to see that hello proves the key.
 
     Raises:
-        TlsError: a file is missing, not PEM, or the key does not fit.
+        TlsError: a file is missing, not PEM, or the key does not fit; or an authority is named
+            that is not asked.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificate and host name
     _set_common(context)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    _load_authorities(context, authorities, ssl.Purpose.SERVER_AUTH)
+    if is_pinned:
+        if authorities is not None:
+            raise TlsError(
+                "a pinned key takes the place of an authority",
+                hint="leave one of the two out: --ca or --tls-pin",
+            )
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        _load_authorities(context, authorities, ssl.Purpose.SERVER_AUTH)
     if (certificate is None) != (key is None):
         raise TlsError(
             "a client's certificate and its key belong together",
@@ -160,7 +178,7 @@ def load_client_tls(
         )
     if certificate is not None and key is not None:
         _load_chain(context, certificate, key)
-    return ClientTls(context)
+    return ClientTls(context, is_pinned)
 
 
 def _set_common(context: ssl.SSLContext) -> None:

@@ -116,15 +116,20 @@ async def connect_websocket(
 
 
 def _prove_server(address: Address, connection: ClientConnection, tls: ClientTls | None) -> Proven:
-    channel, encrypted = None, False
+    channel, encrypted, is_pinned = None, False, False
     secured = connection.transport.get_extra_info("ssl_object")
     if tls and isinstance(secured, ssl.SSLObject):
         certificate = secured.getpeercert(binary_form=True)
         is_verified = tls.context.verify_mode is ssl.CERT_REQUIRED and tls.context.check_hostname
         if certificate:
             channel, encrypted = channel_digest(certificate), is_verified
+            is_pinned = tls.is_pinned
     return Proven(
-        transport=address.transport_text, encrypted=encrypted, channel=channel, place=address.host
+        transport=address.transport_text,
+        encrypted=encrypted,
+        is_pinned=is_pinned,
+        channel=channel,
+        place=address.host,
     )
 
 
