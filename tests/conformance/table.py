@@ -58,7 +58,8 @@ Levels: MUST includes MUST NOT, definitions and table rows; EX is an example wit
 
 *To the letter* counts the ids that hold as they are written. *Otherwise* counts those where Lace is
 stricter or counts in another way ([X0](decisions.md#x0)), *absent* those of the level MAY that Lace
-does not have; both are listed below with the reason.
+does not have; both are listed below with the reason. Whatever else the texts leave open and Lace
+does not have is on the page [what is left out, and why](left-out.md).
 
 """
 

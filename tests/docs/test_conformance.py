@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -126,3 +127,17 @@ def test_flags_are_counted_apart() -> None:
         kinds.count("otherwise"),
         kinds.count("absent"),
     ]
+
+
+def test_what_is_absent_is_on_the_page_of_what_is_left_out() -> None:
+    """Each with its reason; and the ids of that page are those of the register."""
+    page = (REFERENCE / "left-out.md").read_text("utf-8")
+    register = table.read_register()
+    cited = set(re.findall(r"\[([0-9]{3}-[0-9]{2,3})\]\(requirements/[^)]+\)", page))
+    assert cited <= set(register)
+    absent = {each.id for each in register.values() if each.flag and each.flag.kind == "absent"}
+    assert absent <= cited
+    rows = [line for line in page.split("\n") if line.startswith("| ") and "(requirements/" in line]
+    assert all(line.count(" | ") == 3 for line in rows), "what, ids, why, instead"
+    assert "(left-out.md)" in table.HEAD
+    assert "(reference/left-out.md)" in (REFERENCE.parent / "index.md").read_text("utf-8")
