@@ -133,6 +133,73 @@ def test_a_user_of_a_unix_socket_is_known_by_its_number(
         assert len(hashes(left)) == 10
 
 
+@pytest.mark.requirement("050-41", "060-128")
+@pytest.mark.parametrize("mode", [0, 2])
+def test_proven_peers_exchange_without_a_signature(
+    parties: tuple[Party, Party], tmp_path: Path, mode: int
+) -> None:
+    """`Peer(S)` holds of a user that the uid map names, whatever the wire has for S."""
+    left, right = parties
+    for name, party in (("left", left), ("right", right)):
+        (tmp_path / f"{name}.users").write_text(f"{os.getuid()} {party.verifier}\n")
+    how = ("--plain", "--lowering", "proven-peer-v1", "--set", f"reconcile_mode={mode}")
+    known = ("--uid-map", tmp_path / "left.users")
+    with serving(right, left, f"unix:{tmp_path}/s", *how, *known) as server:
+        own = ("--uid-map", tmp_path / "right.users", "--peer", right.verifier)
+        seen = left.sync(right, server.address, *how, *own, "--dry-run", "--json")
+        assert seen.code == 0, seen.err
+        assert len(seen.json()["dry-run"]["request"]) == 5
+        done = left.sync(right, server.address, *how, *own, "--json")
+        assert done.code == 0, done.err
+        assert done.json()["peer-verifier"] == right.verifier
+        check_converged(left, right)
+
+
+def test_a_claim_in_the_table_of_a_peer(parties: tuple[Party, Party], tmp_path: Path) -> None:
+    left, right = parties
+    (left.folder / "users").write_text(f"{os.getuid()} {right.verifier}\n")
+    (tmp_path / "users").write_text(f"{os.getuid()} {left.verifier}\n")
+    known = ("--plain", "--uid-map", tmp_path / "users", "--claim", right.verifier)
+    with serving(right, left, f"unix:{tmp_path}/s", *known) as server:
+        table = f"""\
+[peer.office]
+address = "{server.address}"
+select = "../all.lace"
+expose = ["../view.lace@{right.verifier}"]
+claim = "{left.verifier}"
+uid-map = "users"
+plain = true
+"""
+        (left.folder / "lace.toml").write_text(table)
+        done = process("--lace", left.folder, "sync", "office", "--json")
+        assert done.code == 0, done.err
+        assert done.json()["link-id"] is not None
+        check_converged(left, right)
+        # A key on the command line takes the place of the table's claim.
+        signed = process("--lace", left.folder, "sync", "office", "--key", left.verifier)
+        assert signed.code == 0, signed.err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--claim", "V.x"), "verifier"),
+        (("--claim", "Opq_0"), "verifier"),
+        (("--claim", "{left}", "--key", "{left}"), "--claim and --key do not go together"),
+        (("--uid-map", "nowhere"), "nowhere"),
+        (("--claim", ""), "verifier"),
+    ],
+)
+def test_bad_claims(parties: tuple[Party, Party], more: tuple[str, ...], said: str) -> None:
+    left, right = parties
+    options = [each.format(left=left.verifier) for each in more]
+    for command in ("sync", "serve"):
+        done = call(command, "unix:/nowhere/s", *left.policy(right), *options)
+        assert done.code == 2, done.err
+        assert said in done.err
+        check_one_line(done)
+
+
 def test_stdio(parties: tuple[Party, Party]) -> None:
     left, right = parties
     child = [sys.executable, "-m", "lace", "serve", "stdio", *right.policy(left)]

@@ -199,6 +199,12 @@ def test_proofs_over_tls_need_the_certificate(
         ),
         (r"^> MayRequest.*\n", "", "was not asked for, or was answered before", None),
         (r"^> MayRequest\(", "> Advertised(", "Advertised does not belong in request", 1510),
+        (
+            r"^> Advertised\('(P\.[^']*)','[^']*'",
+            r"> Advertised('\1','Opq_0'",
+            "names the source",
+            None,
+        ),
         (r"^> HelloTAI.*\n", "", "a hello without HelloTAI", None),
         (r"^> ExchangeNonce.*\n> \n", "> \n> \n", "sent", None),
         (r"iltp/1", "iltp/2", "where the preface of a stream has", 11),
@@ -328,3 +334,26 @@ def test_records_above_the_limit(capture: Path) -> None:
     done = replay(capture, *limit)
     assert done.code == 1
     assert "raise it: --set max_data_bytes=N" in done.err
+
+
+@pytest.mark.requirement("060-128")
+def test_a_capture_of_claims_that_only_the_transport_proves(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    """The sources are the claimed verifiers, and nobody is said to be proven by hello."""
+    left, right = parties
+    for name, party in (("left", left), ("right", right)):
+        (tmp_path / f"{name}.users").write_text(f"{os.getuid()} {party.verifier}\n")
+    path = tmp_path / "talk.trace"
+    known = ("--plain", "--claim", right.verifier, "--uid-map", tmp_path / "left.users")
+    with serving(right, left, f"unix:{tmp_path}/s", *known) as server:
+        own = ("--plain", "--claim", left.verifier, "--uid-map", tmp_path / "right.users")
+        done = left.sync(right, server.address, *own, "--capture", path)
+        assert done.code == 0, done.err
+    assert hashes(left) == hashes(right)
+    found = replay(path, "--json").json()
+    assert found["proven"] == {}
+    assert found["claimed"] == {"sent": left.verifier, "came": right.verifier}
+    assert found["link"] is not None
+    shown = replay(path)
+    assert f"proven there: {right.verifier}, by a claim that only the transport" in shown.out

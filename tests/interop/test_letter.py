@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interop.laces import Accepting, Lace, make_lace, notes
 from tests.interop.peer.advertise import Advertisement, States, gather
+from tests.interop.peer.keys import Key
 from tests.interop.peer.session import Peer, Session
 from tests.interop.peer.streams import connect
 from tests.interop.peer.text import PeerError
@@ -84,6 +86,25 @@ def test_a_claim_that_is_not_the_peers_to_make(lace: Lace, claim: str) -> None:
 @pytest.mark.parametrize("interval", [1, 999_999_999])
 def test_a_small_tick_interval(lace: Lace, interval: int) -> None:
     converge(lace, Session, tick_interval=interval)
+
+
+@MODES
+@pytest.mark.requirement("050-41", "060-128")
+def test_both_claim_what_the_transport_proves(tmp_path: Path, lace: Lace, mode: int) -> None:
+    """No signature anywhere: S is the claim of each side, and roots are over it (G42)."""
+    alice, bob = Key.generate().verifier, Key.generate().verifier
+    (tmp_path / "users").write_text(f"{os.getuid()} {alice}\n")
+    peer = Peer(mode=mode, plain=True, claim=alice, proven=bob)
+    peer.add(HERE)
+    how = ("--plain", "--claim", bob, "--uid-map", tmp_path / "users")
+    with lace.serving(f"unix:{tmp_path}/s", *how, "--lowering", "standard-v1") as server:
+        session = run(Session, peer, server.address)
+        server.wait_for("outcome=fixed-point")
+        assert f"peer={alice}" in server.errors
+    facts = [fact for block in session.wire.received for fact in block]
+    assert {fact[2] for fact in facts if fact[0] == "Advertised"} == {bob}
+    assert session.result.peer == bob
+    assert lace.records() == set(peer.records)
 
 
 class Deferring(Session):

@@ -88,6 +88,8 @@ def show(session: Session, file: str, with_facts: bool) -> int:
         "plan": "the E. identifier of the plan that both agreed on, or null",
         "link": "the identifier of the link, or null",
         "proven": "the verifiers that were proven by hello: sent, came",
+        "claimed": "the verifiers that were claimed without a signature: only a transport can have "
+        "proven them",
         "unjudged": "the directions whose proof does not hold by the capture alone",
         "stage": "where it ended",
         "whole": "whether that was behind a whole loop",
@@ -148,6 +150,7 @@ def _show(output: Output, done: Replayed) -> None:
                 "plan": agreed.plan_id if agreed else None,
                 "link": agreed.link_id if agreed else None,
                 "proven": {WAY_NAMES[w]: v for w, v in agreed.proven.items()} if agreed else {},
+                "claimed": {WAY_NAMES[w]: v for w, v in agreed.claimed.items()} if agreed else {},
                 "unjudged": [WAY_NAMES[way] for way in agreed.unjudged] if agreed else [],
                 "stage": str(end.stage),
                 "whole": end.is_whole,
@@ -176,6 +179,9 @@ def _proof(done: Replayed, way: str) -> str:
     for direction, verifier in agreed.proven.items():
         if direction == way:
             return verifier
+    for direction, verifier in agreed.claimed.items():
+        if direction == way:
+            return f"{verifier}, by a claim that only the transport can have proven"
     if way in agreed.unjudged:
         return "not by this capture alone; over wss name the server's certificate, --channel-cert"
     return "nobody"

@@ -65,21 +65,19 @@ class Others:
         kept = {each: value for each, value in self._digests.items() if each not in left}
         return Others({**kept, **come})
 
-    def _span(self, prefix: str) -> slice:
-        """Return where the records of a partition are."""
-        if not prefix:
-            return slice(0, len(self._payloads))
+    def _span(self, prefix: str) -> tuple[int, int]:
+        """Return where the records of a partition begin, and where they end."""
         first = bisect_left(self._payloads, prefix)
-        return slice(first, bisect_left(self._payloads, prefix + _LAST, first))
+        return first, bisect_left(self._payloads, prefix + _LAST, first)
 
     def count(self, prefix: str) -> int:
         """Return how many records are in a partition."""
-        found = self._span(prefix)
-        return found.stop - found.start
+        first, last = self._span(prefix)
+        return last - first
 
     def within(self, prefix: str) -> list[str]:
         """Return the records of a partition, in order."""
-        return self._records[self._span(prefix)]
+        return self._records[slice(*self._span(prefix))]
 
     def prefixes(self, length: int) -> set[str]:
         """Return the prefixes of a length that have records; a shorter payload has none."""

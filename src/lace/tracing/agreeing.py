@@ -20,6 +20,7 @@ from lace.interlacing.setup import read_setup
 from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import receive_operand
 from lace.policy.transcript import LOWERINGS, make_plan
+from lace.rules.findings import show
 from lace.rules.limits import peer_limits_of
 from lace.tracing.course import other_way
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agreed", "Agreement"]
 
+_CLAIMS = ("Advertised", "AdvertisedField")
 _NOBODY = -1
 """No operand's index."""
 
@@ -49,6 +51,9 @@ class Agreed:
         link_id: the link's, if both named a signer.
         mode: how advertisements are compared.
         proven: the verifier that each direction proved by its hello.
+        claimed: the verifier that a direction claims without a signature: only its transport
+            can have proven it, which no capture shows.
+        sources: the S of each direction's advertisements (G42).
         unjudged: the directions whose proof does not hold by the capture alone.
     """
 
@@ -56,6 +61,8 @@ class Agreed:
     link_id: str | None
     mode: int
     proven: dict[Direction, str]
+    claimed: dict[Direction, str]
+    sources: dict[Direction, str]
     unjudged: tuple[Direction, ...]
 
 
@@ -128,6 +135,7 @@ class Agreement:
         )
         unjudged: list[Direction] = []
         terms: Terms | None = None
+        sources: dict[Direction, str] = {}
         for direction in hellos:
             self.at = direction
             try:
@@ -137,6 +145,7 @@ class Agreement:
                     raise
                 unjudged.append(direction)
                 terms = self._negotiate(direction, plan, hellos, None)
+            sources[direction] = terms.peer_source
         if terms is None:
             raise AssertionError("there are two hellos")
         return Agreed(
@@ -149,8 +158,31 @@ class Agreement:
                 if hello.signer is not None and hello.proof is not None
                 if direction not in unjudged
             },
+            claimed={
+                direction: setup.verifier
+                for direction, setup in self._setups.items()
+                if setup.verifier is not None and hellos[direction].signer is None
+            },
+            sources=sources,
             unjudged=tuple(unjudged),
         )
+
+    def check_sources(self, turns: dict[Direction, Turn], agreed: Agreed) -> None:
+        """Check that advertisements name the source of their sender (G42).
+
+        Raises:
+            InterlaceFailure: one names another.
+        """
+        for direction, turn in turns.items():
+            self.at = direction
+            for fact in turn.facts:
+                if fact[0] in _CLAIMS and fact[2:3] != (agreed.sources[direction],):
+                    raise InterlaceFailure(
+                        Failure.MALFORMED_BLOCK,
+                        f"a claim names the source {show(fact[2])!r}, not the sender's "
+                        f"{agreed.sources[direction]!r}",
+                        rule="G42",
+                    )
 
     def _plan(self, wanted: str) -> ExchangePlan:
         """Return the plan of both operands, in the lowering that gives the wanted identifier."""

@@ -206,6 +206,8 @@ class _Replay:
                 self._agreement.take_setups(turns)
             elif step.stage.phase == "hello":
                 self.result.agreed = self._agreement.take_hellos(turns)
+            elif step.stage.phase == "advertise" and self.result.agreed is not None:
+                self._agreement.check_sources(turns, self.result.agreed)
         except LaceError as error:
             at = self._agreement.at
             raise _at(error, at, turns[at].offset, f", in {step.stage}") from None

@@ -504,6 +504,7 @@ def test_one_claim_is_signed_and_the_other_proven_by_the_transport() -> None:
     pair = pair_of(keys=(ALICE, None))
     claimed = make_setup(operand_of(PLAIN, 1), verifier=BOB.verifier, nonce=b"\x0b" * 32)
     context = proof_context(pair.sides[0].setup, claimed, pair.plan.id)
+    assert context is not None
     signed = pair.sides[0].hello
     one = negotiate(
         pair.plan,
