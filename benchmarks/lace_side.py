@@ -17,11 +17,11 @@ from benchmarks.workload_records import read_facts
 from benchmarks.workloads import GOALS, PROGRAMS
 from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively
-from lace.engines.result import parse_predicate
 from lace.facts.extract import record_facts
 from lace.querying import StoreSession
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
+from lace.rules.syntax import parse_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,6 @@ from benchmarks.workload_facts import columns_of
 from benchmarks.workloads import GOALS, PROGRAMS, VERSION, describe
 from lace.engines.budget import Statistics
 from lace.engines.handover import evaluate_columns
-from lace.engines.result import parse_predicate
 from lace.engines.spark import engine
 from lace.engines.spark.engine import evaluate_tables
 from lace.engines.spark.options import Options
@@ -30,7 +29,7 @@ from lace.engines.spark.session import open_session, shuffle_partitions
 from lace.engines.spark.texts import TableTexts
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
-from lace.rules.syntax import PredicateKey
+from lace.rules.syntax import PredicateKey, parse_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,9 +22,10 @@ from lace.policy.plan_lines import LOWERINGS, check_lowering
 from lace.policy.public_facts import missing_facts, with_local_time, with_peer
 from lace.previewing import Preview
 from lace.querying import ask_store
+from lace.rules.checks.undefined import parse_allowed
 from lace.rules.limits import limits_of, peer_limits_of
 from lace.rules.profiles import CAN_QUERY_RECORD, LOCAL_TAI
-from lace.rules.program import RULE_KINDS
+from lace.rules.program import RULE_KINDS, refuse_undefined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +55,7 @@ def disclose_policy(
     public: Iterable[Fact] = (),
     lowering: str | None = None,
     at: str,
+    allow_undefined: Iterable[str] = (),
 ) -> Disclosure:
     """Return what a viewer may query of a store, by a policy or by exposures alone.
 
@@ -74,7 +76,12 @@ def disclose_policy(
     if lowering is None:
         lowering = policy.lowering if isinstance(policy, Policy) else LOWERINGS[0]
     check_lowering(lowering)
-    exposures = policy.exposures if isinstance(policy, Policy) else exposures_of(policy, limits)
+    if isinstance(policy, Policy):
+        exposures, allowed = policy.exposures, parse_allowed(policy.allow_undefined)
+    else:
+        exposures, allowed = exposures_of(policy, limits), parse_allowed(allow_undefined)
+        for each in exposures:
+            refuse_undefined(each.module, allowed)
     facts = with_peer(public, viewer)
     return disclose_store(
         store,
@@ -85,6 +92,7 @@ def disclose_policy(
         public=with_local_time(facts, at) if read_clock(exposures) else facts,
         lowering=lowering,
         limits=limits,
+        allow_undefined=map(str, allowed),
     )
 
 
@@ -98,6 +106,7 @@ def disclose_store(
     public: Iterable[Fact] = (),
     lowering: str = LOWERINGS[0],
     limits: RuleLimits,
+    allow_undefined: Iterable[str] = (),
 ) -> Disclosure:
     """Return what a viewer may query of a store at this moment.
 
@@ -110,12 +119,13 @@ def disclose_store(
         public: what the peer advertises, and runtime facts.
         lowering: what is asked beyond selection, for what would be sent.
         limits: for the exposures.
+        allow_undefined: predicates of this side's rules that nobody defines on purpose.
 
     Raises:
         LimitExceeded: a limit was reached; there is no part of an answer.
     """
     active = active_exposures(exposures, viewer)
-    facts = list(public)
+    facts, allowed = list(public), tuple(allow_undefined)
 
     def ask(base: FactBase) -> Disclosure:
         sent = None
@@ -123,7 +133,9 @@ def disclose_store(
         programs = [view]
         if peer is not None:
             rules = _ALL_RECORDS if select is None else select
-            policy = Policy(rules, active, lowering=lowering, limits=limits)
+            policy = Policy(
+                rules, active, lowering=lowering, limits=limits, allow_undefined=allowed
+            )
             preview = Preview(prepare_exchange(policy, peer, viewer), base, facts)
             moving = preview.permissions.may_send - preview.not_here
             sent = Sent(

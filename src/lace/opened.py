@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lace.engines.budget import Statistics, Supervisor
     from lace.engines.queries import Rules
     from lace.engines.result import Result
+    from lace.errors import Finding
     from lace.exchanging import Side
     from lace.facts.lines import Fact
     from lace.listing import Table, Versions
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lace.record.model import Record
     from lace.record.seal import SigningKey
     from lace.rules.limits import Limits
+    from lace.rules.program import CheckedProgram
     from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
@@ -227,6 +229,33 @@ class Lace:
             rules, engine, predicates, statistics, snapshot, supervisor, limits=limits
         )
 
+    def check(self, *rules: Policy | Rules) -> tuple[Finding, ...]:
+        """Return what looks wrong with rules once the records here are known.
+
+        That is each name of a field, a group or an app that the rules ask for and no record here
+        has; where a close one is here, the finding's hint names it. What looks wrong with the
+        rules alone is in their own `warnings`.
+
+        Args:
+            rules: policies, of which the selector and all exposures are looked at; or rules, a
+                `Lacegram` or its text.
+
+        Raises:
+            RuleError: the rules are not legal.
+        """
+        from lace.engines.queries import check_rules
+        from lace.policy.local import Policy
+        from lace.querying import find_strange_names
+        from lace.rules.limits import limits_of
+
+        programs: list[CheckedProgram] = []
+        for each in rules:
+            if isinstance(each, Policy):
+                programs += [each.select, *(exposure.module for exposure in each.exposures)]
+            else:
+                programs.append(check_rules(each, limits=limits_of(self.settings)))
+        return find_strange_names(self.store, programs)
+
     def _asking(self) -> StoreQuestions:
         if self._questions is None:
             from lace.querying import StoreQuestions
@@ -291,6 +320,7 @@ class Lace:
         public: Iterable[Fact] = (),
         lowering: str | None = None,
         at: str | None = None,
+        allow_undefined: Iterable[str] = (),
     ) -> Disclosure:
         """Return what a viewer may query of this lace, what that shows, and what would be sent.
 
@@ -303,6 +333,7 @@ class Lace:
                 when there is none.
             lowering: what is asked beyond selection, for exposures alone; a policy has one.
             at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock.
+            allow_undefined: predicates that nobody defines on purpose, for exposures alone.
 
         Raises:
             RuleError: rules are not legal.
@@ -320,6 +351,7 @@ class Lace:
             public=public,
             lowering=lowering,
             at=self._local_time(at),
+            allow_undefined=allow_undefined,
         )
 
     def signing_key(self) -> SigningKey | None:

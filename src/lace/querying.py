@@ -18,6 +18,7 @@ from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
+from lace.engines.embedded.vocabulary import strange_names, uses_names
 from lace.engines.queries import check_engine, check_limited, find_predicates
 from lace.engines.result import Result
 from lace.facts.catalogue import RECORD_PREDICATES
@@ -28,7 +29,7 @@ from lace.store.sqlite.fact_state import all_as_tail
 from lace.store.sqlite.snapshot import SqliteSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lace.algebra.evaluator import Answer
     from lace.base.limits import Settings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.queries import Rules
     from lace.engines.spark.options import Options
+    from lace.errors import Finding
     from lace.facts.lines import Fact
     from lace.rules.limits import Limits
     from lace.rules.program import CheckedProgram
@@ -50,6 +52,7 @@ __all__ = [
     "evaluate_on_spark",
     "evaluate_snapshot",
     "evaluate_values",
+    "find_strange_names",
 ]
 
 Told = TypeVar("Told")
@@ -172,6 +175,26 @@ def ask_store(
                 raise
             store.discard_segments()
     raise AssertionError("the last try returns or raises")
+
+
+def find_strange_names(
+    store: SqliteStore, programs: Iterable[CheckedProgram], lines: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """Return a warning for each field name, group and app of rules that no record here has.
+
+    Args:
+        store: the store.
+        programs: the rules.
+        lines: the lines of their text where it is one, to show the places.
+    """
+    wanted = [program for program in programs if uses_names(program)]
+    if not wanted:
+        return ()
+
+    def ask(base: FactBase) -> tuple[Finding, ...]:
+        return tuple(found for program in wanted for found in strange_names(base, program, lines))
+
+    return ask_store(store, ask, max_value_bytes=MAX_LINE_BYTES)
 
 
 def evaluate_on_spark(

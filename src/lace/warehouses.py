@@ -14,6 +14,8 @@ from lace.arguments import check_argument, check_callable, check_many
 from lace.base.limits import Source, resolve_settings
 from lace.engines.arrow import load_pyarrow
 from lace.errors import UsageError
+from lace.rules.checks.undefined import parse_allowed
+from lace.rules.program import refuse_undefined
 from lace.staging import Stages
 from lace.stocktaking import (
     Checking,
@@ -194,6 +196,7 @@ class Warehouse(Stages):
         *records: str,
         rules: Rules | None = None,
         predicate: str = _SELECTED,
+        allow_undefined: Iterable[str] = (),
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
     ) -> int:
@@ -208,11 +211,13 @@ class Warehouse(Stages):
             records: these alone.
             rules: those that these rules choose.
             predicate: the one that chooses.
+            allow_undefined: predicates that nobody defines on purpose, as `"Blocked/1"`; any
+                other that a negated or counted atom depends on is refused.
             spark: a session that there is.
             master: where to start one otherwise.
 
         Raises:
-            RuleError: the rules are not legal.
+            RuleError: the rules are not legal, or rest on a predicate that nobody defines.
             LaceError: a record that is named is not there; nothing is written.
             UsageError: records and rules are given, or the target is none.
             LimitExceeded: an evaluation reached a limit.
@@ -230,6 +235,9 @@ class Warehouse(Stages):
         if rules is not None:
             check_spark(master)
             question = question_of(self._settings, rules, [predicate])
+            allowed = parse_allowed(allow_undefined)
+            for program in question.programs:
+                refuse_undefined(program, allowed)
             how = engine_options(self._settings, master)
             wanted = chosen_records(self._folder, question, how, spark, master)
         return write_records(self._folder, wanted, target)

@@ -106,7 +106,10 @@ def test_an_empty_view_is_told() -> None:
     write("expose.lace", "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'App',_,'none').\n")
     done = why(*TO_BOB, f"MaySend('{SHARED.id}')")
     assert (done.code, done.lines[0]) == (1, "it would not be sent: not exposed to this viewer")
-    assert done.err == "the exposures for this viewer allow no record that is here\n"
+    assert done.err == (
+        "expose.lace:1:54: warning: no record here has the app 'none' [020-08]\n"
+        "the exposures for this viewer allow no record that is here\n"
+    )
     assert why(*TO_BOB, f"MaySend('{SHARED.id}')", "--quiet").err == ""
 
 

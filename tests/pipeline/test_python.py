@@ -106,6 +106,10 @@ def test_a_derived_set_is_advertised_and_exported(
     assert 0 < number < len(records)
     with pytest.raises(UsageError, match="Pair/2 has 2 arguments"):
         held.export(tmp_path / "none", rules=rules, predicate="Pair/2", spark=spark)
+    typo = "Selected(P) :- Have(P), not Blokced(P)."
+    with pytest.raises(lace.RuleError, match="nobody defines Blokced/1"):
+        held.export(tmp_path / "none", rules=typo, spark=spark)
+    assert not (tmp_path / "none").exists()
     with pytest.raises(UsageError, match="no exchange was evaluated as 'signed'"):
         held.advertise(SOURCE, exchange="signed", spark=spark)
     assert not (tmp_path / "none").exists()

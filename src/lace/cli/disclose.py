@@ -25,9 +25,11 @@ from lace.cli.policy_files import (
     note_no_record,
     refuse_shared_input,
     warn_of,
+    warn_of_names,
 )
 from lace.cli.policy_options import (
     ADVERTISED_OPTION,
+    ALLOW_UNDEFINED_OPTION,
     AT_OPTION,
     EXPOSE_OPTION,
     LOWERING_OPTION,
@@ -39,6 +41,7 @@ from lace.cli.progress import Waiting
 from lace.cli.record_tables import SHORT
 from lace.errors import UsageError
 from lace.policy.local import Policy, exposure_warnings
+from lace.rules.checks.undefined import parse_allowed
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.policy.disclosure import Disclosure, DisclosureChange
     from lace.policy.exposure import Exposure
+    from lace.rules.program import CheckedProgram
 
 __all__ = ["command"]
 
@@ -66,6 +70,7 @@ class _Question:
         selectors: tuple[str | None, str | None],
         baseline: Baseline,
         lowering: str | None,
+        allow_undefined: Sequence[str],
     ) -> None:
         """Read and check all rule files.
 
@@ -78,35 +83,49 @@ class _Question:
         self.lowering = lowering
         named = [parse_exposure(argument) for argument in expose]
         own, peer = session.rule_limits(), session.peer_rule_limits()
+        allowed = parse_allowed(allow_undefined)
         wanted = [
-            Wanted(file, SELECTOR, limits)
-            for file, limits in zip(selectors, (own, peer), strict=True)
+            Wanted(file, SELECTOR, limits, whose)
+            for file, limits, whose in zip(selectors, (own, peer), (allowed, None), strict=True)
             if file is not None
         ]
-        modules = exposure_files(session, named)
-        checked = check_files(
-            session, wanted + modules + exposure_files(session, baseline.modules), baseline.files
-        )
+        modules = exposure_files(session, named, allowed)
+        before = exposure_files(session, baseline.modules, None)
+        checked = check_files(session, wanted + modules + before, baseline.files)
         chosen = checked[: len(wanted)]
         self.theirs = chosen.pop() if selectors[1] is not None else None
         self.ours = chosen.pop() if selectors[0] is not None else None
         rest = checked[len(wanted) :]
         self.exposures = exposures_of(named, rest[: len(modules)])
         self.before = exposures_of(baseline.modules, rest[len(modules) :])
+        earlier = {str(key) for each in self.before for key in each.module.undefined}
+        self.allowed = {*allow_undefined, *earlier}  # what the baseline says is only compared
         warnings = [found for each in checked[: len(wanted)] for found in each.warnings]
         warn_of(session, [*warnings, *exposure_warnings(self.exposures)])
+
+    @property
+    def own(self) -> list[CheckedProgram]:
+        """This side's modules."""
+        selector = [] if self.ours is None else [self.ours]
+        return selector + [each.module for each in self.exposures]
 
     def ask(
         self, lace: Lace, exposures: tuple[Exposure, ...], public: tuple[Fact, ...]
     ) -> Disclosure:
         """Return what some exposures disclose."""
-        policy = exposures if self.ours is None else Policy(self.ours, exposures)
+        allowed = self.allowed
+        policy = (
+            exposures
+            if self.ours is None
+            else Policy(self.ours, exposures, allow_undefined=allowed)
+        )
         return lace.disclose(
             policy,
             self.viewer,
             peer_select=self.theirs,
             public=public,
             lowering=self.lowering,
+            allow_undefined=allowed,
         )
 
 
@@ -187,6 +206,7 @@ class _Question:
 @RUNTIME_OPTION
 @AT_OPTION
 @LOWERING_OPTION
+@ALLOW_UNDEFINED_OPTION
 @click.pass_obj
 def command(
     session: Session,
@@ -199,6 +219,7 @@ def command(
     runtime: str | None,
     at: str | None,
     lowering: str | None,
+    allow_undefined: tuple[str, ...],
 ) -> int:
     """Show what a viewer may query of this lace, before a byte leaves.
 
@@ -220,10 +241,13 @@ def command(
             )
     _refuse_shared(expose, baseline, select, peer_select, advertised, runtime)
     before = read_baselines(session, baseline)
-    question = _Question(session, viewer, expose, (select, peer_select), before, lowering)
+    question = _Question(
+        session, viewer, expose, (select, peer_select), before, lowering, allow_undefined
+    )
     public = read_public_facts(session, advertised, runtime, viewer)
     public = with_clock(session, public, (*question.exposures, *question.before), at)
     with session.asking("disclose") as lace:
+        warn_of_names(session, lace, *question.own)
         with Waiting(session, "disclosing"):
             told = question.ask(lace, question.exposures, public)
         check_baseline(session, before, told)

@@ -10,6 +10,7 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
 from lace.cli.output import plural
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
 from lace.cli.questions import select_records
 from lace.cli.records import find_records
@@ -111,6 +112,7 @@ def check_output(output: Output, target: str | None) -> None:
 @click.option(
     "--predicate", metavar="NAME/1", help="The predicate that chooses, with --rules: Selected/1."
 )
+@ALLOW_UNDEFINED_OPTION
 @click.option("--all", "everything", is_flag=True, help="Every record, in the order of storing.")
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
 @click.pass_obj
@@ -119,6 +121,7 @@ def command(
     records: tuple[str, ...],
     rules: str | None,
     predicate: str | None,
+    allow_undefined: tuple[str, ...],
     everything: bool,
     target: str | None,
 ) -> int:
@@ -140,7 +143,7 @@ def command(
             chosen = snapshot.records(order=Order.STORED)
         else:
             identifiers = (
-                select_records(session, lace, snapshot, rules, predicate)
+                select_records(session, lace, snapshot, rules, predicate, allow_undefined)
                 if rules is not None
                 else [stored.id for stored in find_records(snapshot, records)]
             )

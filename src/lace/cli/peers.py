@@ -52,6 +52,7 @@ class SyncArguments:
     select: str | None = None
     expose: tuple[str, ...] | None = None
     lowering: str | None = None
+    allow_undefined: tuple[str, ...] | None = None
     key: str | None = None
     claim: str | None = None
     stdio_peer: str | None = None
@@ -78,6 +79,7 @@ class SyncArguments:
 _KINDS: Final[dict[str, tuple[str, type]]] = {
     "command": ("a list of texts", list),
     "expose": ("a list of texts", list),
+    "allow_undefined": ("a list of texts", list),
     "plain": ("true or false", bool),
     "open": ("true or false", bool),
     "receipts": ("true or false", bool),

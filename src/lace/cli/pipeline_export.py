@@ -19,6 +19,7 @@ from lace.cli.pipeline_session import (
     spark_session,
     warehouse_argument,
 )
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
 from lace.cli.questions import SELECTED
 from lace.engines.arrow import load_pyarrow
@@ -38,12 +39,13 @@ def _chosen(
     warehouse: Warehouse,
     rules: str,
     predicate: str | None,
+    allow_undefined: tuple[str, ...],
     options: SparkOptions,
 ) -> frozenset[str]:
     """Return the records that rules choose; values that are no record here are counted."""
     from lace.pipeline.choosing import choose_records
 
-    question = read_selection(session, rules, predicate)
+    question = read_selection(session, rules, predicate, allow_undefined)
     note_without_facts(session, warehouse.manifest)
     how = engine_options(session, options)
     with spark_session(session, options, "export") as spark:
@@ -78,6 +80,7 @@ def _chosen(
     metavar="NAME/1",
     help=f"With --rules, the predicate that chooses.  [default: {SELECTED}]",
 )
+@ALLOW_UNDEFINED_OPTION
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
 @spark_options
 @click.pass_obj
@@ -88,6 +91,7 @@ def command(
     everything: bool,
     rules: str | None,
     predicate: str | None,
+    allow_undefined: tuple[str, ...],
     target: str | None,
     master: str,
     python_env: str | None,
@@ -118,7 +122,7 @@ def command(
     wanted = None if everything else find_named(opened, records)
     if rules is not None:
         options = SparkOptions(master, python_env, spark_settings)
-        wanted = _chosen(session, opened, rules, predicate, options)
+        wanted = _chosen(session, opened, rules, predicate, allow_undefined, options)
     total = opened.manifest.rows(RECORDS) if wanted is None else len(wanted)
     place: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
     with place as file, Progress(session, "export", total, "records") as progress:

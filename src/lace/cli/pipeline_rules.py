@@ -10,6 +10,7 @@ from lace.cli.rule_files import read_file, refusing
 from lace.engines.queries import check_rules, find_predicates
 from lace.errors import RuleError, UsageError
 from lace.policy.local import prepare_exchange
+from lace.rules.checks.undefined import parse_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lace.pipeline.derived import Evaluated
     from lace.pipeline.evaluate import Question
     from lace.pipeline.manifest import Manifest
+    from lace.rules.syntax import PredicateKey
 
 __all__ = [
     "EXCHANGE_NAME",
@@ -39,8 +41,19 @@ EXCHANGE_NAME = "exchange"
 """What the answer to an exchange is called, unless --out says another name."""
 
 
-def read_question(session: Session, rules: str, predicates: Sequence[str] = ()) -> Question:
+def read_question(
+    session: Session,
+    rules: str,
+    predicates: Sequence[str] = (),
+    allowed: frozenset[PredicateKey] | None = None,
+) -> Question:
     """Read and check a file of rules; what is wanted is all that they define, or what is named.
+
+    Args:
+        session: the run.
+        rules: the file.
+        predicates: what is wanted.
+        allowed: for rules whose answer is acted upon, the predicates that may be undefined.
 
     Raises:
         UsageError: the file cannot be read, or a predicate is not defined.
@@ -50,7 +63,9 @@ def read_question(session: Session, rules: str, predicates: Sequence[str] = ()) 
 
     file = read_file(session, rules)
     try:
-        checked = check_rules(file.text(), limits=session.rule_limits(), name=file.name)
+        checked = check_rules(
+            file.text(), limits=session.rule_limits(), name=file.name, allowed=allowed
+        )
     except RuleError as error:
         raise refusing(session, file, error) from error
     wanted = tuple(dict.fromkeys(find_predicates(checked, predicates))) or checked.derived
@@ -58,7 +73,9 @@ def read_question(session: Session, rules: str, predicates: Sequence[str] = ()) 
     return Question((checked,), wanted)
 
 
-def read_selection(session: Session, rules: str, predicate: str | None) -> Question:
+def read_selection(
+    session: Session, rules: str, predicate: str | None, allow_undefined: Sequence[str]
+) -> Question:
     """Read rules that choose records: one predicate of one argument.
 
     Raises:
@@ -68,7 +85,8 @@ def read_selection(session: Session, rules: str, predicate: str | None) -> Quest
     from lace.pipeline.choosing import check_selection
 
     try:
-        question = read_question(session, rules, [predicate or SELECTED])
+        allowed = parse_allowed(allow_undefined)
+        question = read_question(session, rules, [predicate or SELECTED], allowed)
     except UsageError as error:
         if predicate is None and "no rule defines" in error.message:
             error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"

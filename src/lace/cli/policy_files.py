@@ -21,6 +21,7 @@ from lace.policy.exposure import Exposure
 from lace.policy.local import Policy, exposure_warnings
 from lace.policy.operand import operand_of
 from lace.policy.public_facts import PEER, missing_facts
+from lace.rules.checks.undefined import parse_allowed
 from lace.rules.profiles import EXPOSURE, SELECTOR
 from lace.rules.program import check_source
 
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
     from lace.rules.limits import RuleLimits
     from lace.rules.profiles import Profile
     from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
 
 __all__ = [
     "ReadPolicy",
     "Wanted",
     "ask_again",
+    "check_file",
     "check_files",
     "explain_empty_view",
     "exposure_files",
@@ -55,6 +58,7 @@ __all__ = [
     "read_policy",
     "refuse_shared_input",
     "warn_of",
+    "warn_of_names",
 ]
 
 Answer = TypeVar("Answer")
@@ -67,6 +71,8 @@ class Wanted:
     file: str
     profile: Profile
     limits: RuleLimits
+    allowed: frozenset[PredicateKey] | None = None
+    """For rules that act for this user: the predicates that may be undefined; None for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +117,7 @@ def check_files(
     refused: list[str] = []
     for each in dict.fromkeys(wanted):
         try:
-            checked[each] = _check(files[each.file], each)
+            checked[each] = check_file(files[each.file], each)
         except RuleError as error:
             complain_findings(session, error.findings)
             refused.append(f"{count_findings(error.findings)} in {files[each.file].name}")
@@ -120,14 +126,29 @@ def check_files(
     return [checked[each] for each in wanted]
 
 
-def _check(file: RuleFile, wanted: Wanted) -> CheckedProgram:
-    return check_source(file.text(), profile=wanted.profile, limits=wanted.limits, name=file.name)
+def check_file(file: RuleFile, wanted: Wanted) -> CheckedProgram:
+    """Check the rules of a file.
+
+    Raises:
+        RuleError: they are not legal.
+    """
+    return check_source(
+        file.text(),
+        profile=wanted.profile,
+        limits=wanted.limits,
+        name=file.name,
+        allowed=wanted.allowed,
+    )
 
 
-def exposure_files(session: Session, named: Sequence[ExposureArgument]) -> list[Wanted]:
+def exposure_files(
+    session: Session,
+    named: Sequence[ExposureArgument],
+    allowed: frozenset[PredicateKey] | None,
+) -> list[Wanted]:
     """Return the files of exposure modules, one for each argument."""
     limits = session.rule_limits()
-    return [Wanted(each.file, EXPOSURE, limits) for each in named]
+    return [Wanted(each.file, EXPOSURE, limits, allowed) for each in named]
 
 
 def exposures_of(
@@ -162,9 +183,19 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
     files = (given.select, given.peer_select, *dict.fromkeys(each.file for each in named))
     refuse_shared_input((*files, given.advertised, given.runtime))
     own, peer = session.rule_limits(), session.peer_rule_limits()
-    wanted = [Wanted(given.select, SELECTOR, own), Wanted(given.peer_select, SELECTOR, peer)]
-    ours, theirs, *exposing = check_files(session, wanted + exposure_files(session, named))
-    policy = Policy(ours, exposures_of(named, exposing), lowering=given.lowering)
+    allowed = parse_allowed(given.allow_undefined)
+    wanted = [
+        Wanted(given.select, SELECTOR, own, allowed),
+        Wanted(given.peer_select, SELECTOR, peer),
+    ]
+    files_of = exposure_files(session, named, allowed)
+    ours, theirs, *exposing = check_files(session, wanted + files_of)
+    policy = Policy(
+        ours,
+        exposures_of(named, exposing),
+        lowering=given.lowering,
+        allow_undefined=given.allow_undefined,
+    )
     public = read_public_facts(session, given.advertised, given.runtime, viewer)
     public = with_clock(session, public, policy.exposures, given.at)
     warn_of(session, (*policy.warnings, *theirs.warnings))
@@ -176,7 +207,13 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
     )
 
 
-def read_own_policy(session: Session, select: str, expose: Sequence[str], lowering: str) -> Policy:
+def read_own_policy(
+    session: Session,
+    select: str,
+    expose: Sequence[str],
+    lowering: str,
+    allow_undefined: Sequence[str],
+) -> Policy:
     """Read this side's selector and exposures; findings of all files are shown.
 
     Raises:
@@ -186,14 +223,22 @@ def read_own_policy(session: Session, select: str, expose: Sequence[str], loweri
     """
     named = [parse_exposure(argument) for argument in expose]
     refuse_shared_input((select, *dict.fromkeys(each.file for each in named)))
-    wanted = [Wanted(select, SELECTOR, session.rule_limits()), *exposure_files(session, named)]
+    allowed = parse_allowed(allow_undefined)
+    wanted = [
+        Wanted(select, SELECTOR, session.rule_limits(), allowed),
+        *exposure_files(session, named, allowed),
+    ]
     ours, *exposing = check_files(session, wanted)
-    policy = Policy(ours, exposures_of(named, exposing), lowering=lowering)
+    policy = Policy(
+        ours, exposures_of(named, exposing), lowering=lowering, allow_undefined=allow_undefined
+    )
     warn_of(session, policy.warnings)
     return policy
 
 
-def read_exposures(session: Session, expose: Sequence[str]) -> tuple[Exposure, ...]:
+def read_exposures(
+    session: Session, expose: Sequence[str], allow_undefined: Sequence[str]
+) -> tuple[Exposure, ...]:
     """Read exposures alone; findings of all files are shown.
 
     Raises:
@@ -203,7 +248,8 @@ def read_exposures(session: Session, expose: Sequence[str]) -> tuple[Exposure, .
     """
     named = [parse_exposure(argument) for argument in expose]
     refuse_shared_input(dict.fromkeys(each.file for each in named))
-    made = exposures_of(named, check_files(session, exposure_files(session, named)))
+    files = exposure_files(session, named, parse_allowed(allow_undefined))
+    made = exposures_of(named, check_files(session, files))
     warn_of(session, exposure_warnings(made))
     return made
 
@@ -223,6 +269,12 @@ def warn_of(session: Session, findings: Iterable[Finding]) -> None:
         found = list(dict.fromkeys(findings))
         if found:
             complain_findings(session, found)
+
+
+def warn_of_names(session: Session, lace: Lace, *rules: Policy | CheckedProgram) -> None:
+    """Show a warning for each field name, group and app of rules that no record here has."""
+    if not session.output.quiet:
+        warn_of(session, lace.check(*rules))
 
 
 # -- what is said in words -----------------------------------------------------------------------

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADVERTISED_OPTION",
+    "ALLOW_UNDEFINED_OPTION",
     "AT_OPTION",
     "EXPOSE_OPTION",
     "LOWERING_OPTION",
@@ -68,6 +69,14 @@ AT_OPTION: Final = click.option(
     help="The clock that exposures read as _LocalTAI('T'): 2026-11-20T00:00:00Z, or a TAI instant; "
     "else that of now, floored to the tick interval as in an exchange.",
 )
+ALLOW_UNDEFINED_OPTION: Final = click.option(
+    "--allow-undefined",
+    metavar="P/N",
+    multiple=True,
+    help="A predicate, by name and arity, that nobody defines on purpose. Any other that is "
+    "undefined, and that a negated or counted atom of your rules depends on, is refused. "
+    "Repeatable.",
+)
 LOWERING_OPTION: Final = click.option(
     "--lowering",
     type=Choice(LOWERINGS),
@@ -89,6 +98,7 @@ class PolicyArguments:
     runtime: str | None
     at: str | None
     lowering: str
+    allow_undefined: tuple[str, ...]
     is_given: bool
     """Whether any of it stands on the command line."""
 
@@ -125,6 +135,7 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
         RUNTIME_OPTION,
         AT_OPTION,
         LOWERING_OPTION,
+        ALLOW_UNDEFINED_OPTION,
     )
     names = [entry.name for entry in fields(PolicyArguments) if entry.name != "is_given"]
 

@@ -16,6 +16,7 @@ from lace.cli.policy_files import (
     note_missing_facts,
     note_no_record,
     read_policy,
+    warn_of_names,
 )
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
@@ -228,6 +229,7 @@ def command(session: Session, exchange: PolicyArguments) -> int:
     """
     read = read_policy(session, exchange)
     with session.asking("preview") as lace:
+        warn_of_names(session, lace, read.policy)
 
         def ask() -> _Answer:
             preview = lace.preview(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lace.cli.fact_files import read_fact_files
 from lace.cli.output import plural
+from lace.cli.policy_files import warn_of_names
 from lace.cli.progress import Waiting
 from lace.cli.rule_files import (
     STANDARD_INPUT,
@@ -18,6 +19,7 @@ from lace.cli.rule_files import (
 from lace.engines.queries import check_rules, evaluate_given, find_predicates, with_given
 from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
+from lace.rules.checks.undefined import parse_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +56,16 @@ class Question:
         facts: Sequence[str] = (),
         *,
         engine: str = "embedded",
+        allowed: frozenset[PredicateKey] | None = None,
     ) -> None:
         """Read and check.
+
+        Args:
+            session: the run.
+            file: the rules.
+            facts: files of facts, if these are asked and not a lace.
+            engine: what evaluates.
+            allowed: for rules whose answer is acted upon, the predicates that may be undefined.
 
         Raises:
             RuleError: the rules are not legal; all findings were shown.
@@ -71,7 +81,7 @@ class Question:
         self._facts: GivenFacts | None = None
         limits = session.rule_limits()
         try:  # what is wrong with rules shows before facts are read
-            self.checked = check_rules(file.text(), limits=limits, name=file.name)
+            self.checked = check_rules(file.text(), limits=limits, name=file.name, allowed=allowed)
             if facts:
                 self._facts = read_fact_files(session, facts, limits)
                 self.checked = with_given(self.checked, self._facts.predicates, file.text())
@@ -97,6 +107,8 @@ class Question:
                 return self.ask(command, wanted, statistics, lace=opened)
         if self.checked.warnings and not self._session.output.quiet:
             complain_findings(self._session, self.checked.warnings)
+        if lace is not None and self._facts is None:
+            warn_of_names(self._session, lace, self.checked)
         predicates = [str(key) for key in wanted]
 
         def so_far() -> str:
@@ -161,7 +173,12 @@ def new_statistics() -> Statistics:
 
 
 def select_records(
-    session: Session, lace: Lace, snapshot: SqliteSnapshot, rules: str, predicate: str | None
+    session: Session,
+    lace: Lace,
+    snapshot: SqliteSnapshot,
+    rules: str,
+    predicate: str | None,
+    allow_undefined: Sequence[str],
 ) -> list[str]:
     """Return the records of a snapshot that rules choose, sorted by hash.
 
@@ -169,8 +186,10 @@ def select_records(
 
     Raises:
         UsageError: the rules do not define the predicate, or it is not about one value.
+        RuleError: the rules are not legal, or rest on a predicate that nobody defines.
     """
-    question = Question(session, read_rules(session, rules))
+    allowed = parse_allowed(allow_undefined)
+    question = Question(session, read_rules(session, rules), allowed=allowed)
     try:
         (key,) = question.predicates(predicate or SELECTED)
     except UsageError as error:

@@ -24,8 +24,8 @@ from lace.cli.link_options import (
 )
 from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
 from lace.cli.output import plural
-from lace.cli.policy_files import read_exposures
-from lace.cli.policy_options import EXPOSE_OPTION, LOWERING_OPTION
+from lace.cli.policy_files import read_exposures, warn_of_names
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION, EXPOSE_OPTION, LOWERING_OPTION
 from lace.driver.claims import Claims
 from lace.errors import LaceError
 from lace.exchanging import Side
@@ -91,6 +91,7 @@ def remote_options(function: Decorated) -> Decorated:
     add: Callable[[Decorated], Decorated] = all_options(
         EXPOSE_OPTION,
         LOWERING_OPTION,
+        ALLOW_UNDEFINED_OPTION,
         KEY_OPTION,
         CLAIM_OPTION,
         PEER_OPTION,
@@ -153,9 +154,13 @@ class Remote:
             generated: what is exposed if none is.
         """
         limits = self.session.rule_limits()
-        exposures = read_exposures(self.session, expose) if expose else generated
+        allow = self.known.allow_undefined or ()
+        exposures = read_exposures(self.session, expose, allow) if expose else generated
         lowering = self.known.lowering or LOWERINGS[0]
-        return Policy(select, exposures, lowering=lowering, limits=limits)
+        made = Policy(select, exposures, lowering=lowering, limits=limits, allow_undefined=allow)
+        if expose:
+            warn_of_names(self.session, self.lace, *(each.module for each in made.exposures))
+        return made
 
     def run(self, policy: Policy) -> LinkRun:
         """Run the exchange; whoever calls asks the run for its end, and for a failure."""

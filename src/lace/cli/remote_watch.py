@@ -17,6 +17,7 @@ from lace.cli.times import time_text
 from lace.driver.happenings import RecordsStored
 from lace.errors import UsageError
 from lace.policy.operations import select_prefix
+from lace.rules.checks.undefined import parse_allowed
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
     if select is None:
         asked = SyncArguments(address=remote.given.address)
         refuse_lost_files(session.folder(), asked, SyncArguments(select=chosen))
-    (checked,) = check_files(session, [Wanted(chosen, SELECTOR, session.rule_limits())])
+    allowed = parse_allowed(remote.known.allow_undefined or ())
+    (checked,) = check_files(session, [Wanted(chosen, SELECTOR, session.rule_limits(), allowed)])
     return checked
 
 

@@ -8,6 +8,7 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.output import plural
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.prompt import ask, is_attended
 from lace.cli.questions import select_records
 from lace.cli.records import find_records
@@ -39,6 +40,7 @@ _WHOLE: Final = "records are removed all together or not at all"
 @click.option(
     "--predicate", metavar="NAME/1", help="The predicate that chooses, with --rules: Selected/1."
 )
+@ALLOW_UNDEFINED_OPTION
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def command(
@@ -46,6 +48,7 @@ def command(
     records: tuple[str, ...],
     rules: str | None,
     predicate: str | None,
+    allow_undefined: tuple[str, ...],
     yes: bool,
 ) -> int:
     """Take records out of the lace.
@@ -59,7 +62,9 @@ def command(
     with session.changing("remove", durable=_WHOLE) as change:
         with change.lace.snapshot() as snapshot:
             if rules is not None:
-                ids = select_records(session, change.lace, snapshot, rules, predicate)
+                ids = select_records(
+                    session, change.lace, snapshot, rules, predicate, allow_undefined
+                )
             else:
                 ids = _named(session, snapshot, records)
         if ids and not yes:

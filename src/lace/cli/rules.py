@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,8 @@ from lace.base.text import safe_text
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.files import written
 from lace.cli.graphviz import draw_svg
+from lace.cli.policy_files import Wanted, check_file
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.rule_files import (
     STANDARD_INPUT,
     complain_findings,
@@ -25,15 +28,17 @@ from lace.cli.suggestions import Choice
 from lace.cli.wrapping import wrap_findings
 from lace.errors import RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
-from lace.rules.findings import format_findings
+from lace.rules.checks.undefined import parse_allowed
+from lace.rules.findings import format_findings, in_order
 from lace.rules.formatter import format_source
 from lace.rules.graph import format_dot, format_graph
 from lace.rules.profiles import PROFILES, profile_named
-from lace.rules.program import check_source, find_all
+from lace.rules.program import check_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lace.api import Lace
     from lace.cli.rule_files import RuleFile
     from lace.cli.session import Session
     from lace.errors import Finding
@@ -97,33 +102,71 @@ def _show_findings(session: Session, argument: str, findings: Sequence[Finding])
     examples=[
         ("lace rules check policy.lace", "everything that is wrong, or looks wrong"),
         ("lace rules check --profile selector --strict *.lace", "selectors without a warning"),
+        (
+            "lace rules check --profile exposure view.lace --against .lace",
+            "also: field names, groups and apps that no record there has",
+        ),
         ("echo 'A(P) :- Have(P).' | lace rules check -", "check what another program writes"),
     ],
 )
 @click.argument("files", metavar="FILE…|-", nargs=-1, required=True)
 @_PROFILE
 @click.option("--strict", is_flag=True, help="Let warnings count as errors.")
+@click.option(
+    "--against",
+    metavar="DIR",
+    help="A lace whose records are looked at: a field name, group or app that none of them has is "
+    "a warning.",
+)
+@ALLOW_UNDEFINED_OPTION
 @click.pass_obj
-def check(session: Session, files: tuple[str, ...], profile: str, strict: bool) -> int:
+def check(
+    session: Session,
+    files: tuple[str, ...],
+    profile: str,
+    strict: bool,
+    against: str | None,
+    allow_undefined: tuple[str, ...],
+) -> int:
     """Show everything that is wrong with rules, or looks wrong.
+
+    Selectors and exposures are checked as your own, as `lace serve` would: a predicate that
+    nobody defines, and that a negated or counted atom depends on, is an error there.
 
     The exit code is 1 if there is an error, with --strict also if there is a warning. On a
     terminal each finding comes with its place in the text, up to a hundred a file.
     """
     code = 0
-    limits, allowed = session.rule_limits(), profile_named(profile)
-    for file in read_files(session, files):
-        try:
-            findings = find_all(file.text(), profile=allowed, limits=limits, name=file.name)
-        except RuleError as error:
-            findings = error.findings
-        _show_findings(session, file.argument, findings)
-        session.output.flush()  # the summary comes after what it sums up
-        found = f"{count_findings(findings)} in {file.name}" if findings else f"{file.name}: ok"
-        session.output.note(found)
-        if any(strict or finding.severity == "error" for finding in findings):
-            code = 1
+    limits, chosen = session.rule_limits(), profile_named(profile)
+    allowed = parse_allowed(allow_undefined) if chosen.required else None
+    with ExitStack() as stack:
+        lace = None
+        if against is not None:
+            lace = stack.enter_context(session.asking("rules check", Path(against)))
+        for file in read_files(session, files):
+            findings = _find(file, Wanted(file.argument, chosen, limits, allowed), lace)
+            _show_findings(session, file.argument, findings)
+            session.output.flush()  # the summary comes after what it sums up
+            found = f"{count_findings(findings)} in {file.name}" if findings else f"{file.name}: ok"
+            session.output.note(found)
+            if any(strict or finding.severity == "error" for finding in findings):
+                code = 1
     return code
+
+
+def _find(file: RuleFile, wanted: Wanted, lace: Lace | None) -> Sequence[Finding]:
+    """Return everything that is found in a file of rules, by itself and against a lace."""
+    try:
+        program = check_file(file, wanted)
+    except RuleError as error:
+        return error.findings
+    if lace is None:
+        return program.warnings
+    from lace.querying import find_strange_names  # needs NumPy
+
+    lines = file.raw.decode("utf-8").split("\n")
+    strange = find_strange_names(lace.store, [program], lines)
+    return in_order((*program.warnings, *strange))
 
 
 def _diff_lines(before: str, after: str, name: str) -> list[str]:

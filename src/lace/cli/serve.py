@@ -26,7 +26,7 @@ from lace.cli.link_options import (
 from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
-from lace.cli.policy_files import read_own_policy
+from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
@@ -104,7 +104,12 @@ class _Serve:
     def _read_policy(self) -> Policy:
         given = self._given
         lowering = given["lowering"] or LOWERINGS[0]
-        return read_own_policy(self._session, given["select"], given["expose"], lowering)
+        policy = read_own_policy(
+            self._session, given["select"], given["expose"], lowering, given["allow_undefined"]
+        )
+        if given["warehouse"] is None:  # else most records are there, and not looked at here
+            warn_of_names(self._session, self._lace, policy)
+        return policy
 
     def run(self) -> int:
         """Serve to the end; returns the exit code."""

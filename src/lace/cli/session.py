@@ -198,16 +198,16 @@ class Session:
                 error.hint = f"make one: `{making(place)}`"
             raise
 
-    def reading(self, command: str) -> Lace:
+    def reading(self, command: str, folder: Path | None = None) -> Lace:
         """Open the lace for a command that only reads it."""
-        return self.open(command, write=False)
+        return self.open(command, folder=folder, write=False)
 
-    def asking(self, command: str) -> Lace:
+    def asking(self, command: str, folder: Path | None = None) -> Lace:
         """Open the lace for a command that asks it: segments stay up to date if possible."""
         try:
-            return self.open(command)
+            return self.open(command, folder=folder)
         except (StoreUnavailableError, StoreBusyError):
-            return self.reading(command)
+            return self.reading(command, folder)
 
     @contextmanager
     def changing(

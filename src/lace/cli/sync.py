@@ -25,7 +25,7 @@ from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
 from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
 from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
-from lace.cli.policy_files import read_own_policy
+from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.driver.dry_run import DryRun
 from lace.driver.receipts import check_receipt_key
 from lace.errors import UsageError
@@ -169,9 +169,9 @@ def command(
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
     a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
     expose, key, claim, peer, stdio-peer, uid-map, ca, tls-cert, tls-key, tls-pin, lowering, plain,
-    open, receipts, wait-ticks, command). With `stdio`, COMMAND is started, and its standard input
-    and output are the connection. A command that a table names is shown and asked for once, at a
-    terminal; without one it is refused (exit 1).
+    open, receipts, wait-ticks, allow-undefined, command). With `stdio`, COMMAND is started, and
+    its standard input and output are the connection. A command that a table names is shown and
+    asked for once, at a terminal; without one it is refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be
@@ -184,7 +184,11 @@ def command(
     """
     given = _arguments(session, SyncArguments(address=address, command=child, open=is_open, **rest))
     policy = read_own_policy(
-        session, given.select or "", given.expose or (), given.lowering or LOWERINGS[0]
+        session,
+        given.select or "",
+        given.expose or (),
+        given.lowering or LOWERINGS[0],
+        given.allow_undefined or (),
     )
     claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:
@@ -192,6 +196,7 @@ def command(
         if given.receipts:
             check_receipt_key(key)
         change.result.update(logged_link(address, policy))
+        warn_of_names(session, change.lace, policy)
         work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
         try:
             work.run()

@@ -13,6 +13,7 @@ from lace.cli.policy_files import (
     note_missing_facts,
     note_no_record,
     read_policy,
+    warn_of_names,
 )
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
@@ -95,8 +96,10 @@ def _ask_exchange(
         )
         return preview, _Asked(preview, name, values).answer()
 
-    with session.asking("why") as lace, Waiting(session, "explaining"):
-        preview, answer = ask_again(lace, ask)
+    with session.asking("why") as lace:
+        warn_of_names(session, lace, read.policy)
+        with Waiting(session, "explaining"):
+            preview, answer = ask_again(lace, ask)
     if preview.executable.exposes_nothing:
         explain_empty_view(session, read.policy.exposures, read.viewer)
     elif preview.shows_nothing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.arguments import check_many, kind_of
 from lace.base.text import shorten
-from lace.engines.result import Result, parse_predicate
+from lace.engines.result import Result
 from lace.errors import Finding, Place, RuleError, UsageError
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.rules.findings import format_findings
@@ -18,7 +18,7 @@ from lace.rules.limits import OWN_LIMITS, read_limits
 from lace.rules.profiles import QUERY
 from lace.rules.program import CheckedProgram, Lacegram, check_source, with_limits
 from lace.rules.suggest import closest
-from lace.rules.syntax import PredicateKey
+from lace.rules.syntax import PredicateKey, parse_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -72,6 +72,7 @@ def check_rules(
     *,
     limits: RuleLimits = OWN_LIMITS,
     name: str | None = None,
+    allowed: Collection[PredicateKey] | None = None,
 ) -> CheckedProgram:
     """Return checked rules that may read the predicates of the facts that come with them.
 
@@ -80,6 +81,8 @@ def check_rules(
         given: the predicates of these facts; standard ones may be among them.
         limits: for text.
         name: what messages call the text.
+        allowed: for text whose answer is acted upon, the predicates that may be undefined
+            though something depends on their being empty; None refuses nothing for that.
 
     Raises:
         RuleError: the text is not a legal lacegram, or rules define what is given.
@@ -91,7 +94,7 @@ def check_rules(
         case CheckedProgram():
             checked = rules
         case str() | bytes():
-            checked = check_source(rules, profile=QUERY, limits=limits, name=name)
+            checked = check_source(rules, profile=QUERY, limits=limits, name=name, allowed=allowed)
         case _:
             raise UsageError(
                 f"rules are a Lacegram or its text, not {kind_of(rules)}",

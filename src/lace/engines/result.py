@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lace.arguments import check_argument
 from lace.engines.arrow import arrow_table
 from lace.engines.embedded.segment_journal import SegmentDamagedError
-from lace.errors import EngineError, UsageError
+from lace.errors import EngineError
 from lace.facts.lines import parse_typed_fact
 from lace.rules.syntax import PredicateKey
 
@@ -23,25 +22,12 @@ if TYPE_CHECKING:
     from lace.engines.explanation import Explanation
     from lace.rules.program import CheckedProgram
 
-__all__ = ["AnswerLostError", "Result", "parse_predicate"]
+__all__ = ["AnswerLostError", "Result"]
 
-_KEY: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)/([0-9]{1,3})")
 _SHOWN_ROWS: Final = 20
 """Facts of a predicate that a notebook shows."""
 _MOST_SORTED: Final = 100_000
 """Facts up to which the first ones are looked for."""
-
-
-def parse_predicate(text: str) -> PredicateKey:
-    """Return the predicate that `Name/arity` names.
-
-    Raises:
-        UsageError: the text is not of that form.
-    """
-    found = _KEY.fullmatch(text)
-    if not found:
-        raise UsageError(f"{text!r} names no predicate", hint="name and arity, as in Selected/1")
-    return PredicateKey(found[1], int(found[2]))
 
 
 class AnswerLostError(EngineError):

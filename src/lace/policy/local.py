@@ -16,8 +16,9 @@ from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, operand_of
 from lace.policy.plan_lines import check_lowering
 from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
+from lace.rules.checks.undefined import parse_allowed
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
-from lace.rules.program import RULE_KINDS
+from lace.rules.program import RULE_KINDS, refuse_undefined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +62,7 @@ class Policy:
     select: CheckedProgram
     exposures: tuple[Exposure, ...]
     lowering: str
+    allow_undefined: tuple[str, ...]
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Policy:
         *,
         lowering: str = "standard-v1",
         limits: Limits | None = None,
+        allow_undefined: Iterable[str] = (),
     ) -> None:
         """Check everything.
 
@@ -79,9 +82,12 @@ class Policy:
             lowering: what is asked beyond selection.
             limits: for rules that come as text, by the names of their settings, as
                 `{"max_arity": 12}`; the others are the defaults. A `Lacegram` keeps its own.
+            allow_undefined: predicates that nobody defines on purpose, as `"Blocked/1"`; any
+                other that a negated or counted atom depends on is refused.
 
         Raises:
-            RuleError: rules are not legal; `findings` holds all that was found.
+            RuleError: rules are not legal, or rest on a predicate that nobody defines;
+                `findings` holds all that was found.
             PolicyError: a viewer is no verifier, or there is no such lowering.
             UsageError: an argument is of another type.
         """
@@ -91,6 +97,10 @@ class Policy:
         object.__setattr__(self, "select", operand_of(select, 0, limits=allowed).module)
         object.__setattr__(self, "exposures", exposures_of(exposures, allowed or OWN_LIMITS))
         object.__setattr__(self, "lowering", lowering)
+        empty = parse_allowed(allow_undefined)
+        object.__setattr__(self, "allow_undefined", tuple(sorted(map(str, empty))))
+        for module in (self.select, *(each.module for each in self.exposures)):
+            refuse_undefined(module, empty)
 
     def __repr__(self) -> str:
         count = len(self.exposures)

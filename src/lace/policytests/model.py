@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from lace.policytests.names import Key
     from lace.policytests.records import MadeRecord
+    from lace.rules.syntax import PredicateKey
 
 __all__ = ["RECORD_SETS", "Case", "Exposed", "PolicyTests", "RuleText", "Rows"]
 
@@ -79,6 +80,7 @@ class PolicyTests:
     select: RuleText | None
     rules: RuleText | None
     exposures: tuple[Exposed, ...]
+    allowed: frozenset[PredicateKey]
     keys: Mapping[str, Key]
     records: Mapping[str, MadeRecord]
     cases: tuple[Case, ...]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.base.text import safe_text
-from lace.errors import Finding, Place
+from lace.errors import Finding, Place, UsageError
 from lace.policytests.case_reader import CaseReader
 from lace.policytests.model import PolicyTests
 from lace.policytests.names import read_keys
@@ -21,11 +21,13 @@ from lace.policytests.places import PolicyTestError, Problems, read_bounded, ref
 from lace.policytests.records import RecordMaker
 from lace.policytests.rule_texts import RuleReader
 from lace.policytests.tables import Table
+from lace.rules.checks.undefined import parse_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lace.policytests.model import Case
+    from lace.rules.syntax import PredicateKey
 
 __all__ = [
     "MAX_CASES",
@@ -43,6 +45,7 @@ MAX_CASES: Final = 1_000
 
 _POLICY_KEYS: Final = (
     "select", "select_text", "peer_select", "peer_select_text", "lowering", "index",
+    "allow_undefined",
     "keys", "expose", "records", "facts", "limits", "case",
 )  # fmt: skip
 _RULES_KEYS: Final = ("rules", "rules_text", "keys", "records", "facts", "limits", "case")
@@ -133,6 +136,7 @@ class _FileReader:
         texts = RuleReader(self._folder, self._name, keys, records)
         rules = texts.read(top, "rules", needed=True) if plain else None
         select = None if plain else texts.read(top, "select", needed=True)
+        allowed = self._allowed()
         exposures = tuple(texts.read_exposure(each) for each in top.tables("expose"))
         reader = CaseReader(top, keys, records, texts, is_plain=plain)
         cases = self._cases(reader)
@@ -143,10 +147,20 @@ class _FileReader:
             select=select,
             rules=rules,
             exposures=tuple(each for each in exposures if each is not None),
+            allowed=allowed,
             keys=keys,
             records=records,
             cases=cases,
         )
+
+    def _allowed(self) -> frozenset[PredicateKey]:
+        """Return the predicates that nobody defines on purpose."""
+        texts = self._top.texts("allow_undefined") or []
+        try:
+            return parse_allowed(texts)
+        except UsageError as error:
+            self._top.add("allow_undefined", error.message, error.hint)
+            return frozenset()
 
     def _cases(self, reader: CaseReader) -> tuple[Case, ...]:
         tables = self._top.tables("case")

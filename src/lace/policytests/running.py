@@ -176,7 +176,12 @@ class Runner:
         text = case.peer_select
         peer = operand_of(text.raw, 1 - case.index, limits=peer_limits_of(settings), name=text.name)
         self._coverage.meet(text, peer.module)
-        policy = Policy(select.module, exposures, lowering=case.lowering)
+        policy = Policy(
+            select.module,
+            exposures,
+            lowering=case.lowering,
+            allow_undefined=map(str, tests.allowed),
+        )
         return prepare_exchange(policy, peer, case.viewer)
 
     def _facts(self, case: Case, peer: str) -> tuple[list[Fact], list[Fact]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lace.rules.syntax import Span
 
-__all__ = ["MAX_KEPT", "MAX_SHOWN", "Reporter", "SourceText", "format_findings", "show"]
+__all__ = ["MAX_KEPT", "MAX_SHOWN", "Reporter", "SourceText", "format_findings", "in_order", "show"]
 
 MAX_SHOWN: Final = 100
 """Findings that the text of an error holds; the rest are counted."""
@@ -162,6 +162,11 @@ class Reporter:
             errors, more=dropped, warnings=warnings + self._dropped["warning"]
         )
         return RuleError(message, findings=self.findings)
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings of one source in the order of their places."""
+    return tuple(sorted(findings, key=_order))
 
 
 def format_findings(

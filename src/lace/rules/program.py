@@ -23,6 +23,7 @@ from lace.rules.checks.emptiness import check_never_fires
 from lace.rules.checks.limits import check_limits
 from lace.rules.checks.policy import (
     check_labels,
+    check_only_here,
     check_record_free,
     check_unknown_viewers,
     check_viewers,
@@ -30,12 +31,12 @@ from lace.rules.checks.policy import (
 from lace.rules.checks.reserved import check_required, check_reserved
 from lace.rules.checks.safety import check_safety
 from lace.rules.checks.strata import Strata, check_strata, number_strata
+from lace.rules.checks.undefined import check_undefined
 from lace.rules.checks.warnings import (
     check_duplicates,
     check_field_names,
     check_once,
     check_products,
-    check_undefined,
     check_unused,
 )
 from lace.rules.dependencies import Dependencies
@@ -46,7 +47,7 @@ from lace.rules.source import Parsed, parse_source
 from lace.rules.suggest import Suggester
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lace.errors import Finding
     from lace.rules.syntax import PredicateKey, Rule
@@ -60,6 +61,7 @@ __all__ = [
     "check_canonical",
     "check_source",
     "find_all",
+    "refuse_undefined",
     "with_limits",
 ]
 
@@ -133,6 +135,12 @@ class CheckedProgram:
         used = {edge.target for edge in self.dependencies.edges()}
         return tuple(sorted(used & self.profile.base))
 
+    @property
+    def undefined(self) -> tuple[PredicateKey, ...]:
+        """The predicates that the rules read, and that are neither defined nor base, sorted."""
+        used = {edge.target for edge in self.dependencies.edges()}
+        return tuple(sorted(used - self.profile.base - {*self.derived}))
+
     def depends_on(self, predicate: PredicateKey, *others: PredicateKey) -> bool:
         """Tell whether a predicate depends, through helpers, on any of the others."""
         return not self.dependencies.reach(predicate).isdisjoint(others)
@@ -166,13 +174,22 @@ def check_source(
     profile: Profile = QUERY,
     limits: RuleLimits = OWN_LIMITS,
     name: str | None = None,
+    allowed: Collection[PredicateKey] | None = None,
 ) -> CheckedProgram:
     """Parse authoring text and check it.
+
+    Args:
+        text: the rules.
+        profile: what they are for.
+        limits: what they may be at most.
+        name: what messages call the text.
+        allowed: for rules that act for their owner, the predicates that may be undefined
+            though something depends on their being empty; None refuses nothing for that.
 
     Raises:
         RuleError: the text is not a legal lacegram of this profile; `findings` has it all.
     """
-    return _checked(parse_source(text, name=name, limits=limits), profile, limits)
+    return _checked(parse_source(text, name=name, limits=limits), profile, limits, allowed)
 
 
 def check_canonical(
@@ -203,7 +220,12 @@ def find_all(
     return parsed.reporter.findings
 
 
-def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies:
+def _check(
+    parsed: Parsed,
+    profile: Profile,
+    limits: RuleLimits,
+    allowed: Collection[PredicateKey] | None = None,
+) -> Dependencies:
     """Run all checks; what they find is in the reporter of what was parsed."""
     rules, exact, reporter = parsed.rules, parsed.exact, parsed.reporter
     graph = Dependencies(rules)
@@ -221,7 +243,8 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
     if parsed.complete:  # else a line that gave no rule may be the one that is missing
         last = rules[-1].span.line if rules else 1
         check_required(graph.derived, profile, last, reporter)
-        check_undefined(exact, graph, profile, reporter, near)
+        is_exact = len(exact) == len(rules)
+        check_undefined(exact, graph, profile, reporter, near, allowed if is_exact else None)
     if parsed.complete and len(exact) == len(rules):
         check_never_fires(rules, graph, profile, reporter)
         check_unused(rules, graph, profile, reporter)
@@ -229,14 +252,37 @@ def _check(parsed: Parsed, profile: Profile, limits: RuleLimits) -> Dependencies
         check_viewers(rules, graph, profile, reporter)
         check_unknown_viewers(rules, profile, reporter)
         check_record_free(rules, graph, profile, reporter)
+        check_only_here(rules, profile, reporter)
     return graph
 
 
-def _checked(parsed: Parsed, profile: Profile, limits: RuleLimits) -> CheckedProgram:
-    graph = _check(parsed, profile, limits)
+def _checked(
+    parsed: Parsed,
+    profile: Profile,
+    limits: RuleLimits,
+    allowed: Collection[PredicateKey] | None = None,
+) -> CheckedProgram:
+    graph = _check(parsed, profile, limits, allowed)
     if parsed.reporter.has_errors:
         raise parsed.reporter.refusal()
     return _program(parsed.rules, parsed.annotations, graph, profile, limits, parsed.reporter)
+
+
+def refuse_undefined(program: CheckedProgram, allowed: Collection[PredicateKey]) -> None:
+    """Refuse rules that act for their owner, and rest on a predicate that nobody defines.
+
+    Args:
+        program: checked rules.
+        allowed: the predicates that are empty on purpose.
+
+    Raises:
+        RuleError: a negated or counted atom depends on another undefined predicate.
+    """
+    reporter = Reporter(SourceText(program.source, ()))
+    graph = program.dependencies
+    check_undefined(program.rules, graph, program.profile, reporter, Suggester(), allowed)
+    if reporter.has_errors:
+        raise reporter.refusal()
 
 
 def assemble_program(

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeGuard
 
 from lace.base.text import LINE_BREAK, is_nfc, shorten
-from lace.errors import RuleError
+from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +46,12 @@ __all__ = [
     "Use",
     "Variable",
     "is_operator",
+    "parse_predicate",
     "quote",
 ]
 
 NAME: Final = re.compile(r"_?[A-Za-z][A-Za-z0-9_~-]*")
+_KEY: Final = re.compile(rf"({NAME.pattern})/([0-9]{{1,3}})")
 VARIABLE: Final = re.compile(r"[A-Z][A-Za-z0-9_]*")
 INTEGER: Final = re.compile(r"-?[0-9]+")
 
@@ -79,6 +81,20 @@ class PredicateKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}/{self.arity}"
+
+
+def parse_predicate(text: str) -> PredicateKey:
+    """Return the predicate that `Name/arity` names.
+
+    Raises:
+        UsageError: the text is not of that form.
+    """
+    found = _KEY.fullmatch(text)
+    if not found:
+        raise UsageError(
+            f"{shorten(text)!r} names no predicate", hint="name and arity, as in Selected/1"
+        )
+    return PredicateKey(found[1], int(found[2]))
 
 
 class Use(Enum):

@@ -149,7 +149,10 @@ def test_what_is_advertised_is_not_here_unless_the_case_says_so() -> None:
         (TOP + "case = 3", "a.lacetest.toml:7: case: this is a whole number, and should be an arr"),
         (TOP + "case = [3]", "a.lacetest.toml:7: case: item 1 is a whole number, and should be a"),
         (TOP + "selct = 1\n" + CASE, ":7: selct: there is no such key; did you mean select?"),
-        (TOP + "zzz = 1\n" + CASE, ":7: zzz: there is no such key; the keys here are case, expose"),
+        (
+            TOP + "zzz = 1\n" + CASE,
+            ":7: zzz: there is no such key; the keys here are allow_undefined,",
+        ),
         (TOP + "lowering = 2024-01-01\n" + CASE, ":7: lowering: this is a date or a time, and sh"),
         (TOP + "index = true\n" + CASE, ":7: index: this is true or false, and should be a whole"),
         (

@@ -434,3 +434,68 @@ def test_a_missing_line_may_hold_what_is_missing(profile: str) -> None:
     )
     found = {finding.rule for finding in find_all(text, profile=PROFILES[profile])}
     assert not found & {"040-12", "040-14", "020-52", "G05"}
+
+
+# Only what is here
+
+
+@pytest.mark.requirement("040-14")
+@pytest.mark.parametrize(
+    ("rules", "at"),
+    [
+        ("SelectAdvertised(P,S) :- Advertised(P,S), Have(P).", [(1, "Have(P)")]),
+        (
+            "SelectAdvertised(P,S) :- Advertised(P,S), Field(P,'Group',_,'x').",
+            [(1, "Field(P,'Group',_,'x')")],
+        ),
+        ("SelectAdvertised(P,S) :- Advertised(P,S), PlexHash(P,_).", [(1, "PlexHash(P,_)")]),
+        (
+            "SelectAdvertised(P,S) :- Advertised(P,S), Mine(P).\nMine(P) :- Have(P).",
+            [(1, "Mine(P)")],
+        ),
+        (
+            "SelectAdvertised(P,S) :- Advertised(P,S), SelectHave(P).",
+            [(1, "SelectHave(P)")],
+        ),
+        (
+            "SelectAdvertised(P,S) :- Advertised(P,S), A(S,P).\nA(S,P) :- B(P), Advertised(_,S).\n"
+            "B(P) :- Field(P,'App',_,'a').\nB(P) :- B(P), RecordLink(P,_,_,_,Q), B(Q).",
+            [(1, "A(S,P)")],
+        ),
+        (
+            "SelectAdvertised(P,S) :- Advertised(P,S), Have(P).\n"
+            "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'a').",
+            [(1, "Have(P)")],
+        ),
+    ],
+)
+def test_selecting_only_what_is_here(rules: str, at: list[tuple[int, str]]) -> None:
+    assert places(f"{rules}\n{OFFER}", "040-14", "selector") == at
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "SelectAdvertised(P,S) :- Advertised(P,S).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), not Have(P).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), Field(Q,'Wants',_,P), Have(Q).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), RecordLink(_,_,_,_,P).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), A(P).\nA(P) :- Have(P).\nA('x') :- true.",
+        "SelectAdvertised(P,S) :- Advertised(P,S), A(P).\nA(P) :- Have(P).\n"
+        "A(P) :- Advertised(P,_).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), A(P).\n"
+        "A(P) :- Have(P).\nA(P) :- B(P).\nB(P) :- Advertised(P,_), C(P).\nC(P) :- A(P).\n"
+        "C(P) :- Advertised(P,_).",
+        "SelectAdvertised(P,S) :- Advertised(P,S), Cardinality(Field(P,'A',_,_),'<','1').",
+    ],
+)
+def test_selecting_what_is_elsewhere(rules: str) -> None:
+    assert places(f"{rules}\n{OFFER}", "040-14", "selector") == []
+
+
+def test_a_long_chain_of_helpers_about_what_is_here() -> None:
+    rules = [f"H{n}(P) :- H{n + 1}(P)." for n in range(3_000)]
+    head = "SelectAdvertised(P,S) :- Advertised(P,S), H0(P)."
+    chain = "\n".join([head, *rules])
+    assert places(f"{chain}\nH3000(P) :- Have(P).\n{OFFER}", "040-14", "selector")
+    assert not places(f"{chain}\nH3000(P) :- Advertised(P,_).\n{OFFER}", "040-14", "selector")

@@ -15,6 +15,9 @@ through the head of a helper, and that is neither a verifier nor a label.
 
 *Nothing of records.* A rule for `SelectHave` that reads, through all its helpers, only
 advertisement and runtime facts, or no facts at all.
+
+*Only what is here.* A rule for `SelectAdvertised(P,S)` that asks for record facts about `P`,
+itself or through helpers all of whose rules do: a record that is still to come has none.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from lace.rules.builtins import cardinality_holds
 from lace.rules.checks.places import Place, named, spread
 from lace.rules.checks.reach import closure, dependents, steps_of
 from lace.rules.findings import show
-from lace.rules.profiles import ALLOW_QUERY_RECORD, SELECT_HAVE, VIEWER
+from lace.rules.profiles import ALLOW_QUERY_RECORD, SELECT_ADVERTISED, SELECT_HAVE, VIEWER
 from lace.rules.syntax import (
     Anonymous,
     Atom,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_labels",
+    "check_only_here",
     "check_record_free",
     "check_unknown_viewers",
     "check_viewers",
@@ -68,6 +72,12 @@ _NO_RECORDS: Final = frozenset(
     for found in BASE_PREDICATES.values()
     if found.fact_class is not FactClass.RECORD
 )
+_HERE: Final = frozenset(
+    (PredicateKey(found.name, found.arity), 0)
+    for found in BASE_PREDICATES.values()
+    if found.fact_class is FactClass.RECORD
+)
+"""The places that hold records which are stored here."""
 _ASKING: Final = frozenset({PredicateKey("Peer", 1), PredicateKey("Transport", 1)})
 
 
@@ -216,3 +226,76 @@ def check_record_free(
             " it selects by claims or constants alone",
             f"add Have({show(str(rule.head.terms[0]))})",
         )
+
+
+def check_only_here(rules: Sequence[Rule], profile: Profile, reporter: Reporter) -> None:
+    """Warn of rules that select, of what a peer advertises, only what is stored here already."""
+    if SELECT_ADVERTISED not in profile.required:
+        return
+    elsewhere = _elsewhere(rules)
+    for rule in rules:
+        if rule.head.key != SELECT_ADVERTISED or not isinstance(rule.head.terms[0], Variable):
+            continue
+        name = rule.head.terms[0].name
+        for atom in rule.positive_atoms():
+            if any(other == name and (atom.key, at) not in elsewhere for at, other in named(atom)):
+                reporter.warn(
+                    "040-14",
+                    atom.span,
+                    f"{show(str(atom))} holds only for a record that is here already, so this rule"
+                    " never asks for one",
+                    f"ask what the peer says of it: AdvertisedField({name},S,…)",
+                )
+                break
+
+
+def _elsewhere(rules: Sequence[Rule]) -> _Others:
+    """Return the places that can hold other records than those that are stored here.
+
+    A place of a derived predicate holds only these if in every rule for it a variable stands
+    there that some positive atom has in such a place. It is looked for from the other side:
+    what is not bound so spreads from rule to rule, each place once.
+    """
+    found: set[Place] = set()
+    defined = {rule.head.key for rule in rules}
+    left: list[int] = []
+    heads: list[Place] = []
+    users: dict[Place, list[int]] = {}
+    waiting: list[Place] = []
+    for rule in rules:
+        places: dict[str, set[Place]] = {}
+        for atom in rule.positive_atoms():
+            for at, name in named(atom):
+                places.setdefault(name, set()).add((atom.key, at))
+        for at, term in enumerate(rule.head.terms):
+            bound = places.get(term.name, set()) if isinstance(term, Variable) else set()
+            if not bound.isdisjoint(_HERE):
+                continue
+            helpers = [place for place in bound if place[0] in defined]
+            left.append(len(helpers))
+            heads.append((rule.head.key, at))
+            for place in helpers:
+                users.setdefault(place, []).append(len(left) - 1)
+            if not helpers:
+                waiting.append((rule.head.key, at))
+    while waiting:
+        place = waiting.pop()
+        if place in found:
+            continue
+        found.add(place)
+        for number in users.get(place, ()):
+            left[number] -= 1
+            if not left[number]:
+                waiting.append(heads[number])
+    return _Others(found, defined)
+
+
+class _Others:
+    """Places that can hold records which are not stored here."""
+
+    def __init__(self, found: set[Place], defined: set[PredicateKey]) -> None:
+        self._found = found
+        self._defined = defined
+
+    def __contains__(self, place: Place) -> bool:
+        return place not in _HERE and (place[0] not in self._defined or place in self._found)

@@ -1,19 +1,16 @@
 """Warnings: legal rules that hardly mean what they say (030).
 
-A predicate that nobody defines, a rule that can never fire, a product of unrelated
-atoms, a variable used once, a field name close to a known one, a rule that stands
-twice, a helper that nothing uses. Authority without a signature is in `authority`, what
-else a policy should not rest on in `policy`.
+A product of unrelated atoms, a variable used once, a field name close to a known one, a
+rule that stands twice, a helper that nothing uses. Predicates that nobody defines are in
+`undefined`, rules that can never fire in `emptiness`, authority without a signature is in
+`authority`, what else a policy should not rest on in `policy`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.facts.catalogue import BASE_PREDICATES
-from lace.rules.checks.reserved import REMOVED
 from lace.rules.findings import show
-from lace.rules.profiles import LOCAL_TAI, VIEWER
 from lace.rules.suggest import FIELD_NAMES, closest
 from lace.rules.syntax import (
     Atom,
@@ -23,17 +20,15 @@ from lace.rules.syntax import (
     PredicateKey,
     Rule,
     TrueAtom,
-    Use,
     Variable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lace.rules.dependencies import Dependencies
     from lace.rules.findings import Reporter
     from lace.rules.profiles import Profile
-    from lace.rules.suggest import Suggester
     from lace.rules.syntax import BodyAtom
 
 __all__ = [
@@ -42,7 +37,6 @@ __all__ = [
     "check_field_names",
     "check_once",
     "check_products",
-    "check_undefined",
     "check_unused",
 ]
 
@@ -51,50 +45,6 @@ FIELD_POSITIONS: Final = {
     PredicateKey("AdvertisedField", 5): 2,
 }
 """Where the predicates that carry fields have the field's name."""
-
-
-def check_undefined(
-    rules: Sequence[Rule],
-    graph: Dependencies,
-    profile: Profile,
-    reporter: Reporter,
-    suggester: Suggester,
-) -> None:
-    """Warn of predicates that are neither base predicates nor defined, once for each."""
-    known = {*graph.derived, *profile.base}
-    arities: dict[str, list[PredicateKey]] = {}
-    for key in sorted(known):
-        arities.setdefault(key.name, []).append(key)
-    reserved, seen = profile.unreadable, set[PredicateKey]()
-    for rule in rules:
-        for use, atom in rule.uses():
-            key = atom.key
-            if key in known or key in seen or key in reserved or key == REMOVED:
-                continue
-            if profile.closed and profile.is_reserved(key):
-                continue
-            seen.add(key)
-            never = ", so this rule never fires" if use is Use.POSITIVE else ""
-            reporter.warn(
-                "030-36",
-                atom.name_span,
-                f"nobody defines {key}: it is empty{never}",
-                _hint_undefined(key, arities, suggester),
-            )
-
-
-def _hint_undefined(
-    key: PredicateKey, arities: Mapping[str, list[PredicateKey]], near: Suggester
-) -> str | None:
-    others = arities.get(key.name)
-    if others and key.name in BASE_PREDICATES:
-        return f"its form is {key.name}({','.join(BASE_PREDICATES[key.name].arguments)})"
-    if others:
-        return f"there is {', '.join(map(str, others))}"
-    if key in (VIEWER, LOCAL_TAI):
-        return "an exposure has it: check this as one with --profile exposure"
-    name = near.closest(key.name, arities)
-    return f"did you mean {name}?" if name else None
 
 
 def check_products(rules: Sequence[Rule], profile: Profile, reporter: Reporter) -> None:
