@@ -208,3 +208,18 @@ def test_a_preview_reads_the_label_of_a_proven_viewer_as_its_verifier(
     found = left.preview(chosen, EVERYTHING, viewer=verifier(right), public=wire)
     assert found.permissions.may_request == {record}
     assert not left.preview(chosen, EVERYTHING, public=wire).permissions.may_request
+
+
+@pytest.mark.requirement("050-41")
+def test_a_warehouse_is_asked_with_the_verifier_of_a_proven_viewer(
+    sides: tuple[lace.Lace, lace.Lace],
+) -> None:
+    """What is registered for a viewer reads the same sources as an exchange with it."""
+    from lace.pipeline.evaluate import exchange_question
+
+    _, right = sides
+    proven = prepare_exchange(proven_policy(right), operand_of(EVERYTHING, 1), verifier(right))
+    label = proven.executable.plan.operands[1].origin
+    record = str(plex("theirs").id)
+    found = exchange_question(proven.executable, [("Advertised", record, label)])
+    assert found.public == (("Advertised", record, verifier(right)),)

@@ -106,6 +106,8 @@ class Side:
             (frozenset(), frozenset()),
         )
         self._is_checked = False
+        self.deferrals = 0
+        """How many request lists it may still defer whole, which is no failure (G47)."""
         self.is_strict = True
         """Whether the reference evaluator looks at what is sent and requested."""
         self.is_trusting = True
@@ -370,7 +372,9 @@ class Side:
         sent: list[str] = []
         unavailable = list(effect.unavailable)
         size = 0
-        for record in effect.records:
+        is_deferring = self.deferrals > 0 and self._rnd.random() < 0.5
+        self.deferrals -= is_deferring
+        for record in () if is_deferring else effect.records:
             if size > effect.most_bytes and (sent or unavailable):
                 break
             if record in self.store:

@@ -46,6 +46,8 @@ class Plan:
     is_claiming: tuple[bool, bool] = (False, False)
     """Whether a side without a key claims what the transport proves of it."""
     lowering: str = "standard-v1"
+    deferrals: int = 0
+    """How many request lists each side may defer whole."""
 
 
 @dataclass
@@ -82,6 +84,7 @@ class World:
                 cursors=dict(self.kept[index].cursors),
             )
             made.append(Side(config, self.kept[index], self.rnd, "AB"[index]))
+            made[-1].deferrals = plan.deferrals
         a, b = made
         a.peer, b.peer = b, a
         self.sides = a, b
@@ -259,6 +262,7 @@ def some_plan(rnd: random.Random, *, is_open: tuple[bool, bool] = (False, False)
         )
         for each in schemas
     )
+    most_loops = min(each.limits.max_loop_iterations for each in (zero, one))
     has_keys = rnd.random() < 0.8, rnd.random() < 0.8
     is_known = rnd.random() < 0.3, rnd.random() < 0.3
     is_claiming = [
@@ -276,6 +280,7 @@ def some_plan(rnd: random.Random, *, is_open: tuple[bool, bool] = (False, False)
         has_keys=has_keys,
         is_plain=(can_be_plain and rnd.random() < 0.3, False),
         is_known=is_known,
+        deferrals=rnd.choice((0, 0, 2)) if most_loops > 3 else 0,
         is_claiming=(is_claiming[0], is_claiming[1]),
         lowering=rnd.choice(("standard-v1", "standard-v1", "standard-v1", "proven-peer-v1")),
         is_open=is_open,

@@ -407,9 +407,10 @@ class Machine:
         claim = self._handshake.unsigned_claim
         if claim is None or (self._loops is not None and self._loops.has_heard):
             return None
+        signing = "sign with --key" if self.config.key is None else "let both sides send nonces"
         return (
             f"this side claims {claim} without a signature, so the peer's transport must prove it: "
-            "check its uid map or client map, or sign with --key"
+            f"check its uid map or client map, or {signing}"
         )
 
     def _close(self, why: _Why) -> list[Effect]:

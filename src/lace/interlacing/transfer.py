@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.facts.extract import facts_of_records
 from lace.interlacing.advertisement import advertised_fields_of, digest_of
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from lace.interlacing.states import States
 
 __all__ = ["Transfer"]
+
+_NOT_AVAILABLE_BYTES: Final = len("NotAvailable('')")
+"""Bytes of the line that a record is not available, beside the record."""
 
 
 class Transfer:
@@ -119,9 +122,16 @@ class Transfer:
         """
         known = self._states.own.has(asked)
         self._asked = tuple(itertools.compress(asked, known.tolist()))
-        self._strange = tuple(itertools.compress(asked, (~known).tolist()))
+        strange = itertools.compress(asked, (~known).tolist())
+        # The line of an answer is longer than that of a request: one that has no line is deferred.
+        self._strange = tuple(each for each in strange if self._is_sayable(each))
         self._ledger.noted[Failure.UNADVERTISED_REQUEST] += len(self._strange)
         self.is_sent = self.is_received = self.is_begun = self._sent_something = False
+
+    def _is_sayable(self, record: str) -> bool:
+        """Tell whether a line of the binding can hold `NotAvailable` of a record."""
+        most = self._max_line_bytes
+        return most is None or len(record) + _NOT_AVAILABLE_BYTES <= most
 
     def send(self) -> SendBatch:
         """Return the batch that answers the list, by what may be sent at this moment."""

@@ -135,3 +135,55 @@ def test_bytes_that_arrive_renew_the_time_of_a_turn_not_of_a_phase(literal: int)
     a.work(world.now(a))
     assert a.alarm is not None
     assert (a.alarm == deadline) == bool(literal)
+
+
+@pytest.mark.requirement("050-233")
+def test_bytes_count_anew_in_each_round() -> None:
+    """Each round moves less than the limit, all of them together several times as much."""
+    probe = bent_world(honest, is_open=True, ours=slice(0, 0), theirs=slice(0, 0))
+    probe.run()
+    size = add_one(probe, 0)
+    limits = ExchangeLimits(max_total_transferred_bytes=size + size // 2)
+    world = bent_world(
+        honest,
+        is_open=True,
+        ours=slice(0, 0),
+        theirs=slice(0, 0),
+        means=Capabilities(limits=limits),
+    )
+    world.run()
+    for number in range(4):
+        add_one(world, number)
+    a = world.sides[0]
+    assert a.outcome is None
+    assert a.machine.state is State.WAITING
+    assert len(a.store) == 4
+
+
+@pytest.mark.requirement("050-234")
+def test_idle_loops_count_anew_in_each_round() -> None:
+    """A peer that defers once in every round: idle loops of earlier rounds are forgotten."""
+    left = 0
+
+    def defer_first(item: Item) -> list[Item]:
+        nonlocal left
+        if isinstance(item, bytes) and left:
+            left -= 1
+            return []
+        return [item]
+
+    world = bent_world(
+        defer_first,
+        is_open=True,
+        ours=slice(0, 0),
+        theirs=slice(0, 0),
+        means=Capabilities(limits=ExchangeLimits(max_loop_iterations=2)),
+    )
+    world.run()
+    a = world.sides[0]
+    for number in range(4):
+        left = 1
+        add_one(world, number)
+        assert len(a.store) == number + 1
+    assert a.machine.state is State.WAITING
+    assert all(report.at_fixed_point for report in a.reports)

@@ -85,6 +85,17 @@ def test_hidden_and_absent_answer_alike_without_a_look_into_the_store(mode: int)
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("length", "answered"), [(1008, True), (1009, False), (1010, False)])
+def test_a_request_whose_answer_has_no_line_is_deferred(length: int, answered: bool) -> None:
+    """The line of NotAvailable is two bytes longer than that of MayRequest."""
+    record = f"P.{'x' * (length - 5)}.H9"
+    assert len(record) == length
+    a, _ = probed(record)
+    assert bool(answers_of(a)) == answered
+    assert a.outcome is not None
+    assert a.outcome.failure is None or a.outcome.failure.failure is not Failure.EVALUATION_ERROR
+
+
 def test_a_list_of_strangers_alone_is_answered_without_an_evaluation() -> None:
     hidden = secrets()[0].hash_text
     world = bent_world(lambda item: [item], mode=0, ours=slice(0, 4), theirs=slice(0, 4))
