@@ -72,6 +72,8 @@ class _Serve:
         self._log = ServeLog(session, lace)
         self._server: Server | None = None
         self._policy = self._read_policy()
+        if given["warehouse"] is None:  # else most records are there, and not looked at here
+            warn_of_names(session, lace, self._policy)  # later it would keep links waiting
         folder = given["warehouse"]
         self._warehouse = WarehouseBehind(lace, Path(folder)) if folder is not None else None
         self._renewing: asyncio.Task[None] | None = None
@@ -104,12 +106,9 @@ class _Serve:
     def _read_policy(self) -> Policy:
         given = self._given
         lowering = given["lowering"] or LOWERINGS[0]
-        policy = read_own_policy(
+        return read_own_policy(
             self._session, given["select"], given["expose"], lowering, given["allow_undefined"]
         )
-        if given["warehouse"] is None:  # else most records are there, and not looked at here
-            warn_of_names(self._session, self._lace, policy)
-        return policy
 
     def run(self) -> int:
         """Serve to the end; returns the exit code."""

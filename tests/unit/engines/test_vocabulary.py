@@ -107,14 +107,18 @@ def test_many_names_are_compared_with_few() -> None:
     assert len(strange_names(base(FACTS + fields), check_source(rules))) == 4_000
 
 
-def test_removed_records_have_no_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [1, 5_000], ids=["few", "segments"])
+def test_removed_records_have_no_names(tmp_path: Path, others: int) -> None:
     program = check_source("A(P) :- Field(P,'Group',_,'team'), Field(P,'Extra',_,_).")
+    gone = Plex(group="team", app="a", name="n", data=b"", headers=[("Extra", "1")])
+    more = [Plex(group="other", app="a", name=f"n{n}", data=b"") for n in range(others)]
     with open_lace(tmp_path / "x") as lace:
-        kept, gone = (
-            Plex(group=group, app="a", name="n", data=b"", headers=[("Extra", "1")][:more])
-            for group, more in (("other", 0), ("team", 1))
-        )
-        lace.add_all([kept, gone])
+        lace.add_all([gone, *more])
         assert find_strange_names(lace.store, [program]) == ()
+        assert (tmp_path / "x" / "segments").exists() == (others > 4_096)
         lace.remove(gone.id)
-        assert len(find_strange_names(lace.store, [program])) == 2
+        found = find_strange_names(lace.store, [program])
+        assert [each.message for each in found] == [
+            "no record here has the group 'team'",
+            "no record here has the field 'Extra'",
+        ]

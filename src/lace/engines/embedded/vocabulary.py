@@ -20,6 +20,7 @@ from lace.rules.syntax import Constant, Inequality, PredicateKey, Variable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.errors import Finding
     from lace.rules.program import CheckedProgram
@@ -112,43 +113,50 @@ def _names(rule: Rule) -> Iterator[tuple[str | None, Constant, bool]]:
 
 
 class _Known:
-    """The names that records have."""
+    """The names that records have; of each field, values are gathered once, from its column."""
 
     def __init__(self, base: FactBase) -> None:
         self._base = base
         self._fields = base.relations.get(_FIELD) or Relation(_FIELD.arity)
-        self._all: dict[str | None, list[str]] = {}
+        self._values: dict[str | None, Ids] = {}
+        self._texts: dict[str | None, list[str]] = {}
         have = base.relations.get(_HAVE) or Relation(_HAVE.arity)
         self.records = have.count(EVERYTHING)
 
     def has(self, field: str | None, name: str) -> bool:
         """Tell whether some record has a field of a name, or a field with a value."""
-        find = self._base.dictionary.find
-        number = find(name)
+        number = self._base.dictionary.find(name)
         if number < 0:
             return False
-        if field is None:
-            pattern = Pattern(((_NAME_AT, number),))
-        else:
-            pattern = Pattern(((_NAME_AT, find(field)), (_VALUE_AT, number)))
-        return bool(self._fields.count(pattern))
+        if field is None:  # rows are kept by the names of fields
+            return bool(self._fields.count(Pattern(((_NAME_AT, number),))))
+        values = self._ids(field)
+        at = int(np.searchsorted(values, number))
+        return at < len(values) and int(values[at]) == number
 
     def all(self, field: str | None) -> list[str]:
         """Return the names of all fields, or all values of a field; none if they are many."""
-        found = self._all.get(field)
+        found = self._texts.get(field)
         if found is None:
-            found = self._all[field] = self._list(field)
+            ids = self._ids(field)
+            found = self._base.dictionary.texts(ids) if len(ids) <= _MOST_NAMES else []
+            self._texts[field] = found
         return found
 
-    def _list(self, field: str | None) -> list[str]:
-        if field is None:
-            pattern, at = EVERYTHING, _NAME_AT
-        else:
+    def _ids(self, field: str | None) -> Ids:
+        """Return the numbers of the names of all fields, or of the values of one, sorted."""
+        found = self._values.get(field)
+        if found is None:
+            found = self._values[field] = self._gather(field)
+        return found
+
+    def _gather(self, field: str | None) -> Ids:
+        pattern, at = EVERYTHING, _NAME_AT
+        if field is not None:
             number = self._base.dictionary.find(field)
             if number < 0:
-                return []
+                return np.empty(0, np.int32)
             pattern, at = Pattern(((_NAME_AT, number),)), _VALUE_AT
         size = self._base.size
         some = [distinct_ids(part.column(at), size) for part in self._fields.select(pattern)]
-        ids = distinct_ids(np.concatenate([np.empty(0, np.int32), *some]), size)
-        return self._base.dictionary.texts(ids) if len(ids) <= _MOST_NAMES else []
+        return distinct_ids(np.concatenate([np.empty(0, np.int32), *some]), size)
