@@ -95,8 +95,7 @@ class StoreFollower(Generic[Session]):
         """
         try:
             return question(self._ready(programs))
-        except (SegmentDamagedError, IndexError):
-            # A number that no text has is damage as well: of a file that changed while mapped.
+        except SegmentDamagedError:
             self._forget()
             self._store.discard_segments()
             return question(self._ready(programs))

@@ -14,12 +14,13 @@ from typing import IO, TYPE_CHECKING, Final
 from lace.arguments import kind_of
 from lace.base.limits import Source
 from lace.base.tai import Tai
-from lace.errors import SettingError, StoreError, UsageError
+from lace.errors import LaceError, SettingError, StoreError, UsageError
 from lace.record.model import Plex
 from lace.record.seal import SigningKey
+from lace.store.file_errors import open_reader, open_writer, translating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "SETTINGS_FILE",
@@ -106,38 +107,46 @@ def opened_file(
         yield source, getattr(source, "name", None) and str(source.name), None
         return
     path = Path(source)
-    try:
-        with path.open("rb") as file:
+
+    def translate(error: OSError) -> LaceError:
+        if isinstance(error, (FileNotFoundError, IsADirectoryError, PermissionError)):
+            return UsageError(f"{path} cannot be read: {error.strerror}")
+        return StoreError(f"reading {path} failed: {error.strerror}")
+
+    with open_reader(path, translate) as file:
+        with translating(translate):
             size = path.stat().st_size if path.is_file() else None
-            yield file, str(path), size
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except OSError as error:
-        raise StoreError(f"reading {path} failed: {error.strerror}") from error
+        yield file, str(path), size
 
 
 @contextmanager
-def written_file(path: Path) -> Iterator[IO[bytes]]:
+def written_file(path: Path, translate: Callable[[OSError], Exception]) -> Iterator[IO[bytes]]:
     """Open a file to be written; it appears, or replaces another, when all went well.
 
-    Failures of the disk are the caller's to tell of.
+    Args:
+        path: the file.
+        translate: gives the error to raise for a failure of the file; what else fails in the
+            block stays as it is.
     """
     if path.exists() and not path.is_file():
-        with path.open("wb") as file:  # a device or a pipe
+        with open_writer(path, translate) as file:  # a device or a pipe
             yield file
         return
     target = path.resolve()
     number = f"{os.getpid()}-{threading.get_ident()}"
     scratch = target.with_name(f".{target.name}.{number}.part")
-    opened = scratch.open("xb")  # one that is there belongs to somebody else
+    opened = open_writer(scratch, translate, is_new=True)  # an existing one is not ours
     try:
         with opened as file:
-            if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+            with translating(translate):
+                if target.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(target)
+            with translating(translate):
+                os.fsync(file.fileno())
+        with translating(translate):
+            scratch.replace(target)
     except BaseException:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ class StorePolicy:
             try:
                 enforcement.set_public(public)
                 return enforcement.evaluate()
-            except (SegmentDamagedError, IndexError):
+            except SegmentDamagedError:
                 self._enforcement = None  # the enclave stands on texts that are damaged
                 raise
 

@@ -264,8 +264,7 @@ def _written(target: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
     path = Path(target)
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise UsageError(f"{path} is a folder, or in one that is not there", hint="name a file")
-    try:
-        with written_file(path) as file:
-            yield file
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+    with written_file(
+        path, lambda error: StoreError(f"{path} cannot be written: {error.strerror}")
+    ) as file:
+        yield file

@@ -209,15 +209,15 @@ def _resource(number: int) -> bytes:
 def test_all_resources_together() -> None:
     pieces = [PREFACE, *(_resource(number) for number in range(20))]
 
-    def read(**limits: int) -> None:
-        inbound = Inbound(max_block_bytes=2**20, max_data_bytes=2**20, **limits)
+    def read(allowed: int) -> None:
+        inbound = Inbound(max_block_bytes=2**20, max_data_bytes=2**20, max_resource_bytes=allowed)
         for piece in pieces:
             inbound.feed(piece)
             inbound.next_event(is_batch=False)
 
-    read()
+    read(DEFAULT_SETTINGS.max_resource_bytes)
     with pytest.raises(InterlaceFailure, match="more than 1048576 bytes") as caught:
-        read(max_resource_bytes=2**20)
+        read(2**20)
     assert caught.value.hint == "the limit is max_resource_bytes=1048576"
     assert DEFAULT_SETTINGS.max_resource_bytes == 4 * 2**20
 

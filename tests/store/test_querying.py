@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 import lace
 from lace import following
+from lace.enforcement import Enforcement
+from lace.engines.embedded.session import Session
 from lace.engines.reference import evaluate_naively
 from lace.facts.extract import record_facts
+from lace.policing import StorePolicy
+from lace.policy.compile import compile_policy
+from lace.policy.operand import operand_of
+from lace.policy.transcript import make_plan
+from lace.store.interface import StoreUnavailableError
 from lace.store.sqlite import segments as segments_module
+from lace.store.sqlite.inserting import Transaction
 from lace.store.sqlite.snapshot import SqliteSnapshot
+from tests.driver.test_pairing import EVERYTHING
 from tests.store.samples import blob, plex, seal
 
 if TYPE_CHECKING:
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from lace.record.model import Record
     from lace.record.validate import ValidRecord
 
+VIEWER = lace.SigningKey.generate().verifier
 NARROW = """\
 Chosen(P) :- Have(P), Field(P,'Group',_,'u'), not Field(P,'Signed-By',_,_).
 Linked(T) :- Chosen(P), RecordLink(P,'+Link',_,_,T).
@@ -217,6 +227,51 @@ def test_a_file_that_is_cut_while_it_is_mapped(store: lace.Lace) -> None:
         os.truncate(path, 0)
     assert dict(store.query("All(P) :- Have(P).")) == {"All/1": wanted["All/1"]}
     assert dict(store.query(rules)) == wanted
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyError, ValueError])
+def test_an_error_of_the_engine_is_no_damage(
+    store: lace.Lace, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """It is raised once, and what is stored beside the records stays."""
+    rules = lace.Lacegram.parse("All(P) :- Have(P).")
+    store.add_all([plex(f"n{number}") for number in range(30)])
+    assert len(store.query(rules)["All/1"]) == 30
+    kept = {path: path.stat().st_mtime_ns for path in store.store.folder.rglob("segments/*/*")}
+    assert kept
+    calls: list[None] = []
+
+    def fail(*_arguments: object) -> NoReturn:
+        calls.append(None)
+        raise error("of any bug")
+
+    monkeypatch.setattr(Session, "evaluate", fail)
+    monkeypatch.setattr(Enforcement, "evaluate", fail)
+    with pytest.raises(error, match="of any bug"):
+        store.query(rules)
+    both = operand_of(EVERYTHING, 0), operand_of(EVERYTHING, 1)
+    compiled = compile_policy(make_plan(*both), both, index=0, exposures=(), viewer=str(VIEWER))
+    policed = StorePolicy(compiled, store.store, max_value_bytes=1024)
+    with pytest.raises(error, match="of any bug"):
+        policed.evaluate([])
+    assert len(calls) == 2
+    assert kept == {path: path.stat().st_mtime_ns for path in kept if path.exists()}
+
+
+def test_a_commit_that_fails_is_no_failure_of_the_segments(
+    store: lace.Lace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The facts beside the store are written while records are committed."""
+    store.add_all([plex(f"n{number}") for number in range(30)])
+
+    def fail(_self: Transaction) -> NoReturn:
+        raise StoreUnavailableError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "wait", fail)
+        with pytest.raises(StoreUnavailableError, match="the disk is full"):
+            store.add_all([plex(f"m{number}") for number in range(30)])
+    assert store.store.segments.warning is None
 
 
 def test_damage_that_shows_in_an_explanation(store: lace.Lace) -> None:

@@ -18,7 +18,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     target.write_bytes(b"before")
 
     def fail() -> None:
-        with written_file(target) as file:
+        with written_file(target, lambda error: error) as file:
             file.write(b"half")
             raise ValueError("half-way")
 
@@ -32,7 +32,7 @@ def test_two_write_at_once(tmp_path: Path) -> None:
     target, both = tmp_path / "some.records", threading.Barrier(2, timeout=30)
 
     def write(letter: bytes) -> None:
-        with written_file(target) as file:
+        with written_file(target, lambda error: error) as file:
             both.wait()
             file.write(letter * 1000)
             both.wait()

@@ -14,6 +14,7 @@ from lace.errors import LaceError, LimitExceeded, Place, UsageError
 from lace.facts.lines import FactLineError, parse_fact
 from lace.rules.limits import check_arity
 from lace.rules.syntax import PredicateKey
+from lace.store.file_errors import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,12 +118,13 @@ def _opened(session: Session, argument: str, name: str) -> Iterator[tuple[IO[byt
         return
     path = Path(argument)
     try:
-        with path.open("rb") as file:
-            yield file, path.stat().st_size if path.is_file() else None
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+        opened = open_reader(
+            path, lambda error: UsageError(f"{name} cannot be read: {error.strerror}")
+        )
     except ValueError as error:  # a name that no system takes
         raise UsageError(f"{name} cannot be read: {error}") from error
+    with opened as file:
+        yield file, path.stat().st_size if path.is_file() else None
 
 
 def _read(

@@ -42,20 +42,16 @@ def written(name: str) -> Iterator[IO[bytes]]:
         OutputError: the disk or its permissions stand in the way.
     """
     check_target(name)
-    with _told(name), written_file(Path(name)) as file:
-        yield file
 
-
-@contextmanager
-def _told(name: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(
+    def translate(error: OSError) -> Exception:
+        if isinstance(error, BrokenPipeError):
+            return error
+        return OutputError(
             f"{name} cannot be written: {error.strerror}", hint="nothing half-written is left"
-        ) from error
+        )
+
+    with written_file(Path(name), translate) as file:
+        yield file
 
 
 def refuse_terminal(output: Output, what: str, instead: str = "") -> None:

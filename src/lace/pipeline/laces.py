@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lace.pipeline.ingest import find_new
 from lace.pipeline.records import iterate_records
-from lace.pipeline.warehouse import told
+from lace.pipeline.warehouse import not_written, told
+from lace.store.file_errors import open_writer
 from lace.store.intake import import_stream
 from lace.store.interface import Order
 from lace.store.validation import batches_alone
@@ -48,11 +49,11 @@ def find_lace_records(
     total = snapshot.totals().records
     with told(target):
         target.parent.mkdir(parents=True)
-        with target.open("wb") as file:
-            for number, record in enumerate(snapshot.records(order=Order.ID), 1):
-                file.write(record.bytes)
-                if report is not None:
-                    report(number, total)
+    with open_writer(target, lambda error: not_written(target, error)) as file:
+        for number, record in enumerate(snapshot.records(order=Order.ID), 1):
+            file.write(record.bytes)
+            if report is not None:
+                report(number, total)
     path = target.resolve()
     return find_new(job.warehouse, [path], {str(path): f"lace:{folder.resolve()}"})
 

@@ -30,6 +30,7 @@ from lace.pipeline.manifest import (
     format_manifest,
     parse_manifest,
 )
+from lace.store.file_errors import translating
 from lace.store.interface import NoStoreError, StoreUnavailableError
 from lace.store.lock import WriteLock
 
@@ -37,7 +38,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MANIFEST_NAME", "Job", "Warehouse", "check_file", "file_digest"]
+__all__ = [
+    "MANIFEST_NAME",
+    "Job",
+    "Warehouse",
+    "check_file",
+    "file_digest",
+    "not_written",
+    "told",
+]
 
 MANIFEST_NAME: Final = "manifest.json"
 _HISTORY: Final = "manifests"
@@ -265,15 +274,16 @@ def told(place: Path) -> Iterator[None]:
     Raises:
         StoreUnavailableError: whatever the operating system refused.
     """
-    try:
+    with translating(lambda error: not_written(place, error)):
         yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise StoreUnavailableError(
-            f"{error.filename or place} cannot be written: {error.strerror or error}",
-            hint="nothing was committed; make room or set permissions, and run it again",
-        ) from error
+
+
+def not_written(place: Path, error: OSError) -> StoreUnavailableError:
+    """Return the error of a file that the operating system refuses to write."""
+    return StoreUnavailableError(
+        f"{error.filename or place} cannot be written: {error.strerror or error}",
+        hint="nothing was committed; make room or set permissions, and run it again",
+    )
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -15,6 +15,7 @@ from lace.engines.embedded import dictionary as dictionary_module
 from lace.engines.embedded.dictionary import Dictionary, fingerprints_of
 from lace.engines.embedded.hash_block import HashBlock, distinct_hashes
 from lace.engines.embedded.load import intern_values
+from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.errors import EngineError, LimitExceeded
 from lace.facts.lines import FactLineError
 from lace.record.hash_rows import keys_of_hashes
@@ -119,3 +120,16 @@ def test_blocks_have_values_that_are_too_long_where_hashes_are() -> None:
     with pytest.raises(LimitExceeded, match="48"):
         intern_values(HASHES, dictionary, 47)
     assert len(dictionary) == 0
+
+
+def test_a_number_beyond_all_texts_is_damage_only_beside_stored_ones() -> None:
+    beside = Dictionary(Stored(["a", "b"]))
+    assert beside.intern("c") == 2
+    assert beside.texts(np.array([2, 0], np.int32)) == ["c", "a"]
+    for wrong in (3, 2**31 - 1):
+        with pytest.raises(SegmentDamagedError):
+            beside.texts(np.array([2, wrong], np.int32))
+    alone = Dictionary()
+    alone.intern("c")
+    with pytest.raises(IndexError):
+        alone.texts(np.array([1], np.int32))

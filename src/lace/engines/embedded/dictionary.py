@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lace.base.digest import digest
 from lace.engines.embedded.hash_block import HashBlock, distinct_hashes
+from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.errors import LimitExceeded
 from lace.record.hash_rows import decode_hashes, keys_of_hashes
 from lace.record.ids import HASH_TEXT_BYTES
@@ -316,7 +317,11 @@ class Dictionary:
         return self.texts(np.array([number], np.int32))[0]
 
     def texts(self, ids: Ids) -> list[str]:
-        """Return the texts of numbers, in their order."""
+        """Return the texts of numbers, in their order.
+
+        Raises:
+            SegmentDamagedError: a number that no text has, beside stored texts.
+        """
         if self._stored is None and not self._blocks:
             return list(map(self._kept.__getitem__, ids.tolist()))
         made: list[str] = [""] * len(ids)
@@ -344,8 +349,10 @@ class Dictionary:
                 yield chosen, partial(block.texts, ids[chosen])
         chosen = np.flatnonzero(is_kept)
         if len(chosen):
-            places = (ids[chosen] - shift[chosen] - self._base).tolist()
-            yield chosen, lambda: [self._kept[place] for place in places]
+            places = ids[chosen] - shift[chosen] - self._base
+            if self._stored is not None and int(places.max()) >= len(self._kept):
+                raise SegmentDamagedError("the segments name a text that they do not have")
+            yield chosen, lambda: [self._kept[place] for place in places.tolist()]
 
     def fingerprints(self, ids: Ids) -> Fingerprints:
         """Return for each number 64 bits that its text alone decides; two may be the same."""

@@ -228,8 +228,20 @@ class SegmentKeeper:
         if state is None or not is_behind(state[1], now):
             return False
         is_rebuild_due = False
+        failed: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                committed()
+            except BaseException as error:
+                failed.append(error)
+                raise
+
         with self._noting_failures():
-            is_rebuild_due = self._append(state, inserted, now, snapshots, committed)
+            is_rebuild_due = self._append(state, inserted, now, snapshots, wait)
+        if failed:  # the records are not stored, and the segments have nothing to do with it
+            self.warning = None
+            raise failed[0]
         return is_rebuild_due
 
     def catch_up(self, counters: Counters, snapshots: Snapshots) -> bool:
