@@ -35,7 +35,7 @@ from lace.rules.profiles import (
     SELECT_HAVE,
 )
 from lace.rules.program import RULE_KINDS
-from lace.rules.syntax import PredicateKey, quote
+from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Gate", "Preview", "exchange_of", "preview_policy", "preview_store"]
 
 _HAVE: Final = PredicateKey("Have", 1)
+_PEER: Final = PredicateKey("Peer", 1)
+_ADVERTISED_FIELD: Final = PredicateKey("AdvertisedField", 5)
 
 
 class Gate(Enum):
@@ -283,13 +285,16 @@ class Preview:
             each[3] for each in self._public if each[:3] == ("AdvertisedField", record, source)
         }
         names = advertised_fields(self._operands[index].module).names - given
-        about = f"AdvertisedField({quote(record)},{quote(source)},"
         found: set[str] = set()
         for miss in absence.misses:
             if miss.kind == "head":
                 continue
-            asked = {name for name in names if miss.instance.startswith(f"{about}{quote(name)},")}
-            if miss.kind != "fact" or not asked:
+            asked: set[str] = set()
+            if (miss.kind, miss.predicate) == ("fact", _ADVERTISED_FIELD):
+                of_record, of_source, name = miss.values[:3]
+                if (of_record, of_source) == (record, source) and name is not None:
+                    asked = {name} & names
+            if not asked:
                 asked = set(self._unadvertised(miss.inner, index, record, source))
             if not asked:
                 return frozenset()
@@ -300,8 +305,8 @@ class Preview:
 def _lowering_gate(allowed: Explanation) -> Gate:
     """Return what a lowering asks for beyond selection, of a fact that lacks only that."""
     misses = allowed.absence.misses if allowed.absence is not None else ()
-    asked = " ".join(miss.item for miss in misses)
-    return Gate.NOT_PROVEN if asked.startswith("Peer(") else Gate.NOT_ENCRYPTED
+    is_unproven = any(miss.predicate == _PEER for miss in misses)
+    return Gate.NOT_PROVEN if is_unproven else Gate.NOT_ENCRYPTED
 
 
 def preview_store(

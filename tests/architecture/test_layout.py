@@ -179,3 +179,14 @@ def test_the_page_on_the_architecture_says_who_runs_an_event_loop() -> None:
         if re.search(r"^\s*(?:import|from) asyncio\b", path.read_text("utf-8"), re.MULTILINE)
     }
     assert set(re.findall(r"`(\w+)`", places)) == using
+
+
+def test_only_validation_restores_records() -> None:
+    """The type is the proof: what comes from elsewhere is no ValidRecord."""
+    allowed = {"lace/record/validate.py", "lace/store/validation.py"}
+    users = {
+        str(path.relative_to(SOURCE.parent))
+        for path in MODULES
+        if "restore_valid" in path.read_text("utf-8")
+    }
+    assert users == allowed

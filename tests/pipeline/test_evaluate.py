@@ -12,9 +12,10 @@ from lace.engines.spark.options import Options
 from lace.errors import LimitExceeded
 from lace.facts.lines import format_fact
 from lace.pipeline.derived import read_derived, read_evaluated
-from lace.pipeline.evaluate import Question, evaluate
+from lace.pipeline.evaluate import Question, evaluate, select_values
 from lace.pipeline.facts import make_facts
 from lace.pipeline.inputs import field_names
+from lace.pipeline.tables import RECORDS
 from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Plex
 from lace.rules.limits import RuleLimits
@@ -52,6 +53,30 @@ def filled(
     with open_lace(folder / "lace") as lace:
         lace.add_all(record.bytes for record in records)
     return folder
+
+
+@pytest.mark.parametrize("allowed", [0, 2**20])
+def test_answers_are_broadcast_as_the_setting_says(
+    spark: Any, filled: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """Rows of an answer meet the texts of their numbers in a join of their own."""
+    from pyspark.sql import functions
+
+    joined: list[object] = []
+    broadcast = functions.broadcast
+
+    def noting(frame: Any) -> Any:
+        joined.append(frame)
+        return broadcast(frame)
+
+    monkeypatch.setattr(functions, "broadcast", noting)
+    warehouse = Warehouse.open(filled / "wh")
+    program = check_source("All(P) :- Have(P).", profile=QUERY)
+    question = Question((program,), program.derived)
+    options = Options(broadcast_rows=allowed)
+    found = select_values(spark, warehouse, question, options=options)
+    assert len(found) == warehouse.manifest.rows(RECORDS)
+    assert bool(joined) is (allowed > 0)
 
 
 def derived_lines(warehouse: Warehouse, name: str) -> list[str]:

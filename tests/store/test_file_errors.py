@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,15 +17,17 @@ from lace.cli.session import Session
 from lace.errors import StoreError, UsageError
 from lace.outside import opened_file, written_file
 from lace.pipeline.laces import find_lace_records
+from lace.pipeline.warehouse import Warehouse
 from lace.rules.limits import OWN_LIMITS
 from lace.stocktaking import _written
-from lace.store.file_errors import open_reader, open_writer
+from lace.store import links
+from lace.store.file_errors import open_reader, open_writer, remove_all
+from lace.store.links import LinkFiles
 from tests.store.samples import plex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from typing import Any
 
 FULL = Path("/dev/full")
 """A device that takes nothing."""
@@ -128,3 +131,77 @@ def test_what_the_file_itself_refuses(tmp_path: Path) -> None:
         read_fact_files(Session({}), [str(tmp_path)], OWN_LIMITS)
     with pytest.raises(UsageError, match="cannot be read: embedded null"):
         read_fact_files(Session({}), ["a\0b"], OWN_LIMITS)
+
+
+# -- cleaning up -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files whose names begin with stuck stay, whoever removes them."""
+    unlink = os.unlink
+
+    def refuse(path: Any, *, dir_fd: int | None = None) -> None:
+        if Path(path).name.startswith("stuck"):
+            raise PermissionError(errno.EACCES, "it is stuck", str(path))
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+
+
+@pytest.mark.usefixtures("stuck")
+def test_all_is_removed_that_can_be(tmp_path: Path) -> None:
+    names = ["stuck", "a", "b/stuck", "b/c", "d/e/f", "stuck-too", "g"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "d")
+    tops = ["stuck", "missing", "a", "link", "b", "d", "stuck-too", "g"]
+    failed = remove_all(tmp_path / name for name in tops)
+    left = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert left == sorted(tmp_path / name for name in ("stuck", "b/stuck", "stuck-too"))
+    reasons = [(error.strerror, Path(error.filename).name) for error in failed]
+    assert reasons[0] == ("it is stuck", "stuck")
+    assert reasons[-1] == ("it is stuck", "stuck-too")
+    assert [reason for reason in reasons if reason[0] == "it is stuck"] == [
+        ("it is stuck", "stuck"),
+        ("it is stuck", "stuck"),
+        ("it is stuck", "stuck-too"),
+    ]
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_warehouse_removes_what_it_can_and_tells_the_rest(tmp_path: Path) -> None:
+    warehouse = Warehouse.create(tmp_path / "house")
+    parts = [f"manifest.json.{digit * 12}.part" for digit in "0a"]
+    for part in parts:
+        (warehouse.folder / part).write_bytes(b"x")
+    for name in ("g00000009-0000000000aa", "g00000009-0000000000bb"):
+        (warehouse.folder / "data" / name).mkdir()
+        (warehouse.folder / "data" / name / "stuck.parquet").write_bytes(b"x")
+        (warehouse.folder / "data" / name / "other.parquet").write_bytes(b"x")
+    with warehouse.writing("a test") as job:
+        (job.folder("records") / "stuck").mkdir(parents=True)
+        (job.folder("records") / "stuck" / "stuck").write_bytes(b"x")
+    assert not [part for part in parts if (warehouse.folder / part).exists()]
+    assert not [*warehouse.folder.rglob("other.parquet")]
+    told = {Path(error.filename).name for error in warehouse.not_removed}
+    assert {"stuck.parquet", "stuck"} <= told
+    with pytest.raises(ValueError, match="of the job"), warehouse.writing("another"):
+        raise ValueError("of the job")
+    assert sum("stuck.parquet" in str(error) for error in warehouse.not_removed) == 2
+
+
+@pytest.mark.usefixtures("stuck")
+def test_files_of_links_are_pruned_past_one_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "MOST_LINKS", 1)
+    kept = LinkFiles(tmp_path, may_write=True)
+    for at, name in enumerate(["old", "stuck", "older", "new"]):
+        kept.folder.mkdir(exist_ok=True)
+        path = kept.folder / f"{name}{links._SUFFIX}"
+        path.write_bytes(b"x")
+        os.utime(path, (at if name != "new" else 99, at if name != "new" else 99))
+    kept._prune()
+    assert sorted(path.stem for path in kept.folder.iterdir()) == ["new", "stuck"]

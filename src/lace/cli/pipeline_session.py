@@ -124,5 +124,11 @@ def open_job(session: Session, warehouse: Warehouse, purpose: str) -> Iterator[J
     """Be the one who writes to the warehouse, after waiting as long as the settings say."""
     session.durable = "what was committed before this stays; run it again to go on from there"
     wait = session.settings(None)[0].wait_seconds
-    with warehouse.writing(f"lace pipeline {purpose}", wait) as job:
-        yield job
+    try:
+        with warehouse.writing(f"lace pipeline {purpose}", wait) as job:
+            yield job
+    finally:
+        for error in warehouse.not_removed:
+            session.output.warn(
+                f"{error.filename} is needed no more and cannot be removed: {error.strerror}"
+            )

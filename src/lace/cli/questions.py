@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.engines.budget import Statistics
     from lace.engines.result import Result
+    from lace.engines.spark.options import Options
     from lace.rules.syntax import PredicateKey
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
@@ -124,10 +125,19 @@ class Question:
                     engine=self._engine,
                     predicates=predicates,
                     statistics=statistics,
+                    options=self._spark_options(),
                 )
             if lace is None:
                 raise AssertionError("a question without facts is for a lace")
             return self._query(lace, predicates, statistics, snapshot)
+
+    def _spark_options(self) -> Options | None:
+        """Return what the settings say for Spark, where it is what evaluates."""
+        if self._engine != "spark":
+            return None
+        from lace.engines.spark.options import options_of
+
+        return options_of(self._session.settings(self._session.find_settings())[0])
 
     def _spark_standing(self) -> str:
         """Return what Spark is at, where it is what evaluates."""

@@ -149,9 +149,10 @@ class Miss:
 
     A `head` fails at an argument, counted from 1, that is `expected` to be another value.
     An item of the body fails for every binding that meets the items before it; `binding`
-    is such a binding. `nearest` is, for a positive atom, the fact most like what was
-    looked for, and for `not` the fact that stands in the way. `inner` says why the fact
-    that was looked for does not hold either.
+    is such a binding. `predicate` and `values` are what the item reads of facts, with None
+    for a value that is free; a test reads none. `nearest` is, for a positive atom, the fact
+    most like what was looked for, and for `not` the fact that stands in the way. `inner`
+    says why the fact that was looked for does not hold either.
     """
 
     rule: RuleReference
@@ -166,6 +167,8 @@ class Miss:
     argument: int | None = None
     expected: str | None = None
     inner: Absence | None = None
+    predicate: PredicateKey | None = None
+    values: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

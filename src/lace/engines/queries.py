@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lace.algebra.evaluator import Answer
     from lace.engines.budget import Statistics, Supervisor
     from lace.engines.embedded.load import GroupedFacts
+    from lace.engines.spark.options import Options
     from lace.facts.lines import Fact
     from lace.rules.limits import Limits, RuleLimits
 
@@ -254,10 +255,11 @@ def evaluate_given(
     predicates: Iterable[str] | None = None,
     statistics: Statistics | None = None,
     supervisor: Supervisor | None = None,
+    options: Options | None = None,
 ) -> Result:
     """Evaluate checked rules over facts, with an engine that is there.
 
-    A supervisor watches the embedded engine only.
+    A supervisor watches the embedded engine only; options are those of Spark.
     """
     wanted = None
     if predicates is not None:
@@ -266,7 +268,9 @@ def evaluate_given(
     if engine == "spark":
         from lace.engines.distributed import evaluate_facts
 
-        answer = evaluate_facts(checked, facts, predicates=wanted, statistics=statistics)
+        answer = evaluate_facts(
+            checked, facts, predicates=wanted, statistics=statistics, options=options
+        )
     else:
         from lace.engines.embedded.engine import evaluate  # numpy, only where it is needed
 

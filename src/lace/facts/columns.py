@@ -8,7 +8,7 @@ under the Seal's identifier, and its own. Coordinates are never facts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lace.record.headers import LINK_SUFFIX
 from lace.record.ids import is_link_target
@@ -18,9 +18,10 @@ from lace.record.writer import MARKER, MARKLINE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.record.structure import HeadParts
     from lace.record.validate import ValidRecord
 
-__all__ = ["FIRST", "FactColumns", "fact_columns", "split_link"]
+__all__ = ["FIRST", "FactColumns", "fact_columns", "head_columns", "split_link"]
 
 FIRST: Final = "0"
 """The index of a header's first occurrence."""
@@ -31,7 +32,6 @@ _HASH_END: Final = _HASH.stop
 _PLEX_AT: Final = SIGNATURE.stop + 1
 _SEALED_HASH: Final = slice(_PLEX_AT + _HASH_AT, _PLEX_AT + _HASH_END)
 """Where a Seal has the hash of its Plex: always in the same place."""
-_BLOB_AT: Final = 3
 _REQUIRED_LINES: Final = 4
 
 
@@ -90,17 +90,38 @@ def fact_columns(records: Sequence[ValidRecord]) -> FactColumns:
     """Return every record fact of validated records, each once, by column."""
     if not records:
         return FactColumns([], [], [], [], [], [], [], [], [], [], [], [])
-    raws, _digests, plex_at, _blob_at, data_at, *_texts = zip(*records, strict=True)
+    raws, _digests, plex_at, blob_at, data_at, *texts = zip(*records, strict=True)
+    lengths = [str(len(raw) - at) for raw, at in zip(raws, data_at, strict=True)]
+    return _columns(raws, lengths, plex_at, blob_at, texts)
+
+
+def head_columns(heads: Sequence[HeadParts]) -> FactColumns:
+    """Return every record fact of records of which only the heads are here, by column."""
+    if not heads:
+        return fact_columns(())
+    raws, sizes, plex_at, blob_at, *texts = zip(*heads, strict=True)
+    lengths = [str(size - len(raw)) for raw, size in zip(raws, sizes, strict=True)]
+    return _columns(raws, lengths, plex_at, blob_at, texts)
+
+
+def _columns(
+    raws: Sequence[bytes],
+    lengths: Sequence[str],
+    plex_at: Sequence[int],
+    blob_at: Sequence[int],
+    texts: Sequence[Sequence[str]],
+) -> FactColumns:
+    """Return the facts of bytes that begin with a record's head; texts are group to TAI."""
     seals = [row for row, at in enumerate(plex_at) if at > 0]
     sealed = raws if len(seals) == len(raws) else [raws[row] for row in seals]
-    plexes = [row for row, record in enumerate(records) if record[_BLOB_AT]]
-    inner = records if len(plexes) == len(records) else [records[row] for row in plexes]
-    raw, _digests, at, blob_at, _data_at, group, app, name, tai = (
-        zip(*inner, strict=True) if inner else ((),) * len(records[0])
-    )
+    plexes = [row for row, at in enumerate(blob_at) if at]
+    inner: Sequence[Sequence[Any]] = (raws, plex_at, blob_at, *texts)
+    if len(plexes) < len(raws):
+        inner = [[column[row] for row in plexes] for column in inner]
+    raw, at, blob_at, group, app, name, tai = inner
     made = FactColumns(
         records=[raw[_HASH] for raw in raws],
-        lengths=[str(len(raw) - at) for raw, at in zip(raws, data_at, strict=True)],
+        lengths=lengths,
         plexes=plexes,
         group=group,
         app=app,

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import MAX_LINE_BYTES
+from lace.base.limits import MAX_LINE_BYTES, SPARK_BROADCAST_ROWS
 from lace.engines.handover import evaluate_columns
 from lace.engines.spark.session import shuffle_partitions
 from lace.errors import EngineError, UsageError
@@ -163,7 +163,10 @@ def evaluate(
         if options is not None and options.cuts == "reliable":
             session.sparkContext.setCheckpointDir(str(job.scratch("checkpoints")))
         tables = _answer(session, job.warehouse, question, options, statistics)
-        made = {key: _write(job, tables, key, at) for at, key in enumerate(question.predicates)}
+        few = _broadcast_rows(options)
+        made = {
+            key: _write(job, tables, key, at, few) for at, key in enumerate(question.predicates)
+        }
     counts = {key: tables.rows(str(key)) for key in question.predicates}
     told = question.exchange
     done = Evaluated(
@@ -203,7 +206,7 @@ def select_values(
     (key,) = question.predicates
     with translated("evaluate"):
         tables = _answer(session, warehouse, question, options, None)
-        found = _as_texts(tables, key).toArrow()
+        found = _as_texts(tables, key, _broadcast_rows(options)).toArrow()
     return frozenset(found.column("c0").to_pylist())
 
 
@@ -260,13 +263,15 @@ def _check_values(
         check_value(row["text"], allowed)
 
 
-def _write(job: Job, tables: Tables, key: PredicateKey, number: int) -> tuple[DataFile, ...]:
+def _write(
+    job: Job, tables: Tables, key: PredicateKey, number: int, broadcast_rows: int
+) -> tuple[DataFile, ...]:
     """Write the facts of a predicate as texts; returns the files."""
     target = job.folder(f"derived-{number}")
     rows = tables.rows(str(key))
     if not rows:
         return ()
-    texts = _as_texts(tables, key)
+    texts = _as_texts(tables, key, broadcast_rows)
     write_rows(texts.coalesce(1) if rows <= _ONE_FILE_ROWS else texts, target)
     files = job.adopt(target)
     written = sum(file.rows for file in files)
@@ -278,14 +283,17 @@ def _write(job: Job, tables: Tables, key: PredicateKey, number: int) -> tuple[Da
     return files
 
 
-def _as_texts(tables: Tables, key: PredicateKey) -> DataFrame:
+def _broadcast_rows(options: Options | None) -> int:
+    """Return the rows of a table that Spark sends to every executor."""
+    return SPARK_BROADCAST_ROWS if options is None else options.broadcast_rows
+
+
+def _as_texts(tables: Tables, key: PredicateKey, broadcast_rows: int) -> DataFrame:
     """Return the facts of a predicate with the texts of their numbers."""
     from pyspark.sql import functions
 
-    from lace.base.limits import SPARK_BROADCAST_ROWS
-
     frame = tables[str(key)]
-    is_small = tables.rows(str(key)) <= SPARK_BROADCAST_ROWS
+    is_small = tables.rows(str(key)) <= broadcast_rows
     for at in range(key.arity):
         words = tables.texts.frame().selectExpr(f"id AS c{at}", f"text AS t{at}")
         few = functions.broadcast(frame) if is_small else frame

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from lace.facts.columns import FIRST, FactColumns, fact_columns
+from lace.facts.columns import FIRST, FactColumns, head_columns
 from lace.pipeline.tables import FACT_WIDTH, REST_SLOT, STANDARD_SLOTS
-from lace.record.validate import restore_valid
+from lace.record.structure import HeadParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,15 +117,7 @@ class Interning:
 def facts_of_heads(batch: Any) -> FactColumns:  # noqa: ANN401 - Arrow has no types
     """Return the facts of records of which only the bytes before the data are at hand."""
     columns = [batch.column(name).to_pylist() for name in HEAD_COLUMNS]
-    records = [
-        restore_valid(head, (b"", plex_at, blob_at, len(head), group, app, name, tai))
-        for head, _size, plex_at, blob_at, group, app, name, tai in zip(*columns, strict=True)
-    ]
-    made = fact_columns(records)
-    made.lengths = [
-        str(size - len(head)) for head, size in zip(columns[0], columns[1], strict=True)
-    ]
-    return made
+    return head_columns(list(map(HeadParts._make, zip(*columns, strict=True))))
 
 
 def _unit_batches(unit: _Unit, number: int) -> Iterator[Any]:

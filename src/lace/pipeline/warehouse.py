@@ -30,7 +30,7 @@ from lace.pipeline.manifest import (
     format_manifest,
     parse_manifest,
 )
-from lace.store.file_errors import translating
+from lace.store.file_errors import remove_all, translating
 from lace.store.interface import NoStoreError, StoreUnavailableError
 from lace.store.lock import WriteLock
 
@@ -73,6 +73,8 @@ class Warehouse:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder.absolute()  # Java has another idea of where it is
         self.manifest = manifest
+        self.not_removed: list[OSError] = []
+        """What the last job could not remove: nothing that the warehouse consists of."""
 
     @classmethod
     def open(cls, folder: Path) -> Warehouse:
@@ -124,12 +126,12 @@ class Warehouse:
         """
         with WriteLock(self.folder, purpose, what="warehouse").held(wait_seconds):
             self.manifest = _read_manifest(self.folder)
-            _sweep(self.folder, self.manifest)
+            self.not_removed = _sweep(self.folder, self.manifest)
             job = Job(self)
             try:
                 yield job
             finally:
-                job.clean()
+                self.not_removed += job.clean()
 
 
 class Job:
@@ -220,9 +222,9 @@ class Job:
         for path in self._folder.glob("scratch-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def clean(self) -> None:
-        """Remove what was not committed."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def clean(self) -> list[OSError]:
+        """Remove what was not committed; returns what could not be removed, and why."""
+        return remove_all([self._folder])
 
 
 def file_digest(path: Path) -> str:
@@ -364,8 +366,12 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sweep(folder: Path, manifest: Manifest) -> None:
-    """Remove what no kept state lists: leftovers of jobs that died, and files long replaced."""
+def _sweep(folder: Path, manifest: Manifest) -> list[OSError]:
+    """Remove what no kept state lists: leftovers of jobs that died, and files long replaced.
+
+    Returns:
+        what could not be removed, and why.
+    """
     listed = {file.path.split("/")[1] for file in manifest.all_files()}
     states = sorted(
         path for path in (folder / _HISTORY).glob("*.json") if _STATE.fullmatch(path.name)
@@ -375,11 +381,6 @@ def _sweep(folder: Path, manifest: Manifest) -> None:
         with suppress(StoreError, OSError):  # a damaged old state has no readers
             before = parse_manifest(path.read_bytes(), str(path))
             listed |= {file.path.split("/")[1] for file in before.all_files()}
-    with suppress(OSError):
-        for path in {*states} - {*old[-_KEPT_STATES - 1 :]}:
-            path.unlink(missing_ok=True)
-        for path in folder.glob(f"{MANIFEST_NAME}.*.part"):
-            path.unlink(missing_ok=True)
-        for path in (folder / "data").iterdir():
-            if path.name not in listed:
-                shutil.rmtree(path, ignore_errors=True)
+    unlisted = [path for path in (folder / "data").glob("*") if path.name not in listed]
+    replaced = {*states} - {*old[-_KEPT_STATES - 1 :]}
+    return remove_all([*replaced, *folder.glob(f"{MANIFEST_NAME}.*.part"), *unlisted])

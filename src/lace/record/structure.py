@@ -113,6 +113,23 @@ class Parts(NamedTuple):
         return self.bytes[SIGNATURE].decode("ascii") if self.plex_at > 0 else None
 
 
+class HeadParts(NamedTuple):
+    """The bytes of a record before its data, with what a table says of the rest.
+
+    It is not a record and proves nothing: who makes one has it from a table of records that
+    were validated. `size` is that of the whole record, the others are as in `Parts`.
+    """
+
+    bytes: Octets
+    size: int
+    plex_at: int
+    blob_at: int
+    group: str | None = None
+    app: str | None = None
+    name: str | None = None
+    tai: str | None = None
+
+
 def check_structure(raw: RawRecord) -> tuple[Parts, bytes]:
     """Return the parts of a record, and for a Seal the digest of its Plex.
 

@@ -7,16 +7,17 @@ closing. An `OSError` of other work in the same block, such as a callback, stays
 from __future__ import annotations
 
 import io
-from contextlib import contextmanager
+import shutil
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     Translate = Callable[[OSError], Exception]
 
-__all__ = ["open_reader", "open_writer", "translating"]
+__all__ = ["open_reader", "open_writer", "remove_all", "translating"]
 
 
 @contextmanager
@@ -72,3 +73,28 @@ def open_reader(path: Path, translate: Translate) -> io.BufferedReader:
 def open_writer(path: Path, translate: Translate, *, is_new: bool = False) -> io.BufferedWriter:
     """Open a file to be written; `translate` gives the error to raise for a failure of it."""
     return io.BufferedWriter(_File(path, "xb" if is_new else "wb", translate))
+
+
+def remove_all(paths: Iterable[Path]) -> list[OSError]:
+    """Remove files and folders, each whatever became of the others; returns what failed.
+
+    One that is not there is no failure.
+    """
+    failed: list[OSError] = []
+
+    def note(_call: object, _path: str, found: tuple[object, BaseException, object]) -> None:
+        if isinstance(found[1], OSError) and not isinstance(found[1], FileNotFoundError):
+            failed.append(found[1])
+
+    for path in paths:
+        try:
+            is_folder = path.is_dir() and not path.is_symlink()
+            if not is_folder:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+        except OSError as error:
+            failed.append(error)
+            continue
+        if is_folder:
+            shutil.rmtree(path, onerror=note)
+    return failed

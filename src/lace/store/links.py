@@ -19,6 +19,7 @@ from lace.engines.embedded.exchange_facts import ClaimTable
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
+from lace.store.file_errors import remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,15 +114,18 @@ class LinkFiles:
 
     def _prune(self) -> None:
         """Remove the files that were used longest ago, where there are too many."""
-        found = sorted(
-            ((path.stat().st_mtime, path) for path in self.folder.glob(f"*{_SUFFIX}")),
-            reverse=True,
-        )
+        found: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process has removed it
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
         total = 0
-        for number, (_time, path) in enumerate(found):
-            total += path.stat().st_size
+        too_many: list[Path] = []
+        for number, (_time, size, path) in enumerate(sorted(found, reverse=True)):
+            total += size
             if number >= MOST_LINKS or (number and total > MOST_BYTES):
-                path.unlink()
+                too_many.append(path)
+        remove_all(too_many)
 
 
 def _private(path: str, flags: int) -> int:

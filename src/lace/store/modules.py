@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES, digest
+from lace.store.file_errors import remove_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,21 +87,23 @@ class ModuleFiles:
 
     def _prune(self) -> None:
         """Remove the files that were used longest ago, of a peer or of all, above the limits."""
-        found = sorted(
-            ((path.stat(), path) for path in self.folder.glob(f"*{_SUFFIX}")),
-            key=lambda each: each[0].st_mtime_ns,
-            reverse=True,
-        )
+        found: list[tuple[os.stat_result, Path]] = []
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process has removed it
+                found.append((path.stat(), path))
+        found.sort(key=lambda each: each[0].st_mtime_ns, reverse=True)
+        too_many: list[Path] = []
         kept = total = 0
         of_peer: Counter[str] = Counter()
         for status, path in found:
             peer = path.name.partition(".")[0]
             is_over = kept >= self._most or of_peer[peer] >= self._of_peer
             if is_over or total + status.st_size > self._most_bytes:
-                path.unlink(missing_ok=True)
+                too_many.append(path)
                 continue
             kept, total = kept + 1, total + status.st_size
             of_peer[peer] += 1
+        remove_all(too_many)
 
 
 def _name(text: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lace import previewing
+from lace.engines.embedded import misses
 from lace.engines.embedded.factbase import FactBase
 from lace.errors import UsageError
 from lace.policy.local import Policy, prepare_exchange
@@ -121,6 +124,26 @@ def test_what_is_not_requested(asked: Preview, gate: Gate | None) -> None:
     assert decision.allowed is (CLAIMED in asked.permissions.may_request)
     if gate is Gate.FIELD_NOT_ADVERTISED:
         assert decision.message.endswith("field not advertised: Rare")
+
+
+def test_gates_are_decided_by_values_and_not_by_their_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(misses, "instance_of", lambda _item, _binding: "shown in another way")
+    for rules in (selecting(RARE), f"{selecting('Good(P,S)')}\n{HELPER}"):
+        assert preview(rules).decide("MayRequest", CLAIMED).gate is Gate.FIELD_NOT_ADVERTISED
+    for lowering, gate in (
+        ("encrypted-v1", Gate.NOT_ENCRYPTED),
+        ("proven-peer-v1", Gate.NOT_PROVEN),
+    ):
+        found = preview(lowering=lowering).why("MayRequest", CLAIMED)
+        assert found.absence is not None
+        told = tuple(replace(each, item="not Peer(X)") for each in found.absence.misses)
+        other = replace(found, absence=replace(found.absence, misses=told))
+        assert previewing._lowering_gate(other) is gate
+        told = tuple(replace(each, item="shown in another way") for each in told)
+        other = replace(found, absence=replace(found.absence, misses=told))
+        assert previewing._lowering_gate(other) is gate
 
 
 def test_what_is_here_already_is_not_requested() -> None:

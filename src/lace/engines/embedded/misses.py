@@ -107,16 +107,17 @@ class _Finder:
         """Return the miss of an item that no binding passes; these came as far as that."""
         binding, nearest, count, exact, inner = sample[0], None, None, True, None
         kind: MissKind = "test"
+        read: Atom | None = None
         match item:
             case Atom():
-                kind = "fact"
+                kind, read = "fact", item
                 binding, nearest = _nearest_of(self._lookups, item, sample)
                 inner = self._inner(item, binding, depth - 1)
             case NegatedAtom(atom):
-                kind = "not"
+                kind, read = "not", atom
                 nearest = self._lookups.least(atom, binding)
-            case Cardinality():
-                kind = "count"
+            case Cardinality(atom):
+                kind, read = "count", atom
                 count, exact = self._lookups.count(item, binding)
             case _:
                 pass
@@ -131,6 +132,8 @@ class _Finder:
             count=count,
             exact=exact,
             inner=inner,
+            predicate=None if read is None else read.key,
+            values=() if read is None else tuple(value_of(term, binding) for term in read.terms),
         )
 
     def _inner(self, atom: Atom, binding: Binding, depth: int) -> Absence | None:

@@ -148,10 +148,11 @@ class SegmentKeeper:
 
         With `for_others`, no process that comes later does.
         """
+        current = self.folder / _CURRENT
         with suppress(OSError, UnicodeDecodeError):
-            current = self.folder / _CURRENT
             self._distrusted.add(current.read_text("ascii").strip())
-            if for_others:
+        if for_others:
+            with suppress(OSError):
                 current.unlink()
         self._opened = self._private = self._writer = None
 
