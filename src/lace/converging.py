@@ -84,6 +84,7 @@ def interlace(
         UsageError: an argument is of another type.
     """
     from lace.api import now
+    from lace.driver.receipts import check_receipt_key
     from lace.exchanging import OpenInterlace, Side, SideOptions, run_exchange
     from lace.policy.local import check_policy
 
@@ -91,6 +92,9 @@ def interlace(
     _check_lace(right, "right")
     check_policy(left_policy, "left_policy")
     check_policy(right_policy, "right_policy")
+    if receipts:
+        for each in (left, right):
+            check_receipt_key(each.signing_key())
     options = SideOptions(offer_all=offer_all, store_differing=store_differing, receipts=receipts)
     if open:
         opened = (

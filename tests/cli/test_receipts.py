@@ -177,6 +177,12 @@ def test_what_cannot_be_had(parties: tuple[Party, Party], tmp_path: Path) -> Non
         assert done.code == 2
         assert "there is no key" in done.err
     policy = lace.Policy(select=ALL)
+    with (
+        lace.open(left.folder) as store,
+        lace.open(tmp_path / "nobody") as nobody,
+        pytest.raises(lace.UsageError, match="no key"),
+    ):
+        lace.interlace(store, nobody, policy, policy, receipts=True)
     with lace.open(left.folder) as store, pytest.raises(lace.UsageError, match="no key"):
         lace.connect(ADDRESS, store, policy, plain=True, receipts=True)
 

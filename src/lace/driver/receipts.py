@@ -78,9 +78,14 @@ class Receipts:
         sender = self.sender
         if sender is None or not wanted:
             return [], len(wanted)
+        chosen: list[str] = []
+        omitted = 0
         with self._store.snapshot() as snapshot:
-            missing = [each for each in wanted if not self._is_published(snapshot, each, sender)]
-        chosen = missing[: self._left]
+            for each in wanted:
+                if len(chosen) == self._left:  # no look-ups above the limit
+                    omitted += 1
+                elif not self._is_published(snapshot, each, sender):
+                    chosen.append(each)
         self._left -= len(chosen)
         tai = self._clock()
         frames = [
@@ -91,7 +96,7 @@ class Receipts:
             if isinstance(outcome, RecordError):
                 raise outcome
             made.append(outcome)
-        return made, len(missing) - len(chosen)
+        return made, omitted
 
     def _is_published(self, snapshot: Snapshot, record: str, sender: str) -> bool:
         at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
