@@ -210,6 +210,7 @@ def test_the_driver_selects_what_the_literal_rules_select(
             answer = evaluator.evaluate(
                 Evaluate(
                     START,
+                    START,
                     added=tuple(each for each in now.values() if before.get(each.record) != each),
                     removed=tuple(sorted(before.keys() - now.keys())),
                     most_requests=1_000,
