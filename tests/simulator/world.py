@@ -249,8 +249,8 @@ def some_plan(rnd: random.Random, *, is_open: tuple[bool, bool] = (False, False)
         schemas = [replace(each, schema=ALL_FIELDS) for each in schemas]
     modes = [rnd.choice((0, 1, 2, 2, 2)) for _ in range(2)]
     is_listing = 0 in modes
-    # Any interval down to a nanosecond is accepted, and the longer one counts (X2).
-    intervals = [rnd.choice((1, SECOND, 7 * SECOND, 10 * SECOND))]
+    # Intervals below a second are accepted, and the longer one counts (X2).
+    intervals = [rnd.choice((SECOND // 4, SECOND, 7 * SECOND, 10 * SECOND))]
     intervals.append(rnd.choice((1, 7, 10)) * SECOND)
     zero, one = (
         replace(
