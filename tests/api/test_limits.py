@@ -13,7 +13,7 @@ from lace.base.limits import DEFAULT_SETTINGS
 from lace.driver.bridge import Inbound
 from lace.errors import LimitExceeded, RuleError, SettingError, UsageError
 from lace.iltp.items import PREFACE, PUZZLE_PIECE
-from lace.interlacing.failures import InterlaceFailure
+from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.rules.canonical import lacegram_id
 from lace.rules.limits import OWN_LIMITS, RuleLimits, read_limits
 from tests.cli.links import hashes, make_parties, serving
@@ -196,6 +196,30 @@ def test_an_exchange_of_wide_rules(tmp_path: Path) -> None:
         )
         refused = left.sync(right, server.address, "--select", tmp_path / "all")
         assert refused.code in (1, 2, 4), "without them the operand of the peer is refused"
+
+
+@pytest.mark.requirement("020-15")
+def test_a_claim_that_is_too_long_is_a_malformed_block(tmp_path: Path) -> None:
+    """Also where this side allows less than the peer may send (G03)."""
+    select = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- AdvertisedField(P,S,_,_,_)."
+    expose = "AllowQueryRecord(V,P) :- _Viewer(V), Have(P)."
+    tight = {"max_value_bytes": 90}
+    with lace.open(tmp_path / "l") as left, lace.open(tmp_path / "r", settings=tight) as right:
+        for store in (left, right):
+            key = lace.SigningKey.generate()
+            store.keys.add(key)
+            store.keys.set_default(key.verifier)
+        policies = [
+            lace.Policy(select, [(expose, str(peer.keys.default()))]) for peer in (right, left)
+        ]
+        left.add(plex("n" * 90))
+        assert lace.interlace(left, right, *policies, offer_all=True)
+        left.add(plex("n" * 91))
+        with pytest.raises(InterlaceFailure) as caught:
+            lace.interlace(left, right, *policies, offer_all=True)
+        assert caught.value.failure is Failure.MALFORMED_BLOCK
+        assert "91 bytes" in str(caught.value)
+        assert len(right) == 1
 
 
 def _resource(number: int) -> bytes:

@@ -518,3 +518,21 @@ def test_a_lace_and_the_command_line(tmp_path: Path) -> None:
         plainly, with_spark = call(*arguments), call(*arguments, "--engine", "spark")
         assert (with_spark.code, with_spark.raw) == (0, plainly.raw)
         assert plainly.raw
+
+
+@pytest.mark.requirement("030-25", "030-117", "030-118")
+def test_wide_long_and_odd_values() -> None:
+    odd: list[Fact] = [("E", "x\0y", "\t"), ("E", "\0", "b")]
+    rules = rules_for(
+        "A(X) :- E(X,_), X != '\0', TextShape(X,'x','','y').\nB(X) :- E('\0',X).\n"
+        "C(Y) :- E(_,Y), LexCompare(Y,'<','\x0b').",
+        odd,
+    )
+    assert lines_of(rules, odd, on_cluster()) == ["A('x\0y')", "B('b')", "C('\t')"]
+    wide: list[Fact] = [("W", *(str(number) for number in range(20)))]
+    names = ",".join(f"X{number}" for number in range(20))
+    text = f"T({names},'{'é' * 3000}') :- W({names}), X0 != '{'x' * 3000}'."
+    rules = rules_for(text, wide, max_arity=30, max_value_bytes=8000)
+    assert lines_of(rules, wide, on_cluster()) == lines_embedded(rules, wide)
+    with pytest.raises(LimitExceeded, match="max_arity"):
+        lines_of(rules_for("A(X) :- B(X).", wide), wide, on_cluster())

@@ -167,7 +167,8 @@ class Advertising:
         """Take a turn of the peer."""
         at = self.at
         turn = at.turn
-        block = check_block(facts, advertise_phase(at.mode, turn))
+        longest = self._terms.limits.max_value_bytes  # they become facts that rules read (G03)
+        block = check_block(facts, advertise_phase(at.mode, turn), max_value_bytes=longest)
         loop.hear_turn(block)
         at.receive([fact for fact in block if fact[0] != "TickReady"])
         self._check_announced(at.announced)

@@ -119,6 +119,7 @@ class ExchangeLimits:
     service_budget_seconds: int = 10
     service_budget_bytes: int = 128 * 2**20
     max_tick_interval_seconds: int = 86_400
+    max_value_bytes: int = 1024
     literal_limits: int = 0
 
     def __post_init__(self) -> None:
