@@ -25,7 +25,14 @@ from lace.algebra.nodes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Condition", "condition_columns", "parts_of", "replace_input", "scans_of"]
+__all__ = [
+    "Condition",
+    "condition_columns",
+    "count_atoms",
+    "parts_of",
+    "replace_input",
+    "scans_of",
+]
 
 Condition: TypeAlias = Filter | AntiJoin | CountTest | RankTest
 
@@ -49,6 +56,12 @@ def parts_of(node: Node) -> tuple[tuple[Scan, ...], tuple[Condition, ...]]:
             return (), tuple(conditions)
         case SemiJoin():
             raise AssertionError("a plan is taken apart before its joins are ordered")
+
+
+def count_atoms(plan: Project) -> int:
+    """Return how many scans and conditions a plan has that is not ordered yet."""
+    scans, conditions = parts_of(plan.input)
+    return len(scans) + len(conditions)
 
 
 def replace_input(condition: Condition, node: Node, columns: tuple[str, ...]) -> Condition:

@@ -154,6 +154,7 @@ class Settings:
     store_cache_bytes: int = _setting(48 * MIB, "page cache of the store", MIB, 16 * GIB, "bytes")
     log_max_operations: int = _setting(10_000, "operations that the log keeps", 1, 10_000_000)
     max_rules: int = _setting(4096, "rules of one lacegram", 0, 1_000_000)
+    max_atoms: int = _setting(16_384, "atoms and tests in the body of one rule", 0, 1_000_000)
     max_rule_line_bytes: int = _setting(
         64 * KIB, "longest line of rules, without its LF", 0, 16 * MIB, "bytes"
     )
@@ -174,6 +175,9 @@ class Settings:
     )
     max_work: int = _setting(2**36, "rows that an evaluation may visit", 0, 2**62)
     peer_max_rules: int = _setting(256, "rules of a peer's selector", 0, 1_000_000)
+    peer_max_atoms: int = _setting(
+        1024, "atoms and tests in the body of one rule of a peer", 0, 1_000_000
+    )
     peer_max_rules_bytes: int = _setting(MIB, "largest text of a peer's selector", 0, GIB, "bytes")
     peer_max_derived_facts: int = _setting(
         2**23, "facts that a peer's rules may make of one predicate", 0, _MOST_FACTS
@@ -184,7 +188,22 @@ class Settings:
     peer_max_iterations: int = _setting(
         10_000, "passes over a peer's rules that use each other", 0, 1_000_000_000
     )
-    peer_max_work: int = _setting(2**33, "rows that a peer's rules may visit", 0, 2**62)
+    peer_max_work: int = _setting(
+        2**33,
+        "work of one evaluation of a peer's rules: rows visited, each by what its step costs",
+        0,
+        2**62,
+    )
+    peer_max_memory: int = _setting(
+        512 * MIB,
+        "what one evaluation of a peer's rules may allocate beyond the facts that it reads",
+        0,
+        2**62,
+        "bytes",
+    )
+    peer_max_cpu_seconds: int = _setting(
+        10, "processor time of one evaluation of a peer's rules", 0, 86_400, "seconds"
+    )
     peer_memory_pool: int = _setting(
         768 * MIB,
         "memory that all evaluations of peers' rules of a server share",

@@ -1,16 +1,21 @@
 """What an evaluation may cost, and what it did cost: limits, work and statistics.
 
-Everything counted here is a number of rows, so the same program over the same facts
-stops at the same place every time. Time is only shown, never decided by.
+Everything counted here is a number of rows or of bytes that follows from them, so the same
+program over the same facts stops at the same place every time. In a peer's rules a row counts
+for what its step costs (`lace.engines.costs`), and the memory that they take is counted. The
+processor's time is a backstop for them: what is counted stops them first.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from lace.engines import costs
 from lace.errors import EngineError, LimitExceeded
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 
@@ -40,6 +45,10 @@ _MOST_RUNS: Final = 100_000
 """Applications of rules that are noted one by one."""
 
 
+_MEASURED_BYTES: Final = 2**24
+"""Bytes that are allocated before it is measured again what is kept."""
+_REPORTED_BYTES: Final = 2**20
+"""By how much memory changes before the supervisor is told."""
 _VALUE_BYTES: Final = 4
 """Bytes of a value in a column."""
 _SET_BYTES: Final = 8
@@ -59,6 +68,10 @@ def _no_clock() -> int:
     return 0
 
 
+def _no_bytes() -> int:
+    return 0
+
+
 @dataclass(slots=True)
 class Run:
     """One application of a rule: in which iteration, rows visited, facts made, facts new."""
@@ -75,14 +88,17 @@ class Run:
 class Statistics:
     """What was done so far, readable at any time, also after a limit stopped the run.
 
-    `applications` counts them all; `runs` has the first of them one by one, and of the
-    later ones one sum for each rule, so that it does not grow for ever.
+    `work` is in rows for rules of one's own, and in units of `lace.engines.costs` for a
+    peer's; of these, `most_bytes` is what they held at once. `applications` counts them all;
+    `runs` has the first of them one by one, and of the later ones one sum for each rule, so
+    that it does not grow for ever.
     """
 
     clock: Clock = _no_clock
     runs: list[Run] = field(default_factory=list)
     applications: int = 0
     work: int = 0
+    most_bytes: int = 0
     _sums: dict[int, Run] = field(default_factory=dict)
 
     def begin(self, rule: int, iteration: int) -> Run:
@@ -103,6 +119,39 @@ class Statistics:
         """Note that the application is over."""
         run.visited += self.work
         run.nanoseconds += self.clock()
+
+
+class _CpuTime:
+    """The time that processors have spent on the evaluation so far, by its thread."""
+
+    def __init__(self) -> None:
+        self._spent = 0
+        self._thread = threading.get_ident()
+        self._since = time.thread_time_ns()
+
+    def spent(self) -> int:
+        """Return nanoseconds; an evaluation that goes on in another thread begins there anew."""
+        now, thread = time.thread_time_ns(), threading.get_ident()
+        if thread == self._thread:
+            self._spent += now - self._since
+        self._thread, self._since = thread, now
+        return self._spent
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The bytes of an evaluation: kept when measured, allocated since, held by steps."""
+
+    measure: Callable[[], int] = _no_bytes
+    kept: int = 0
+    since: int = 0
+    held: int = 0
+    taken: int = 0
+    reported: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.kept + self.since + self.held
 
 
 class EvaluationCancelled(EngineError):
@@ -188,19 +237,49 @@ class Budget:
         self.rule = 0
         self._rows: dict[PredicateKey, int] = {}
         self._bytes = 0
+        self.is_weighted = self._limits.of_peer
+        """Whether the rules are a peer's: then costs and memory are counted, too."""
+        self._cpu = _CpuTime()
+        self._memory = _Memory()
 
-    def spend(self, rows: int) -> None:
+    def spend(self, rows: int, units: int = 0, size: int = 0) -> None:
         """Count rows that are about to be visited.
+
+        Args:
+            rows: how many; for rules of one's own they are the work.
+            units: what they count for in a peer's rules, beside the step itself.
+            size: bytes that are about to be allocated for them.
 
         Raises:
             LimitExceeded: they are more than may be visited; they have not been yet.
             EvaluationCancelled: whoever watches this evaluation stops it.
         """
         self.check()
-        work = self.statistics.work + rows
+        if self.is_weighted:
+            rows = costs.STEP + units
+            self.reserve(size)
+        self._work(rows)
+
+    def charge(self, units: int, size: int = 0) -> None:
+        """Count what a peer's rules cost beside the rows that they visit.
+
+        Raises:
+            LimitExceeded: it is more than they may cost; it has not been done yet.
+            EvaluationCancelled: whoever watches this evaluation stops it.
+        """
+        if self.is_weighted:
+            self.check()
+            self.reserve(size)
+            self._work(units)
+        elif self.supervisor is not None:
+            self.supervisor.check()
+
+    def _work(self, more: int) -> None:
+        work = self.statistics.work + more
         if work > self._limits.max_work:
+            unit = "units of work" if self.is_weighted else "rows"
             raise self._exceeded(
-                f"would visit {work:,} rows in this evaluation",
+                f"would {'do' if self.is_weighted else 'visit'} {work:,} {unit} in this evaluation",
                 "max_work",
                 self._limits.max_work,
                 work,
@@ -209,9 +288,104 @@ class Budget:
         self.statistics.work = work
 
     def check(self) -> None:
-        """Let the supervisor do what is due: it may wait, and it may stop the evaluation."""
+        """Let the supervisor do what is due: it may wait, and it may stop the evaluation.
+
+        Raises:
+            LimitExceeded: a peer's rules have used the time of a processor that they have.
+        """
         if self.supervisor is not None:
             self.supervisor.check()
+        if self.is_weighted:
+            seconds = self._cpu.spent() // 1_000_000_000
+            if seconds >= self._limits.max_cpu_seconds:
+                raise self._exceeded(
+                    f"has used {seconds:,} s of a processor",
+                    "max_cpu_seconds",
+                    self._limits.max_cpu_seconds,
+                    seconds,
+                    "X3",
+                )
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def measure_by(self, measure: Callable[[], int]) -> None:
+        """Say how to find out what is kept at a moment: access paths, facts made, tables."""
+        self._memory.measure = measure
+
+    def reserve(self, size: int) -> None:
+        """Count bytes that a peer's rules are about to allocate.
+
+        They count until it is next measured what is kept: at every few megabytes, and before
+        a limit is said to be reached.
+
+        Raises:
+            LimitExceeded: it would be more than they may allocate.
+        """
+        if not self.is_weighted or not size:
+            return
+        memory = self._memory
+        memory.since += size
+        if memory.since > _MEASURED_BYTES or memory.total > self._limits.max_memory:
+            memory.since = size
+            memory.kept = memory.measure()
+        self._check_memory()
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count bytes that a step holds while others run."""
+        if not self.is_weighted:
+            yield
+            return
+        self._memory.held += size
+        try:
+            self._check_memory()
+            yield
+        finally:
+            self._memory.held -= size
+
+    @contextmanager
+    def temporaries(self) -> Iterator[None]:
+        """See that all bytes taken in the `with` block are free at its end."""
+        memory = self._memory
+        before, memory.taken = memory.taken, 0
+        try:
+            yield
+        finally:
+            memory.held -= memory.taken
+            memory.taken = before
+
+    def take(self, size: int) -> None:
+        """Count bytes that a peer's rules allocate for as long as `temporaries` says."""
+        if self.is_weighted:
+            self._memory.taken += size
+            self._memory.held += size
+            self._check_memory()
+
+    def _check_memory(self) -> None:
+        total = self._memory.total
+        self.statistics.most_bytes = max(self.statistics.most_bytes, total)
+        if total > self._limits.max_memory:
+            raise self._exceeded(
+                f"would hold {total:,} bytes",
+                "max_memory",
+                self._limits.max_memory,
+                total,
+                "X3",
+            )
+        if abs(total - self._memory.reported) > _REPORTED_BYTES:
+            self._report(total)
+
+    def _report(self, total: int) -> None:
+        if self.supervisor is not None and total != self._memory.reported:
+            self._memory.reported = total
+            self.supervisor.hold(total)
+
+    def settle(self) -> None:
+        """Report what is still held at the end of an evaluation of a peer's rules."""
+        if self.is_weighted:
+            self._memory.since, self._memory.kept = 0, self._memory.measure()
+            self._memory.reported = -1
+            self._report(self._memory.total)
 
     def allows(self, rows: int) -> bool:
         """Tell whether so many rows may still be visited."""

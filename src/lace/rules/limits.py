@@ -51,12 +51,15 @@ class RuleLimits:
     max_derived_facts: int = 2**26
     max_derived_bytes: int = 2**36
     max_rules: int = 4096
+    max_atoms: int = 16_384
     max_rules_bytes: int = 2**24
     max_iterations: int = 100_000
     max_arity: int = 8
     max_value_bytes: int = 1024
     max_work: int = 2**36
     max_rule_line_bytes: int = 65_536
+    max_memory: int = 2**62
+    max_cpu_seconds: int = 2**31
     of_peer: bool = False
 
     def __post_init__(self) -> None:
@@ -92,15 +95,20 @@ def check_arity(name: str, arity: int, limits: RuleLimits) -> None:
 
 _OF_PEER: Final = frozenset(
     {
+        "max_atoms",
+        "max_cpu_seconds",
         "max_derived_bytes",
         "max_derived_facts",
         "max_iterations",
+        "max_memory",
         "max_rules",
         "max_rules_bytes",
         "max_work",
     }
 )
 """The limits that a peer's rules have settings of their own for."""
+_OF_PEER_ALONE: Final = frozenset({"max_cpu_seconds", "max_memory"})
+"""Those that rules of one's own have no setting for."""
 
 
 def _names() -> list[str]:
@@ -112,7 +120,9 @@ def limits_of(settings: Settings) -> RuleLimits:
 
     An operator may set them below what 030 asks of defaults.
     """
-    return RuleLimits(**{name: getattr(settings, name) for name in _names()})
+    return RuleLimits(
+        **{name: getattr(settings, name) for name in _names() if name not in _OF_PEER_ALONE}
+    )
 
 
 def peer_limits_of(settings: Settings) -> RuleLimits:
@@ -154,9 +164,12 @@ PEER_LIMITS: Final = RuleLimits(
     max_derived_facts=2**23,
     max_derived_bytes=2**28,
     max_rules=256,
+    max_atoms=1024,
     max_rules_bytes=2**20,
     max_iterations=10_000,
     max_work=2**33,
+    max_memory=2**29,
+    max_cpu_seconds=10,
     of_peer=True,
 )
 """For rules that came from a peer."""
@@ -166,9 +179,12 @@ MINIMUM_LIMITS: Final = RuleLimits(
     max_derived_facts=2**18,
     max_derived_bytes=0,
     max_rules=256,
+    max_atoms=0,
     max_rules_bytes=0,
     max_iterations=1000,
     max_work=0,
     max_rule_line_bytes=0,
+    max_memory=0,
+    max_cpu_seconds=0,
 )
-"""What 030 says that defaults are not below; it says nothing about work, bytes and lines."""
+"""What 030 says that defaults are not below; of work, memory, atoms and lines it says nothing."""

@@ -33,11 +33,16 @@ def test_the_table() -> None:
         "max_value_bytes": 1024,
         "max_work": 2**36,
         "max_rule_line_bytes": 65_536,
+        "max_atoms": 16_384,
+        "max_memory": 2**62,
+        "max_cpu_seconds": 2**31,
         "of_peer": False,
     }
     assert (PEER_LIMITS.max_derived_facts, PEER_LIMITS.max_rules) == (2**23, 256)
     assert (PEER_LIMITS.max_iterations, PEER_LIMITS.max_work) == (10_000, 2**33)
     assert (PEER_LIMITS.max_derived_bytes, PEER_LIMITS.max_rules_bytes) == (2**28, 2**20)
+    assert (PEER_LIMITS.max_memory, PEER_LIMITS.max_cpu_seconds) == (2**29, 10)
+    assert PEER_LIMITS.max_atoms == 1024
     assert limits_of(DEFAULT_SETTINGS) == OWN_LIMITS
     assert peer_limits_of(DEFAULT_SETTINGS) == PEER_LIMITS
 
@@ -48,6 +53,11 @@ def test_a_limit_names_its_setting() -> None:
     assert PEER_LIMITS.setting("max_arity") == "max_arity"
     settings = replace(DEFAULT_SETTINGS, peer_max_work=7, max_arity=5)
     assert (peer_limits_of(settings).max_work, peer_limits_of(settings).max_arity) == (7, 5)
+    settings = replace(DEFAULT_SETTINGS, peer_max_memory=8, peer_max_cpu_seconds=3)
+    tight = peer_limits_of(settings)
+    assert (tight.max_memory, tight.max_cpu_seconds) == (8, 3)
+    assert tight.setting("max_memory") == "peer_max_memory"
+    assert limits_of(settings) == OWN_LIMITS
     error = refused("A(P) :- Have(P).\nB(P) :- A(P).", replace(PEER_LIMITS, max_rules=1))
     assert "peer_max_rules=1" in str(error)
     error = refused("A(P) :- Have(P).", replace(PEER_LIMITS, max_rules_bytes=15))

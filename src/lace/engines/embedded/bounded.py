@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lace.algebra.deltas import from_goal
+from lace.engines import costs
 from lace.engines.embedded.index import Index
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.planning import pattern_of
@@ -29,6 +30,8 @@ __all__ = ["bounded_counts"]
 
 _SLICE_WORK: Final = 2**20
 """Combinations of keys and rows to look at before keys that are certain are dropped."""
+_REMEMBERED_BYTES: Final = 20
+"""What a fact takes beside its values while it is counted."""
 _LEAST_SLICE: Final = 16
 _MANY_ROWS: Final = 64
 """Rows that a join makes of one row, from which on it is done slice by slice."""
@@ -42,10 +45,15 @@ def bounded_counts(
     pattern, positions = pattern_of(scan, state.dictionary)
     at = tuple(positions[name] for name in scan.columns)
     asked = [frame.columns[name] for name in scan.columns]
-    keys, count = RowSet(len(at), state.size).add(asked, frame.rows)
+    distinct = RowSet(len(at), state.size)
+    state.budget.charge(
+        (costs.SET_ROW + costs.SORTED) * frame.rows, distinct.bytes_to_add(frame.rows)
+    )
+    keys, count = distinct.add(asked, frame.rows)
     counter = _Counter(state, pattern, at, keys, count, enough)
-    for branch in state.branches[scan.predicate]:
-        counter.run(branch)
+    with state.budget.temporaries():
+        for branch in state.branches[scan.predicate]:
+            counter.run(branch)
     if not at:
         return np.full(frame.rows, counter.counts[0] if frame.rows else 0, np.int64)
     return counter.counts[counter.index.find(asked)]
@@ -74,6 +82,7 @@ class _Counter:
         self._keys = keys
         self.counts = np.zeros(max(count, 1), np.int64)
         self._seen: RowSet | None = None
+        self._arity = 0
         self._found: list[tuple[tuple[Ids, ...], Slots]] = []
 
     def run(self, branch: Branch) -> None:
@@ -83,6 +92,7 @@ class _Counter:
         if not len(open_keys):
             return
         saved = state.goal, state.sliced, state.budget.rule
+        state.budget.charge(costs.ROW * len(self.counts), 8 * len(self.counts))
         try:
             state.goal, state.sliced = self._goal(open_keys), None
             plan = state.compiled(from_goal(branch, self._at))
@@ -121,25 +131,41 @@ class _Counter:
             return
         columns = tuple(map(np.concatenate, zip(*(each for each, _ in self._found), strict=True)))
         slots = np.concatenate([slots for _, slots in self._found])
+        self._state.budget.charge(
+            (costs.ROW + costs.SET_ROW) * len(slots), self._seen.bytes_to_add(len(slots))
+        )
         stays = self.counts[slots] < self._enough
         kept = tuple(column[stays] for column in columns)
+        self._take(int(stays.sum()) - len(stays))
         self._found = [(kept, slots[stays])]
         self._seen = RowSet.of(kept, int(stays.sum()), self._state.size)
+
+    def _take(self, rows: int) -> None:
+        """Count the memory of facts that are remembered, or of some that no longer are."""
+        self._state.budget.take(rows * (_REMEMBERED_BYTES + 4 * self._arity))
 
     def _goal(self, which: npt.NDArray[np.intp]) -> Relation:
         return Relation.of([column[which] for column in self._keys], len(which))
 
     def _collect(self, branch: Branch, plan: Plan) -> None:
         if self._seen is None:
-            arity = branch.predicate.arity
-            self._seen = RowSet(arity, self._state.size)
+            self._arity = branch.predicate.arity
+            self._seen = RowSet(self._arity, self._state.size)
+        budget = self._state.budget
         for columns, rows in self._state.heads(branch, plan):
+            budget.charge(
+                costs.added(rows, self._seen.numbered_columns)
+                + costs.PROBE * len(self._at) * rows
+                + costs.ROW * len(self.counts),
+                self._seen.bytes_to_add(rows) + 8 * len(self.counts),
+            )
             fits = self._fits(columns, rows)
             if fits is not None:
                 rows = int(np.count_nonzero(fits))
                 columns = tuple(column[fits] for column in columns)
             fresh, count = self._seen.add(columns, rows)
-            self._state.budget.check_derived(branch.predicate, self._seen.rows)
+            self._take(count)
+            budget.check_derived(branch.predicate, self._seen.rows)
             if not self._at:
                 self.counts[0] += count
             elif count:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from lace.engines import costs
 from lace.engines.embedded.bounded import bounded_counts
 from lace.engines.embedded.index import Index
 from lace.engines.embedded.planning import access_to, pattern_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Counting", "meets"]
 
 Counts = npt.NDArray[np.int64]
+_COUNT_BYTES: Final = 48
+"""What a row takes while it is counted."""
 _MEETS: Final = {
     "<": np.less,
     "<=": np.less_equal,
@@ -66,6 +69,15 @@ class Counting:
         self._state = state
         self._ranked: dict[RankTest, tuple[Relation, _Ranked | None]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many bytes the counts take that are kept."""
+        return sum(
+            ranked.index.size + ranked.counts.nbytes
+            for _, ranked in self._ranked.values()
+            if ranked is not None
+        )
+
     def count_mask(self, test: CountTest, frame: Frame) -> Flags:
         """Tell for which rows of a frame a count test holds."""
         if test.counted.predicate in self._state.virtual:
@@ -78,11 +90,14 @@ class Counting:
         state, scan = self._state, test.counted
         access = access_to(scan, scan.columns, state.dictionary)
         counts = np.zeros(frame.rows, np.int64)
-        for selection in state.relation(scan).select(access.pattern):
+        for selection in state.selections(scan, access.pattern):
+            state.budget.charge(
+                costs.STEP + (costs.PROBE + costs.ROW) * frame.rows, _COUNT_BYTES * frame.rows
+            )
             if not access.shared:
                 counts += selection.rows
                 continue
-            index = selection.index(access.keys, state.size)
+            index = state.index(selection, access.keys)
             slots = index.find([frame.columns[name] for name in access.shared])
             found = index.starts[slots + 1] - index.starts[slots]
             counts += np.where(slots >= 0, found, 0)
@@ -108,7 +123,7 @@ class Counting:
     def _count_all(self, test: RankTest, items: Relation) -> _Ranked | None:
         state = self._state
         pattern, positions = pattern_of(test.items, state.dictionary)
-        selections = items.select(pattern)
+        selections = state.selections(test.items, pattern)
         if not selections:
             empty = np.zeros(1, np.int32)
             return _Ranked(Index([empty - 1], 1, state.size), np.zeros(1, np.int64))
@@ -116,7 +131,9 @@ class Counting:
             np.concatenate([selection.column(positions[name]) for selection in selections])
             for name in (test.item, test.by)
         )
-        state.budget.spend(2 * len(item))
+        state.budget.spend(
+            2 * len(item), 4 * costs.SORTED * len(item), 4 * _COUNT_BYTES * len(item)
+        )
         index = Index([item], len(item), state.size)
         if not index.is_unique:
             return None
@@ -133,7 +150,7 @@ class Counting:
 
 def _beyond(values: Ids, test: LexCompare | IntCompare, state: State) -> Counts:
     """Return for each value how many others compare so with it."""
-    (ranks,) = state.verdicts.ranks(test).of(values)
+    (ranks,) = state.verdicts.ranks(test).of(values, budget=state.budget)
     valid = ranks >= 0
     ordered = np.sort(ranks[valid])
     if test.operator == ">":
@@ -147,11 +164,12 @@ def _beyond_in_group(
     items: Ids, groups: Ids, test: LexCompare | IntCompare, state: State
 ) -> Counts:
     """Return for each item how many others of its group compare so with it."""
-    (ranks,) = state.verdicts.ranks(test).of(items)
-    valid = ranks >= 0
-    keys = groups.astype(np.int64) * (int(ranks.max(initial=0)) + 2) + ranks
-    ordered = np.sort(keys[valid])
+    (marks,) = state.verdicts.ranks(test).of(items, budget=state.budget)
+    valid = marks >= 0
+    ranks = np.searchsorted(np.unique(marks[valid]), marks)
     span = int(ranks.max(initial=0)) + 2
+    keys = groups.astype(np.int64) * span + ranks
+    ordered = np.sort(keys[valid])
     lowest = groups.astype(np.int64) * span
     if test.operator == ">":
         counts = np.searchsorted(ordered, lowest + span, side="left") - np.searchsorted(

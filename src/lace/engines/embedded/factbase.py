@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lace.engines.embedded.dictionary import Dictionary
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.load import columns_of, group_facts, intern_values
-from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.relation import ColumnPart, Relation
 from lace.engines.embedded.verdicts import Verdicts
 
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ class FactBase:
         self._sets.clear()
         self.generation += 1
         return True
+
+    @property
+    def path_bytes(self) -> int:
+        """How many bytes access paths and verdicts take, beside the facts."""
+        return self.verdicts.size + sum(
+            part.path_bytes
+            for relation in self.relations.values()
+            for part in relation.parts
+            if isinstance(part, ColumnPart)
+        )
 
     @property
     def max_value_bytes(self) -> int:

@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.keys import Flags
 
-__all__ = ["UNIT", "Frame", "Frames", "in_frames", "joined_frames", "multiplied"]
+__all__ = [
+    "FRAME_ROW_BYTES",
+    "MAX_FRAME_ROWS",
+    "UNIT",
+    "Frame",
+    "Frames",
+    "in_frames",
+    "joined_frames",
+    "multiplied",
+]
 
 MAX_FRAME_ROWS: Final = 2**21
 """Rows that one frame has at most; longer results are worked off frame by frame."""
+FRAME_ROW_BYTES: Final = 32
+"""What a row takes while a frame is made, beside its columns: numbers of rows and keys."""
 
 
 @dataclass(slots=True)
@@ -25,6 +36,11 @@ class Frame:
 
     rows: int
     columns: Mapping[str, Ids]
+
+    @property
+    def size(self) -> int:
+        """How many bytes its columns take."""
+        return sum(column.nbytes for column in self.columns.values())
 
     def kept(self, mask: Flags, names: Sequence[str]) -> Frame:
         """Return the rows that a mask keeps, with these columns."""
@@ -36,10 +52,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Rows that are too many for one frame; going through them again makes them again."""
+    """Rows that are too many for one frame; going through them again makes them again.
+
+    `size` is how many bytes are held until the last of them is made.
+    """
 
     rows: int
     make: Callable[[], Iterator[Frame]]
+    size: int = 0
 
     def __iter__(self) -> Iterator[Frame]:
         return self.make()
@@ -53,8 +73,14 @@ class _Expand(Protocol):
     def __call__(self, first: int, last: int) -> Frame: ...
 
 
-def in_frames(total: int, expand: _Expand) -> Frame | Frames:
-    """Return so many rows, which can be made in stretches, as one frame or as several."""
+def in_frames(total: int, expand: _Expand, size: int = 0) -> Frame | Frames:
+    """Return so many rows, which can be made in stretches, as one frame or as several.
+
+    Args:
+        total: the number of rows.
+        expand: makes the rows from one number to another.
+        size: how many bytes it holds for that.
+    """
     if total <= MAX_FRAME_ROWS:
         return expand(0, total) if total else Frame(0, {})
     return Frames(
@@ -63,6 +89,7 @@ def in_frames(total: int, expand: _Expand) -> Frame | Frames:
             expand(first, min(first + MAX_FRAME_ROWS, total))
             for first in range(0, total, MAX_FRAME_ROWS)
         ),
+        size,
     )
 
 
@@ -85,7 +112,8 @@ def joined_frames(sources: Sequence[Frame | Frames], names: Sequence[str]) -> Fr
         if waiting:
             yield _concatenated(waiting, names)
 
-    return Frames(rows, gathered)
+    held = sum(source.size for source in sources) + FRAME_ROW_BYTES * MAX_FRAME_ROWS
+    return Frames(rows, gathered, held)
 
 
 def _each(source: Frame | Frames) -> Iterator[Frame]:
@@ -119,4 +147,4 @@ def multiplied(frame: Frame, other: Frame, names: Sequence[str]) -> Frame | Fram
             },
         )
 
-    return in_frames(total, expand)
+    return in_frames(total, expand, frame.size + other.size)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.body import scans_of
+from lace.engines import costs
 from lace.engines.embedded.factbase import Changes
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
@@ -254,6 +255,9 @@ def _lose(
     try:
         for columns, rows in state.heads(branch, state.plan(branch, start)):
             run.made += rows
+            state.budget.charge(
+                2 * costs.added(rows, known.numbered_columns), known.bytes_to_add(rows)
+            )
             holds = known.contains(columns, rows)
             chosen = tuple(column[holds] for column in columns)
             fresh, count = lost[key].add(chosen, int(holds.sum()))

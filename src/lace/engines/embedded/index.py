@@ -44,6 +44,12 @@ class Members:
             self._sorted = distinct_sorted(values)
             self.count = len(self._sorted)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, beside the column."""
+        flags = 0 if self._flags is None else self._flags.nbytes
+        return flags + self._sorted.nbytes
+
     def _flag(self) -> Flags:
         self._flags = flags = np.zeros(self._size, np.bool_)
         flags[self._sorted] = True
@@ -133,6 +139,13 @@ class Index:
             self._number(columns[0])
         if not self.is_unique:
             self._sort(self._encode(columns, add=True))
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        arrays = (self._table, self.order, self._sorted, self._starts)
+        pairs = sum(each.bytes for each in self._pairs)
+        return pairs + sum(each.nbytes for each in arrays if each is not None)
 
     def _number(self, keys: Ids) -> None:
         """Make a table of rows by key, if no two rows have the same: quicker than sorting."""

@@ -37,6 +37,10 @@ _FEW_ADDS: Final = 8
 """So many additions go without a table of flags although it would have room."""
 _FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
+_ADDED_BYTES: Final = 48
+"""What a row takes while it is added to a set: its key, sorted, compared and merged."""
+_PAIR_BYTES: Final = 32
+"""What the number of a pair takes while others are merged with it."""
 _MAX_FLAGS: Final = 2**26
 """Possible rows up to which a set is a table of flags, a byte each."""
 
@@ -81,6 +85,11 @@ class _Runs:
     def __init__(self) -> None:
         self._runs: list[Keys] = []
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take."""
+        return sum(run.nbytes for run in self._runs)
+
     def missing(self, keys: Keys) -> Flags:
         """Tell which keys are in no run."""
         absent = np.ones(len(keys), np.bool_)
@@ -122,6 +131,11 @@ class PairNumbers:
         self._size = size
         self._runs: list[tuple[Keys, Keys]] = []
         self._count = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take."""
+        return sum(keys.nbytes + codes.nbytes for keys, codes in self._runs)
 
     def number(self, left: Keys, right: Ids, *, add: bool) -> Keys:
         """Return the number of each pair; a new one gets the next, or without `add` -1."""
@@ -183,6 +197,24 @@ class RowSet:
         """How many bytes its table of flags takes, or may come to take."""
         has_or_may = self._flags is not None or self._adds_until_flags >= 0
         return self._possible if has_or_may else 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes."""
+        flags = 0 if self._flags is None else self._flags.nbytes
+        return flags + self._runs.bytes + sum(each.bytes for each in self._pairs)
+
+    @property
+    def numbered_columns(self) -> int:
+        """How many columns have pairs that are numbered, because a row is no single number."""
+        return len(self._pairs)
+
+    def bytes_to_add(self, count: int) -> int:
+        """Return about how many bytes it takes to add so many rows, at most."""
+        per_row = _ADDED_BYTES + _PAIR_BYTES * len(self._pairs)
+        if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
+            return per_row * count + self._possible
+        return per_row * count
 
     def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
         if not columns:

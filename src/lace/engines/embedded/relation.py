@@ -90,6 +90,19 @@ class Selection:
             self._columns[position] = found
         return found
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes the access paths take."""
+        made = 0 if self._chosen is None else self._chosen.nbytes
+        if self._chosen is not None:
+            made += sum(column.nbytes for column in self._columns.values())
+        made += sum(members.size for members in self._members.values())
+        return made + sum(index.size for index in self._indexes.values())
+
+    def has_members(self, position: int) -> bool:
+        """Tell whether the set of values at a position was asked for before."""
+        return position in self._members
+
     def members(self, position: int, size: int) -> Members:
         """Return the set of values at a position."""
         found = self._members.get(position)
@@ -137,6 +150,10 @@ class Part(Protocol):
 
     def select(self, pattern: Pattern) -> Selection:
         """Return the rows that fit a pattern; asked again, the same selection."""
+        ...
+
+    def has(self, pattern: Pattern) -> bool:
+        """Tell whether the rows that fit a pattern were asked for before."""
         ...
 
     def fresh(self) -> Part:
@@ -196,6 +213,20 @@ class ColumnPart:
     def columns(self) -> tuple[Ids, ...]:
         """All columns."""
         return self._held.settled()
+
+    @property
+    def path_bytes(self) -> int:
+        """How many bytes the access paths take that were made so far."""
+        return sum(selection.bytes for selection in self._selections.values())
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes, columns and access paths."""
+        return self.path_bytes + sum(column.nbytes for column in self._held.columns)
+
+    def has(self, pattern: Pattern) -> bool:
+        """Tell whether the rows that fit a pattern were asked for before."""
+        return pattern in self._selections
 
     def fresh(self) -> ColumnPart:
         """Return the same rows without the access paths made so far."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from lace.engines import costs
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import WHOLE, Rows
 
@@ -77,6 +78,7 @@ def apply_branch(state: State, branch: Branch, start: int, iteration: int, found
         known = state.derived_set(predicate)
         for columns, rows in state.heads(branch, state.plan(branch, start)):
             run.made += rows
+            state.budget.charge(costs.added(rows, known.numbered_columns), known.bytes_to_add(rows))
             fresh, count = known.add(columns, rows)
             state.budget.check_derived(predicate, known.rows)
             if count:
@@ -95,6 +97,7 @@ def collect_branch(state: State, branch: Branch, found: Found) -> None:
     try:
         for columns, count in state.heads(branch, state.plan(branch)):
             rows += count
+            state.budget.charge(costs.CELL * predicate.arity * count, 8 * predicate.arity * count)
             run.made += count
             run.new += count
             state.budget.check_derived(predicate, rows)
@@ -109,6 +112,10 @@ def keep(
     """Add new facts to their relations; returns them as relations of their own."""
     changed: dict[PredicateKey, Relation] = {}
     for predicate, pieces in found.items():
+        total = sum(count for _, count in pieces)
+        state.budget.charge(
+            costs.STEP + costs.CELL * 2 * predicate.arity * total, 8 * predicate.arity * total
+        )
         columns, rows = concatenated(predicate.arity, pieces)
         if rows:
             changed[predicate] = Relation.of(columns, rows)

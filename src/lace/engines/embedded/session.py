@@ -80,6 +80,8 @@ class Session:
         except BaseException:
             self._evaluations.pop(checked, None)  # what is half done is not built upon
             raise
+        finally:
+            found.state.budget.settle()
         while len(self._evaluations) > _MAX_PROGRAMS:
             self._evaluations.popitem(last=False)
         return found
@@ -105,7 +107,14 @@ class Session:
     def _budget(self, checked: CheckedProgram, statistics: Statistics | None = None) -> Budget:
         if statistics is None:
             statistics = Statistics(self._clock) if self._clock is not None else Statistics()
-        return Budget(checked, statistics, supervisor=self.supervisor)
+        made = Budget(checked, statistics, supervisor=self.supervisor)
+        made.measure_by(self._held_bytes)
+        return made
+
+    def _held_bytes(self) -> int:
+        """Return what evaluations hold beside the facts: what they made, and access paths."""
+        states = [evaluation.state for evaluation in self._evaluations.values()]
+        return self.base.path_bytes + sum(state.held_bytes(self.base.relations) for state in states)
 
     def change(
         self, added: Iterable[Fact], removed: Iterable[Fact] = ()
@@ -125,8 +134,8 @@ class Session:
         if not self._check_generation() or not changes:
             return made
         for checked, evaluation in list(self._evaluations.items()):
+            budget = self._budget(checked)
             try:
-                budget = self._budget(checked)
                 budget.check_base(*count_classes(self.base.relations))
                 made[checked] = evaluation.update(self.base.relations, changes, budget)
             except LimitExceeded:
@@ -134,6 +143,8 @@ class Session:
             except BaseException:
                 self._evaluations.clear()  # what is half done is not built upon
                 raise
+            finally:
+                budget.settle()
         return made
 
     def _check_generation(self) -> bool:

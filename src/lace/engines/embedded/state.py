@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from lace.algebra.body import scans_of
+from lace.algebra.body import count_atoms, scans_of
 from lace.algebra.deltas import from_change, from_goal, places
 from lace.algebra.nodes import Version
 from lace.algebra.passes.order import order_joins
+from lace.engines import costs
 from lace.engines.embedded.counting import Counting
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.planning import compile_plan, pattern_of
-from lace.engines.embedded.relation import Relation
+from lace.engines.embedded.relation import EVERYTHING, ColumnPart, Relation
 from lace.engines.embedded.steps import run_plan
 from lace.engines.embedded.verdicts import Verdicts
 from lace.rules.syntax import Variable
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from lace.engines.budget import Budget
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.frames import Frame
+    from lace.engines.embedded.index import Index, Members
     from lace.engines.embedded.keys import Flags
+    from lace.engines.embedded.relation import Pattern, Selection
     from lace.engines.embedded.steps import Plan
     from lace.rules.syntax import PredicateKey
 
@@ -43,6 +46,11 @@ _MOST_FLAG_BYTES: Final = 2**20
 """What the sets of derived rows take together for flags before they have many rows."""
 _NEW_PLAN_BITS: Final = 3
 """A plan is made again when a relation has grown or shrunk by this power of two."""
+
+
+_VALUE_BYTES: Final = 4
+_INDEX_BYTES: Final = 40
+"""What a row takes while an index is made of it: its key, the order, where each key begins."""
 
 
 @dataclass(slots=True)
@@ -146,6 +154,52 @@ class State:
             found = self.relations[predicate] = Relation(predicate.arity)
         return found
 
+    def selections(self, scan: Scan, pattern: Pattern) -> list[Selection]:
+        """Return the rows that a scan reads and that fit a pattern, part by part."""
+        relation = self.relation(scan)
+        if self.budget.is_weighted and pattern is not EVERYTHING:
+            compared = len(pattern.constants) + len(pattern.equal)
+            for part in relation.parts:
+                if not part.has(pattern):
+                    self.budget.charge(
+                        costs.STEP + costs.SELECTED * compared * part.rows, 2 * part.rows
+                    )
+                    rows = part.select(pattern).rows
+                    self.budget.charge(
+                        costs.CELL * rows, _VALUE_BYTES * (1 + relation.arity) * rows
+                    )
+        return relation.select(pattern)
+
+    def index(self, selection: Selection, positions: tuple[int, ...]) -> Index:
+        """Return rows by their values at some positions; what it costs to make is counted."""
+        if self.budget.is_weighted and not selection.has_index(positions):
+            rows = selection.rows
+            units = costs.SORTED + costs.SET_COLUMN * max(0, len(positions) - 2)
+            self.budget.charge(
+                costs.STEP + units * rows, min(self.size, 32 * rows) * 5 + _INDEX_BYTES * rows
+            )
+        return selection.index(positions, self.size)
+
+    def members(self, selection: Selection, position: int) -> Members:
+        """Return the set of values at a position; what it costs to make is counted."""
+        if self.budget.is_weighted and not selection.has_members(position):
+            rows = selection.rows
+            self.budget.charge(
+                costs.STEP + costs.SORTED * rows,
+                min(self.size, 32 * rows) + 3 * _VALUE_BYTES * rows,
+            )
+        return selection.members(position, self.size)
+
+    def held_bytes(self, base: Mapping[PredicateKey, Relation]) -> int:
+        """Return about what this holds beside base facts: what it made, sets and access paths."""
+        made = sum(each.bytes for each in self.sets.values()) + self.counting.size
+        for key, relation in self.relations.items():
+            if base.get(key) is not relation:
+                parts = (part for part in relation.parts if isinstance(part, ColumnPart))
+                # A fact is in its relation, and as long as a fixed point runs among the new ones.
+                made += sum(2 * part.bytes for part in parts)
+        return made
+
     def count_mask(self, test: CountTest, frame: Frame) -> Flags:
         """Tell for which rows of a frame a count test holds."""
         return self.counting.count_mask(test, frame)
@@ -158,15 +212,16 @@ class State:
 
     def rows(self, scan: Scan) -> int:
         """Return how many rows a scan has."""
-        return self.relation(scan).count(pattern_of(scan, self.dictionary)[0])
+        pattern = pattern_of(scan, self.dictionary)[0]
+        return sum(selection.rows for selection in self.selections(scan, pattern))
 
     def distinct(self, scan: Scan, columns: tuple[str, ...]) -> int:
         """Return how many different values a scan has in a column; the most, of several."""
         pattern, positions = pattern_of(scan, self.dictionary)
         return max(
             sum(
-                selection.members(positions[name], self.size).count
-                for selection in self.relation(scan).select(pattern)
+                self.members(selection, positions[name]).count
+                for selection in self.selections(scan, pattern)
             )
             for name in columns
         )
@@ -180,13 +235,14 @@ class State:
             found = self._plans[key] = _Planned(reads)
         sizes = [self._all(read).rows.bit_length() // _NEW_PLAN_BITS for read in found.reads]
         if found.plan is None or found.sizes != sizes:
-            ordered = order_joins(self._starting(branch, start), self)
-            found.plan = compile_plan(ordered.input, self.dictionary)
+            self.budget.rule = branch.rule
+            found.plan = self.compiled(self._starting(branch, start))
             found.sizes = sizes
         return found.plan
 
     def compiled(self, plan: Project) -> Plan:
         """Return the steps of a plan that is not kept."""
+        self.budget.charge(costs.ATOM * (1 + count_atoms(plan)))
         return compile_plan(order_joins(plan, self).input, self.dictionary)
 
     def _starting(self, branch: Branch, start: int) -> Project:
@@ -197,6 +253,7 @@ class State:
     def heads(self, branch: Branch, plan: Plan) -> Iterator[Rows]:
         """Run a plan of a rule; yields the facts that it makes, repeated ones too."""
         self.budget.rule = branch.rule
+        self.budget.charge(costs.APPLICATION)
         terms = branch.plan.terms
         for frame in run_plan(plan, self):
             columns = tuple(

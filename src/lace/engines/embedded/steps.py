@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from lace.engines.embedded.frames import UNIT, Frame, Frames, in_frames, joined_frames, multiplied
+from lace.engines import costs
+from lace.engines.embedded.frames import (
+    FRAME_ROW_BYTES,
+    MAX_FRAME_ROWS,
+    UNIT,
+    Frame,
+    Frames,
+    in_frames,
+    joined_frames,
+    multiplied,
+)
 from lace.engines.embedded.index import Members
 
 if TYPE_CHECKING:
@@ -20,8 +30,9 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import CountTest, RankTest, Scan
     from lace.engines.budget import Budget
+    from lace.engines.embedded.index import Index
     from lace.engines.embedded.keys import Flags
-    from lace.engines.embedded.relation import Pattern, Relation, Selection
+    from lace.engines.embedded.relation import Pattern, Selection
     from lace.engines.embedded.verdicts import Verdicts
     from lace.rules.syntax import Test
 
@@ -52,8 +63,16 @@ class Context(Protocol):
     budget: Budget
     verdicts: Verdicts
 
-    def relation(self, scan: Scan) -> Relation:
-        """Return the rows that a scan reads."""
+    def selections(self, scan: Scan, pattern: Pattern) -> list[Selection]:
+        """Return the rows that a scan reads and that fit a pattern, part by part."""
+        ...
+
+    def index(self, selection: Selection, positions: tuple[int, ...]) -> Index:
+        """Return rows by their values at some positions; what it costs to make is counted."""
+        ...
+
+    def members(self, selection: Selection, position: int) -> Members:
+        """Return the set of values at a position; what it costs to make is counted."""
         ...
 
     def count_mask(self, test: CountTest, frame: Frame) -> Flags:
@@ -106,9 +125,11 @@ def _run(steps: tuple[Step, ...], at: int, frame: Frame, context: Context) -> It
         at += 1
         if isinstance(made, Frames):
             _look_ahead(steps, at, made, context)
-            for each in made:
-                if each.rows:
-                    yield from _run(steps, at, each, context)
+            with context.budget.holding(made.size):
+                for each in made:
+                    if each.rows:
+                        with context.budget.holding(each.size):
+                            yield from _run(steps, at, each, context)
             return
         frame = made
         if not frame.rows:
@@ -120,8 +141,11 @@ def _look_ahead(steps: tuple[Step, ...], at: int, frames: Frames, context: Conte
     """Stop a join that many frames would go through before the first of them does.
 
     Each frame alone may stay within the budget and keep the engine busy for hours all the
-    same. So where the sum could pass the budget, it is counted first.
+    same. So where the sum could pass the budget, it is counted first. A peer's budget is too
+    small for that, and looking ahead would cost some of it.
     """
+    if context.budget.is_weighted:
+        return
     following = next((j for j in range(at, len(steps)) if isinstance(steps[j], JoinStep)), None)
     if following is None or any(isinstance(steps[j], ProductStep) for j in range(at, following)):
         return
@@ -158,7 +182,7 @@ class JoinStep:
     def apply(self, frame: Frame, context: Context) -> Frame | Frames:
         """Return the combinations."""
         access = self.access
-        selections = context.relation(access.scan).select(access.pattern)
+        selections = context.selections(access.scan, access.pattern)
         if not selections:
             return Frame(0, {})
         frames: list[Frame | Frames] = []
@@ -177,20 +201,20 @@ class JoinStep:
     def most(self, context: Context) -> int:
         """Return the most rows that this makes of one row."""
         access = self.access
-        selections = context.relation(access.scan).select(access.pattern)
+        selections = context.selections(access.scan, access.pattern)
         if not access.shared:
             return sum(selection.rows for selection in selections)
-        return sum(selection.index(access.keys, context.size).longest for selection in selections)
+        return sum(context.index(selection, access.keys).longest for selection in selections)
 
     def cost(self, frame: Frame, context: Context) -> int:
         """Return how many rows this makes of a frame, without making them."""
         access = self.access
         total = 0
-        for selection in context.relation(access.scan).select(access.pattern):
+        for selection in context.selections(access.scan, access.pattern):
             if not access.shared:
                 total += frame.rows * selection.rows
                 continue
-            index = selection.index(access.keys, context.size)
+            index = context.index(selection, access.keys)
             slots = index.find([frame.columns[name] for name in access.shared])
             slots = slots[slots >= 0]
             total += int((index.starts[slots + 1] - index.starts[slots]).sum())
@@ -198,7 +222,7 @@ class JoinStep:
 
     def _start(self, selection: Selection, context: Context) -> Frame | Frames:
         rows, positions = selection.rows, self.access.positions
-        context.budget.spend(rows)
+        context.budget.spend(rows, costs.ROW)  # whole columns are passed on
         columns = {name: selection.column(positions[name]) for name in self.columns}
         return in_frames(
             rows,
@@ -212,12 +236,18 @@ class JoinStep:
         scanned = self._scan(frame, selection, context)
         if scanned is not None:
             return scanned
-        index = selection.index(access.keys, context.size)
+        index = context.index(selection, access.keys)
         slots = index.find([frame.columns[name] for name in access.shared])
         hits = slots >= 0
+        cells = len(self.columns)
+        probed = costs.PROBE * len(access.shared) * frame.rows
         if index.is_unique:
             kept = frame.kept(hits, [name for name in self.columns if name in frame.columns])
-            context.budget.spend(frame.rows + kept.rows)
+            context.budget.spend(
+                frame.rows + kept.rows,
+                probed + costs.row(cells) * kept.rows,
+                _frame_bytes(frame.rows, cells),
+            )
             columns = dict(kept.columns)
             rows = index.rows_at(slots if kept.rows == frame.rows else slots[hits])
             for name in access.fresh:
@@ -228,7 +258,11 @@ class JoinStep:
         begins = index.starts[slots]
         lengths = index.starts[slots + 1] - begins
         total = int(lengths.sum())
-        context.budget.spend(frame.rows + total)
+        context.budget.spend(
+            frame.rows + total,
+            probed + costs.row(cells) * total,
+            _frame_bytes(frame.rows, 0) + _frame_bytes(total, cells),
+        )
         ends = np.cumsum(lengths)
 
         def expand(first: int, last: int) -> Frame:
@@ -254,7 +288,7 @@ class JoinStep:
                 columns[name] = selection.column(access.positions[name])[rows]
             return Frame(last - first, columns)
 
-        return in_frames(total, expand)
+        return in_frames(total, expand, frame.size + FRAME_ROW_BYTES * len(old))
 
     def _scan(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames | None:
         """Return the combinations by looking at each row of the scan, where that is worth it.
@@ -270,39 +304,59 @@ class JoinStep:
             or selection.has_index(access.keys)
         ):
             return None
+        context.budget.charge(
+            costs.SORTED * frame.rows + costs.ROW * selection.rows, context.size + selection.rows
+        )
         members = Members(frame.columns[access.shared[0]], context.size)
         if members.count < frame.rows:
             return None
         rows = np.flatnonzero(members.mask(selection.column(access.keys[0])))
-        context.budget.spend(frame.rows + len(rows))
+        cells = len(self.columns)
+        context.budget.spend(
+            frame.rows + len(rows),
+            costs.ROW * frame.rows + costs.row(cells) * len(rows),
+            _frame_bytes(len(rows), cells),
+        )
         values = {name: selection.column(access.positions[name]) for name in self.columns}
         return in_frames(
             len(rows),
             lambda first, last: Frame(
                 last - first, {name: column[rows[first:last]] for name, column in values.items()}
             ),
+            rows.nbytes,
         )
 
     def _multiply(self, frame: Frame, selection: Selection, context: Context) -> Frame | Frames:
         access = self.access
         values = {name: selection.column(access.positions[name]) for name in access.fresh}
-        context.budget.spend(frame.rows * selection.rows)
+        total, cells = frame.rows * selection.rows, len(self.columns)
+        context.budget.spend(total, costs.row(cells) * total, _frame_bytes(total, cells))
         return multiplied(frame, Frame(selection.rows, values), self.columns)
 
 
-def _matches(access: Access, frame: Frame, context: Context) -> Flags:
-    """Tell which rows agree with some row of a scan."""
-    context.budget.spend(frame.rows)
-    relation = context.relation(access.scan)
+def _frame_bytes(rows: int, columns: int) -> int:
+    """Return about what it takes to make a frame of rows, or the first one of many."""
+    return (FRAME_ROW_BYTES + 4 * columns) * min(rows, MAX_FRAME_ROWS)
+
+
+def _matches(access: Access, frame: Frame, context: Context, kept: int) -> Flags:
+    """Tell which rows agree with some row of a scan; so many columns of them are kept."""
+    selections = context.selections(access.scan, access.pattern)
+    probed = (costs.PROBE * len(access.shared) + costs.ROW) * len(selections)
+    context.budget.spend(
+        frame.rows,
+        (probed + costs.row(kept)) * frame.rows + costs.STEP * len(selections),
+        _frame_bytes(frame.rows, kept),
+    )
     mask: Flags | None = None
-    for selection in relation.select(access.pattern):
+    for selection in selections:
         if not access.shared:
             return np.ones(frame.rows, np.bool_)
         if len(access.shared) == 1:
-            members = selection.members(access.keys[0], context.size)
+            members = context.members(selection, access.keys[0])
             found = members.mask(frame.columns[access.shared[0]])
         else:
-            index = selection.index(access.keys, context.size)
+            index = context.index(selection, access.keys)
             found = index.find([frame.columns[name] for name in access.shared]) >= 0
         mask = found if mask is None else mask | found
     return np.zeros(frame.rows, np.bool_) if mask is None else mask
@@ -317,7 +371,7 @@ class SemiJoinStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame:
         """Return those rows."""
-        return frame.kept(_matches(self.access, frame, context), self.columns)
+        return frame.kept(_matches(self.access, frame, context, len(self.columns)), self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +383,13 @@ class AntiJoinStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame:
         """Return those rows."""
-        return frame.kept(~_matches(self.access, frame, context), self.columns)
+        matches = _matches(self.access, frame, context, len(self.columns))
+        return frame.kept(~matches, self.columns)
+
+
+def _spend_test(frame: Frame, columns: tuple[str, ...], context: Context) -> None:
+    rows, cells = frame.rows, len(columns)
+    context.budget.spend(rows, (costs.ROW + costs.row(cells)) * rows, _frame_bytes(rows, cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +401,8 @@ class FilterStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame:
         """Return those rows."""
-        context.budget.spend(frame.rows)
-        mask = context.verdicts.mask(self.test, frame.columns, frame.rows)
+        _spend_test(frame, self.columns, context)
+        mask = context.verdicts.mask(self.test, frame.columns, frame.rows, context.budget)
         return frame.kept(mask, self.columns)
 
 
@@ -355,7 +415,7 @@ class CountStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame:
         """Return those rows."""
-        context.budget.spend(frame.rows)
+        _spend_test(frame, self.columns, context)
         return frame.kept(context.count_mask(self.test, frame), self.columns)
 
 
@@ -368,7 +428,7 @@ class RankStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame:
         """Return those rows."""
-        context.budget.spend(frame.rows)
+        _spend_test(frame, self.columns, context)
         return frame.kept(context.rank_mask(self.test, frame), self.columns)
 
 
@@ -397,6 +457,7 @@ class ProductStep:
         """Return the combinations."""
         made: list[Frame | Frames] = []
         for other in run_plan(self.plan, context):
-            context.budget.spend(frame.rows * other.rows)
+            total, cells = frame.rows * other.rows, len(self.columns)
+            context.budget.spend(total, costs.row(cells) * total, _frame_bytes(total, cells))
             made.append(multiplied(frame, other, self.columns))
         return joined_frames(made, self.columns)

@@ -77,6 +77,10 @@ class StoredPart:
         self.rows = columns.rows(predicate)
         self._selections: dict[Pattern, Selection] = {}
 
+    def has(self, pattern: Pattern) -> bool:
+        """Tell whether the rows that fit a pattern were asked for before."""
+        return pattern in self._selections
+
     def fresh(self) -> StoredPart:
         """Return the same rows without the access paths made so far."""
         return StoredPart(self._columns, self._predicate, self._removed)

@@ -1,37 +1,46 @@
 """Built-in tests over numbers: a test of one variable is asked once for each value.
 
 It is a table of verdicts by number, whatever rules ask again. A comparison of two
-variables compares ranks: the texts seen so far are sorted, as bytes or as integers. What
-is left (two variables in a `TextShape`) is asked once for each different pair of values
-in a frame.
+variables compares ranks: the texts seen so far are sorted, as bytes or as integers. A
+`TextShape` of several variables sorts the different values of a frame. A few rows are asked
+about one by one.
 The meaning of every test is that of `lace.rules.builtins`.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.keys import distinct_ids, radix_keys
-from lace.rules.builtins import int_compare, integer_rank, lex_compare, text_shape
+from lace.engines import costs
+from lace.engines.embedded.keys import distinct_ids
+from lace.engines.embedded.ranks import Ranks, fetched
+from lace.engines.embedded.shapes import Values, shape_mask
+from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.syntax import Inequality, IntCompare, LexCompare, TextShape, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lace.engines.budget import Budget
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.keys import Flags
     from lace.rules.syntax import Operator, Term, Test
 
-__all__ = ["Ranks", "Verdicts"]
+__all__ = ["Verdicts"]
 
 Columns: TypeAlias = "Mapping[str, Ids]"
 _UNKNOWN: Final = 2
 _FEW_ROWS: Final = 256
-"""Rows up to which new values are compared as texts: ranking them would sort all anew."""
+"""Rows up to which texts are compared one pair after the other."""
+_ASKED: Final = 2**12
+"""Values that are asked about between two looks at the budget."""
+_MATCH_BYTES: Final = 64
+"""What a row takes while a test of several variables is answered for all of them at once."""
 _MAX_TABLE_BYTES: Final = 2**27
 """What the tables of all tests take together; the one asked longest ago goes first."""
 _COMPARE: Final = {
@@ -40,56 +49,6 @@ _COMPARE: Final = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-
-
-class Ranks:
-    """The order of texts, by number: as bytes, or as integers (-1 for what is none)."""
-
-    def __init__(self, dictionary: Texts, kind: type[LexCompare | IntCompare]) -> None:
-        self._dictionary = dictionary
-        self._as_integers = kind is IntCompare
-        self._ranks = np.full(0, -2, np.int32)
-        self._known = np.empty(0, np.int32)
-
-    def has(self, *columns: Ids) -> bool:
-        """Tell whether all values of columns have a rank already."""
-        size = len(self._ranks)
-        return all(
-            bool((column < size).all()) and bool((self._ranks[column] != -2).all())
-            for column in columns
-        )
-
-    def of(self, *columns: Ids) -> list[Ids]:
-        """Return the ranks of the values of columns; they compare as the values do."""
-        missing: list[Ids] = []
-        size = len(self._dictionary)
-        if len(self._ranks) < size:
-            wider = np.full(size, -2, np.int32)
-            wider[: len(self._ranks)] = self._ranks
-            self._ranks = wider
-        for column in columns:
-            unknown = column[self._ranks[column] == -2]
-            if len(unknown):
-                missing.append(unknown)
-        if missing:
-            self._rank(distinct_ids(np.concatenate([self._known, *missing]), size))
-        return [self._ranks[column] for column in columns]
-
-    def _rank(self, ids: Ids) -> None:
-        """Rank all of these anew: the ranks given before no longer hold."""
-        texts = self._dictionary.texts(ids)
-        self._known = ids
-        if self._as_integers:
-            keys = [integer_rank(text) for text in texts]
-            different = sorted({key for key in keys if key is not None})
-            rank = {key: number for number, key in enumerate(different)}
-            self._ranks[ids] = [-1 if key is None else rank[key] for key in keys]
-            return
-        # Code points sort as UTF-8 bytes do, so the texts need not be encoded.
-        order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.intp)
-        ranks = np.empty(len(texts), np.int32)
-        ranks[order] = np.arange(len(texts), dtype=np.int32)
-        self._ranks[ids] = ranks
 
 
 class Verdicts:
@@ -106,24 +65,34 @@ class Verdicts:
         """Return the order that a comparison compares by."""
         return self.lexical if isinstance(test, LexCompare) else self.integer
 
-    def mask(self, test: Test, columns: Columns, rows: int) -> Flags:
-        """Tell for which rows a test holds."""
+    @property
+    def size(self) -> int:
+        """How many bytes all tables take."""
+        tables = sum(table.nbytes for table in self._tables.values())
+        return tables + self.lexical.size + self.integer.size
+
+    def mask(self, test: Test, columns: Columns, rows: int, budget: Budget) -> Flags:
+        """Tell for which rows a test holds; what texts cost is counted here, and not the rows."""
         names = sorted({term.name for term in test.terms if isinstance(term, Variable)})
         if not names:
             return np.full(rows, _ask(test, {}), np.bool_)
         if len(names) == 1:
-            return self._of_one(test, names[0], columns[names[0]])
+            return self._of_one(test, names[0], columns[names[0]], budget)
         if isinstance(test, Inequality):
             left, right = (_column(term, columns) for term in test.terms)
             differ: Flags = left != right
             return differ
-        if isinstance(test, LexCompare | IntCompare):
-            return self._compared(test, columns)
-        return self._of_several(test, names, columns)
+        with budget.temporaries():
+            if isinstance(test, LexCompare | IntCompare):
+                return self._compared(test, columns, budget)
+            if rows <= _FEW_ROWS:
+                return self._of_several(test, names, columns, budget)
+            return self._shaped(test, columns, rows, budget)
 
-    def _of_one(self, test: Test, name: str, column: Ids) -> Flags:
+    def _of_one(self, test: Test, name: str, column: Ids, budget: Budget) -> Flags:
         table = self._tables.get(test)
         if table is None:
+            budget.reserve(self._size)
             table = self._tables[test] = np.full(self._size, _UNKNOWN, np.uint8)
             while len(self._tables) > max(1, _MAX_TABLE_BYTES // self._size):
                 self._tables.popitem(last=False)
@@ -133,36 +102,52 @@ class Verdicts:
         if unknown.any():
             ids = distinct_ids(column[unknown], self._size)
             holds = _asker(test, name)
-            texts = self._dictionary.texts(ids)
-            table[ids] = np.fromiter(map(holds, texts), np.uint8, len(texts))
+            for first in range(0, len(ids), _ASKED):
+                some = ids[first : first + _ASKED]
+                with budget.temporaries():
+                    texts = fetched(self._dictionary, some, budget)
+                    table[some] = np.fromiter(map(holds, texts), np.uint8, len(texts))
             found = table[column]
         return found.view(np.bool_)
 
-    def _compared(self, test: LexCompare | IntCompare, columns: Columns) -> Flags:
+    def _compared(self, test: LexCompare | IntCompare, columns: Columns, budget: Budget) -> Flags:
         both = [_column(term, columns) for term in test.terms]
         ranks = self.ranks(test)
         if len(both[0]) <= _FEW_ROWS and not ranks.has(*both):
-            return self._of_several(test, sorted({_name(term) for term in test.terms}), columns)
-        left, right = ranks.of(*both)
+            names = sorted({_name(term) for term in test.terms})
+            return self._of_several(test, names, columns, budget)
+        left, right = ranks.of(*both, budget=budget)
         holds: Flags = _COMPARE[test.operator](left, right)
         if isinstance(test, IntCompare):
             holds &= (left >= 0) & (right >= 0)
         return holds
 
-    def _of_several(self, test: Test, names: Sequence[str], columns: Columns) -> Flags:
-        chosen = [columns[name] for name in names]
-        _, at, back = np.unique(
-            radix_keys(chosen, self._size)
-            if len(chosen) == 2
-            else np.stack(chosen, axis=1).view(np.dtype((np.void, 4 * len(chosen)))).ravel(),
-            return_index=True,
-            return_inverse=True,
-        )
-        texts = [self._dictionary.texts(column[at]) for column in chosen]
+    def _of_several(
+        self, test: Test, names: Sequence[str], columns: Columns, budget: Budget
+    ) -> Flags:
+        budget.charge(costs.PAIR * len(columns[names[0]]))
+        texts = [fetched(self._dictionary, columns[name], budget) for name in names]
         answers = [
             _ask(test, dict(zip(names, values, strict=True))) for values in zip(*texts, strict=True)
         ]
-        return np.array(answers, np.bool_)[back]
+        return np.array(answers, np.bool_)
+
+    def _shaped(self, test: Test, columns: Columns, rows: int, budget: Budget) -> Flags:
+        if not isinstance(test, TextShape):
+            raise AssertionError("only a TextShape is left")
+        budget.charge(costs.MATCH * rows)
+        budget.take(_MATCH_BYTES * rows)
+        text, start, end = (
+            self._values(term, columns, rows, budget) for term in (test.text, test.start, test.end)
+        )
+        return shape_mask(text, start, test.delimiters.value, end, budget)
+
+    def _values(self, term: Term, columns: Columns, rows: int, budget: Budget) -> Values:
+        if not isinstance(term, Variable):
+            return Values([str_of(term, {})], np.zeros(rows, np.int64))
+        column = columns[term.name]
+        ids = distinct_ids(column, self._size)
+        return Values(fetched(self._dictionary, ids, budget), np.searchsorted(ids, column))
 
 
 def _name(term: Term) -> str:
@@ -182,11 +167,29 @@ def _asker(test: Test, name: str) -> Callable[[str], bool]:
             isinstance(term, Variable) for term in (start, end)
         ):
             begin, close = str_of(start, {}), str_of(end, {})
-            if not delimiters.value and not close:
+            if delimiters.value:
+                return _delimited_asker(begin, delimiters.value, close)
+            if not close:
                 return lambda text: text.startswith(begin)
-            return lambda text: text_shape(text, begin, delimiters.value, close)
+            return lambda text: text_shape(text, begin, "", close)
         case _:
             return lambda text: _ask(test, {name: text})
+
+
+def _delimited_asker(begin: str, delimiters: str, close: str) -> Callable[[str], bool]:
+    """Return a TextShape with delimiters as a function of the text; they are found in C."""
+    first = re.compile(f"[{re.escape(delimiters)}]")
+    skipped = len(begin)
+
+    def holds(text: str) -> bool:
+        if not (text.startswith(begin) and text.endswith(close)):
+            return False
+        found = first.search(text, skipped)
+        return (
+            found is not None and found.start() > skipped and found.end() == len(text) - len(close)
+        )
+
+    return holds
 
 
 def str_of(term: Term, values: Mapping[str, str]) -> str:

@@ -1,0 +1,202 @@
+"""The order of texts by number, so that comparing two columns of texts compares two of ranks.
+
+A rank is a mark on a scale with room between two marks. A few texts that are new are put
+between those that are known; all are only put in order again when there are many new ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from lace.engines import costs
+from lace.engines.embedded.keys import distinct_ids
+from lace.rules.builtins import integer_rank
+from lace.rules.syntax import IntCompare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lace.engines.budget import Budget
+    from lace.engines.embedded.dictionary import Ids, Texts
+    from lace.rules.syntax import LexCompare
+
+__all__ = ["Ranks", "fetched"]
+
+_Key: TypeAlias = "str | tuple[int, int, str]"
+_SCALE: Final = 2**31 - 2
+"""The highest mark."""
+_UNRANKED: Final = -2
+_NO_INTEGER: Final = -1
+_FEW_SHARE: Final = 32
+"""New texts that are at most this share of those known are put between them."""
+_FETCHED: Final = 2**14
+"""Texts that are fetched between two looks at the budget."""
+_TEXT_BYTES: Final = 64
+"""What a text takes in memory beside its characters, about."""
+
+
+def fetched(dictionary: Texts, ids: Ids, budget: Budget) -> list[str]:
+    """Return the texts of numbers; what they cost and take is counted as they come."""
+    made: list[str] = []
+    for first in range(0, len(ids), _FETCHED):
+        some = ids[first : first + _FETCHED]
+        budget.charge(costs.TEXT * len(some))
+        texts = dictionary.texts(some)
+        characters = sum(map(len, texts))
+        budget.charge(costs.CHARACTER * characters)
+        budget.take(_TEXT_BYTES * len(texts) + characters)
+        made += texts
+    return made
+
+
+class Ranks:
+    """The order of texts, by number: as bytes, or as integers (-1 for what is none)."""
+
+    def __init__(self, dictionary: Texts, kind: type[LexCompare | IntCompare]) -> None:
+        self._dictionary = dictionary
+        self._as_integers = kind is IntCompare
+        self._ranks = np.full(0, _UNRANKED, np.int32)
+        self._known = np.empty(0, np.int32)
+        # The numbers of texts with different keys in their order, and their marks.
+        self._order = np.empty(0, np.int32)
+        self._marks = np.empty(0, np.int32)
+
+    @property
+    def size(self) -> int:
+        """How many bytes they take."""
+        return sum(each.nbytes for each in (self._ranks, self._known, self._order, self._marks))
+
+    def has(self, *columns: Ids) -> bool:
+        """Tell whether all values of columns have a rank already."""
+        size = len(self._ranks)
+        return all(
+            bool((column < size).all()) and bool((self._ranks[column] != _UNRANKED).all())
+            for column in columns
+        )
+
+    def of(self, *columns: Ids, budget: Budget) -> list[Ids]:
+        """Return the ranks of the values of columns; they compare as the values do."""
+        missing: list[Ids] = []
+        size = len(self._dictionary)
+        if len(self._ranks) < size:
+            budget.reserve(4 * size)
+            wider = np.full(size, _UNRANKED, np.int32)
+            wider[: len(self._ranks)] = self._ranks
+            self._ranks = wider
+        for column in columns:
+            unknown = column[self._ranks[column] == _UNRANKED]
+            if len(unknown):
+                missing.append(unknown)
+        if missing:
+            self._add(distinct_ids(np.concatenate(missing), size), budget)
+        return [self._ranks[column] for column in columns]
+
+    def _add(self, ids: Ids, budget: Budget) -> None:
+        """Give ranks to numbers that have none; the ranks given before may change."""
+        with budget.temporaries():
+            if len(ids) * _FEW_SHARE > len(self._known):
+                self._known = np.concatenate([self._known, ids])
+                self._rank_all(budget)
+            else:
+                self._insert(ids, budget)
+                self._known = np.concatenate([self._known, ids])
+
+    def _keys(self, texts: Sequence[str]) -> Sequence[_Key | None]:
+        # Code points sort as UTF-8 bytes do, so the texts need not be encoded.
+        return [integer_rank(text) for text in texts] if self._as_integers else texts
+
+    def _rank_all(self, budget: Budget) -> None:
+        ids = self._known
+        keys = self._keys(fetched(self._dictionary, ids, budget))
+        order = [at for at, key in enumerate(keys) if key is not None]
+        order.sort(key=keys.__getitem__)  # type: ignore[arg-type]
+        first = [
+            place
+            for place, at in enumerate(order)
+            if not place or keys[at] != keys[order[place - 1]]
+        ]
+        budget.check()
+        self._ranks[ids] = _NO_INTEGER
+        begins = np.array(first, np.intp)
+        ordered = ids[np.array(order, np.intp)] if order else ids[:0]
+        self._order, self._marks = ordered[begins], _spread(len(first))
+        self._ranks[ordered] = np.repeat(self._marks, np.diff(np.append(begins, len(order))))
+
+    def _insert(self, ids: Ids, budget: Budget) -> None:
+        """Put a few numbers between those that are in order."""
+        budget.charge(costs.INSERTED_TEXT * len(ids))
+        keys = self._keys(fetched(self._dictionary, ids, budget))
+        self._ranks[ids] = _NO_INTEGER
+        valid = [at for at, key in enumerate(keys) if key is not None]
+        valid.sort(key=keys.__getitem__)  # type: ignore[arg-type]
+        new: list[list[int]] = []  # those of one key together
+        places: list[int] = []
+        before: _Key | None = None
+        for at in valid:
+            key = keys[at]
+            if key is None:
+                raise AssertionError("what is no integer has no place")
+            if new and key == before:
+                new[-1].append(at)
+                continue
+            before = key
+            place = _place(key, self._key_at, len(self._order), places[-1] if places else 0)
+            if place < len(self._order) and self._key_at(place) == key:
+                self._ranks[ids[at]] = self._marks[place]
+                before = None  # one of the same key finds its place by itself
+                continue
+            new.append([at])
+            places.append(place)
+        if new:
+            self._squeeze(np.array(places, np.intp), [ids[each] for each in new])
+
+    def _key_at(self, place: int) -> _Key:
+        (key,) = self._keys([self._dictionary.text(int(self._order[place]))])
+        if key is None:
+            raise AssertionError("only integers are in the order")
+        return key
+
+    def _squeeze(
+        self, places: Ids | np.ndarray[tuple[int], np.dtype[np.intp]], new: list[Ids]
+    ) -> None:
+        """Give marks to texts before some places of the order; each has a key of its own."""
+        old_marks, known = self._marks, self._known
+        self._order = np.insert(self._order, places, [each[0] for each in new])
+        at = places + np.arange(len(places))  # where the new ones are now
+        marks = np.insert(old_marks.astype(np.int64), places, -1)
+        edges = np.concatenate(([0], old_marks, [_SCALE])).astype(np.int64)
+        _, first, count = np.unique(places, return_index=True, return_counts=True)
+        nth = np.arange(len(places)) - np.repeat(first, count)
+        low, high = edges[places], edges[places + 1]
+        share = (high - low) // (np.repeat(count, count) + 1)
+        if int(share.min()) > 0:
+            marks[at] = low + share * (nth + 1)
+            self._marks = marks.astype(np.int32)
+        else:  # there is no room left somewhere
+            self._marks = _spread(len(marks))
+            ranked = known[self._ranks[known] >= 0]
+            stays = np.ones(len(marks), np.bool_)
+            stays[at] = False
+            moved = self._marks[stays]
+            self._ranks[ranked] = moved[np.searchsorted(old_marks, self._ranks[ranked])]
+        for place, ids in zip(at.tolist(), new, strict=True):
+            self._ranks[ids] = self._marks[place]
+
+
+def _spread(count: int) -> Ids:
+    """Return so many marks with the same room before, between and after them."""
+    room = max(_SCALE // (count + 1), 1)
+    return (np.arange(1, count + 1, dtype=np.int64) * room).astype(np.int32)
+
+
+def _place(key: _Key, key_at: Callable[[int], _Key], high: int, low: int) -> int:
+    """Return the first place whose key is not below one."""
+    while low < high:
+        middle = (low + high) // 2
+        if key_at(middle) < key:  # type: ignore[operator]
+            low = middle + 1
+        else:
+            high = middle
+    return low

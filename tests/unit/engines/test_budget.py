@@ -1,0 +1,274 @@
+"""Budgets of a peer's rules: what every kind of step is charged, and the memory that it takes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lace.enforcement import Enforcement
+from lace.engines import budget as budgets
+from lace.engines import costs
+from lace.engines.budget import Cancellation, Statistics
+from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.session import Session
+from lace.errors import LimitExceeded
+from lace.policy.compile import compile_policy
+from lace.policy.exposure import exposure_of
+from lace.policy.operand import operand_of
+from lace.policy.transcript import make_plan
+from lace.record.ids import Verifier
+from lace.rules.limits import OWN_LIMITS, PEER_LIMITS, RuleLimits
+from lace.rules.profiles import QUERY
+from lace.rules.program import check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lace.engines.embedded.engine import Evaluation
+
+ALICE = str(Verifier.from_public_key(b"\x01" * 32))
+Fact = tuple[str, ...]
+
+
+def evaluated(
+    rules: str,
+    facts: Sequence[Fact],
+    limits: RuleLimits = PEER_LIMITS,
+    supervisor: Cancellation | None = None,
+) -> tuple[Evaluation, Statistics]:
+    """Evaluate all predicates of rules; returns what was done, too."""
+    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+    program = check_source(rules, profile=profile, limits=limits)
+    base = FactBase(max_value_bytes=1024)
+    base.change(facts)
+    statistics = Statistics()
+    session = Session(base, supervisor=supervisor)
+    return session.evaluate(program, program.derived, statistics), statistics
+
+
+def items(count: int, beginning: str = "") -> list[Fact]:
+    return [("Item", f"{beginning}{number:05}") for number in range(count)]
+
+
+def edges(nodes: int, count: int) -> list[Fact]:
+    return [
+        ("Edge", f"{at * 7919 % nodes}", f"{(at * 104729 + at // nodes) % nodes}")
+        for at in range(count)
+    ]
+
+
+def chain(length: int) -> list[Fact]:
+    return [("Edge", f"{at:05}", f"{at + 1:05}") for at in range(length)]
+
+
+@pytest.mark.requirement("X3")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "SelectAdvertised(P,S) :- Advertised(P,S), Advertised(Q,S), TextShape(P,Q,'','x').",
+        "SelectAdvertised(P,S) :- Advertised(P,S), Advertised(Q,S), TextShape(P,'',Q).",
+    ],
+)
+def test_a_test_of_two_variables_over_invented_hashes_is_refused_by_the_work_it_costs(
+    rule: str,
+) -> None:
+    rule = rule.replace("TextShape(P,'',Q)", "TextShape(P,'','./',Q)")
+    theirs = operand_of(f"SelectHave(P) :- Have(P).\n{rule}", 1, limits=PEER_LIMITS)
+    ours = operand_of("SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).", 0)
+    exposure = exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).", anyone=True)
+    pair = ours, theirs
+    executable = compile_policy(make_plan(*pair), pair, index=0, exposures=[exposure], viewer=ALICE)
+    asked = Enforcement(executable, FactBase(max_value_bytes=1024))
+    asked.set_public([("Advertised", f"B.{number:043}.H3", ALICE) for number in range(60_000)])
+    with pytest.raises(LimitExceeded) as caught:
+        asked.evaluate()
+    error = caught.value
+    assert (error.limit, error.allowed) == ("peer_max_work", 2**33)
+    assert "rule 2" in error.message
+    assert "units of work" in error.message
+    assert asked.their_work <= 2**33
+
+
+KINDS = {
+    "product": ("A(X) :- Item(X), Item(Y), X != Y.", items(300), 300 * 300 * 2 * costs.ROW),
+    "shape of two": (
+        "A(X) :- Item(X), Item(Y), TextShape(X,Y,'','x').",
+        items(300),
+        300 * 300 * (costs.MATCH + costs.ROW),
+    ),
+    "few pairs": (
+        "A(X) :- Item(X), Item(Y), TextShape(X,Y,'','x').",
+        items(10),
+        10 * 10 * costs.PAIR,
+    ),
+    "comparison": (
+        "A(X) :- Item(X), Item(Y), IntCompare(X,'<',Y).",
+        items(300),
+        300 * 300 * 2 * costs.ROW + 300 * costs.TEXT,
+    ),
+    "texts": (
+        "A(X) :- Item(X), TextShape(X,'','./','x').",
+        items(100, "x" * 900),
+        100 * (costs.TEXT + 900 * costs.CHARACTER),
+    ),
+    "several tests": (
+        "".join(f"A{k}(X) :- Item(X), TextShape(X,'{k}','','x').\n" for k in range(20)),
+        items(300),
+        20 * 300 * costs.TEXT,
+    ),
+    "index": ("A(X,Z) :- Edge(X,Y), Edge(Y,Z).", edges(500, 2000), 2000 * costs.SORTED),
+    "sets": ("A(X) :- Edge(X,_).", edges(500, 2000), 500 * costs.SET_ROW),
+    "wide facts": (
+        "P(A,B,C,D,E,F,G,H) :- Edge(A,B), Edge(C,D), Edge(E,F), Edge(G,H).",
+        [("Edge", f"{at}", f"{at + 1}") for at in range(7)],
+        7**4 * costs.SET_ROW,
+    ),
+    "selections": (
+        "".join(f"A{k}(X) :- Edge(X,'{k}').\n" for k in range(20)),
+        edges(500, 2000),
+        20 * 2000 * costs.SELECTED,
+    ),
+    "passes": (
+        "P(X) :- Item(X).\nP(Y) :- P(X), Edge(X,Y).",
+        [*chain(300), ("Item", "00000")],
+        300 * (costs.APPLICATION + costs.STEP),
+    ),
+    "rules in passes": (
+        "P(X) :- Item(X).\n"
+        + "".join(f"P(Y) :- P(X), Edge(X,Y), Y != 'q{k}'.\n" for k in range(10)),
+        [*chain(50), ("Item", "00000")],
+        50 * 10 * (costs.APPLICATION + costs.STEP),
+    ),
+    "counts": (
+        "V(X,Y) :- Edge(X,Z), Edge(Z,Y).\nA(X) :- Item(X), Cardinality(V(X,_),'>','3').",
+        [*edges(50, 200), *[("Item", f"{at}") for at in range(50)]],
+        200 * costs.ROW,
+    ),
+    "atoms": (
+        f"A(X) :- {', '.join(['Item(X)'] * 200)}.",
+        items(1),
+        200 * costs.ATOM,
+    ),
+}
+
+
+@pytest.mark.requirement("X3")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_peer_is_charged_what_a_step_costs_and_the_same_every_time(kind: str) -> None:
+    rules, facts, least = KINDS[kind]
+    found = [evaluated(rules, facts) for _ in range(2)]
+    (answer, statistics), (again, other) = found
+    assert statistics.work == other.work >= least
+    own, rows = evaluated(rules, facts, OWN_LIMITS)
+    assert rows.work < statistics.work  # rows of one's own rules count as one
+    assert rows.most_bytes == 0
+    for key in own.derived:
+        assert sorted(answer.texts(key)) == sorted(again.texts(key)) == sorted(own.texts(key))
+    tight = replace(PEER_LIMITS, max_work=statistics.work - 1)
+    with pytest.raises(LimitExceeded, match="peer_max_work"):
+        evaluated(rules, facts, tight)
+    evaluated(rules, facts, replace(PEER_LIMITS, max_work=statistics.work))
+
+
+MEMORY = {
+    "frames": ("A(X) :- Item(X), Item(Y), Item(Z), X != Y, Y != Z.", items(160)),
+    "joins": ("A(X) :- Edge(X,Y), Edge(Y,Z), Edge(Z,W), X != W.", edges(500, 20_000)),
+    "indexes": (
+        "".join(f"A{k}(X) :- W(X,Y,'{k}'), W(Y,X,'{k + 1}').\n" for k in range(5)),
+        [("W", f"{at * 7919 % 30_000}", f"{at}", f"{at % 6}") for at in range(150_000)],
+    ),
+    "facts": ("A(X,Z) :- Edge(X,Y), Edge(Y,Z).", edges(3000, 30_000)),
+    "wide facts": (
+        "P(A,B,C,D,E,F,G,H) :- Edge(A,B), Edge(C,D), Edge(E,F), Edge(G,H).",
+        [("Edge", f"{at}", f"{at + 1}") for at in range(22)],
+    ),
+    "shapes": ("A(X) :- Item(X), Item(Y), TextShape(X,Y,'./','x').", items(700, "x" * 500)),
+    "tables": (
+        "".join(f"A{k}(X) :- Item(X), TextShape(X,'{k}','','x').\n" for k in range(20)),
+        items(30_000),
+    ),
+}
+
+
+@pytest.mark.requirement("X3")
+@pytest.mark.parametrize("kind", MEMORY)
+def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: str) -> None:
+    rules, facts = MEMORY[kind]
+    limits = replace(
+        PEER_LIMITS,
+        max_work=2**50,
+        max_memory=2**40,
+        max_derived_bytes=2**40,
+        max_cpu_seconds=10_000,
+    )
+    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+    program = check_source(rules, profile=profile, limits=limits)
+    base = FactBase(max_value_bytes=1024)
+    base.change(facts)
+    session, statistics = Session(base), Statistics()
+    tracemalloc.start()
+    try:
+        session.evaluate(program, program.derived, statistics)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert allocated > 2**20
+    assert allocated / 2 <= statistics.most_bytes <= allocated * 8
+    tight = replace(limits, max_memory=allocated // 4)
+    with pytest.raises(LimitExceeded) as caught:
+        evaluated(rules, facts, tight)
+    assert caught.value.limit == "peer_max_memory"
+    assert "bytes" in caught.value.message
+
+
+@pytest.mark.requirement("X3")
+def test_the_time_of_a_processor_is_the_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = iter(range(0, 2**62, 10**9))
+    monkeypatch.setattr(budgets.time, "thread_time_ns", lambda: next(moment))
+    with pytest.raises(LimitExceeded) as caught:
+        evaluated("P(X,Y) :- Edge(X,Y).\nP(X,Z) :- P(X,Y), Edge(Y,Z).", chain(50))
+    assert (caught.value.limit, caught.value.allowed) == ("peer_max_cpu_seconds", 10)
+    assert "10 s of a processor" in caught.value.message
+    evaluated("P(X,Y) :- Edge(X,Y).", chain(50), OWN_LIMITS)
+
+
+class Held(Cancellation):
+    """Remembers what it was told."""
+
+    def __init__(self, most: int = 2**60) -> None:
+        super().__init__()
+        self.told: list[int] = []
+        self._most = most
+
+    def hold(self, total_bytes: int) -> None:
+        self.told.append(total_bytes)
+        if total_bytes > self._most:
+            self.cancel()
+            self.check()
+
+
+def test_a_supervisor_is_told_of_memory_that_a_peers_rules_hold() -> None:
+    rules, facts = MEMORY["joins"]
+    held = Held()
+    _, statistics = evaluated(rules, facts, supervisor=held)
+    assert max(held.told) <= statistics.most_bytes <= max(held.told) + 2**20
+    assert 0 < held.told[-1] < max(held.told)  # what is kept for the next evaluation
+    own = Held()
+    evaluated(rules, facts, OWN_LIMITS, supervisor=own)
+    assert own.told == []
+    with pytest.raises(budgets.EvaluationCancelled):
+        evaluated(rules, facts, supervisor=Held(2**20))
+
+
+def test_memory_is_given_back_when_an_evaluation_fails() -> None:
+    rules, facts = MEMORY["facts"]
+    held = Held()
+    with pytest.raises(LimitExceeded):
+        evaluated(rules, facts, replace(PEER_LIMITS, max_derived_facts=10), supervisor=held)
+    kept = held.told[-1]
+    whole = Held()
+    evaluated(rules, facts, supervisor=whole)
+    assert kept < whole.told[-1]
