@@ -6,7 +6,7 @@ Passes take a plan apart with `parts_of`, and put it together with `replace_inpu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.nodes import (
     AntiJoin,
@@ -37,11 +37,17 @@ __all__ = [
 Condition: TypeAlias = Filter | AntiJoin | CountTest | RankTest
 
 
+_NOTHING: Final = Unit()
+
+
 def parts_of(node: Node) -> tuple[tuple[Scan, ...], tuple[Condition, ...]]:
-    """Return the scans that a plan joins and its conditions, innermost first."""
+    """Return the scans that a plan joins and its conditions, innermost first.
+
+    The conditions have no input: each is a value of its own, however many there are.
+    """
     conditions: list[Condition] = []
     while isinstance(node, Filter | AntiJoin | CountTest | RankTest):
-        conditions.append(node)
+        conditions.append(replace_input(node, _NOTHING, node.columns))
         node = node.left if isinstance(node, AntiJoin) else node.input
     conditions.reverse()
     match node:

@@ -30,10 +30,11 @@ __all__ = ["from_change", "from_goal", "places"]
 
 def places(plan: Project) -> Iterator[tuple[Scan, bool]]:
     """Yield the scan of each place in a body, and whether it is a positive atom."""
-    positive, _conditions = parts_of(plan.input)
+    scans, _conditions = parts_of(plan.input)
+    positive = {scan.occurrence for scan in scans}
     for scan, _counted in scans_of(plan):
         if scan.occurrence >= 0:  # what a rank sorts stands at no place of the body
-            yield scan, scan in positive
+            yield scan, scan.occurrence in positive
 
 
 def from_change(plan: Project, occurrence: int) -> Project:

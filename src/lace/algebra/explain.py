@@ -50,36 +50,39 @@ def explain_plan(plan: Project) -> list[str]:
     return [f"project ({head})", *(f"  {line}" for line in _lines(plan.input))]
 
 
-def _lines(node: Node) -> Iterator[str]:
+def _lines(top: Node) -> Iterator[str]:
+    waiting: list[tuple[Node, int]] = [(top, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        line, below = _line(node)
+        yield f"{'  ' * depth}{line}"
+        waiting += [(each, depth + 1) for each in reversed(below)]
+
+
+def _line(node: Node) -> tuple[str, tuple[Node, ...]]:
+    """Return the line of a node, and the nodes below it."""
     keep = f" keep {','.join(node.columns)}" if node.columns else ""
-    below: tuple[Node, ...] = ()
     match node:
         case Scan():
-            yield f"scan {_scan(node)}{keep}"
+            return f"scan {_scan(node)}{keep}", ()
         case Unit():
-            yield "unit"
+            return "unit", ()
         case Join():
-            yield f"join{keep}"
-            below = node.inputs
+            return f"join{keep}", node.inputs
         case SemiJoin():
-            yield f"semi-join{keep}"
-            below = (node.left, node.right)
+            return f"semi-join{keep}", (node.left, node.right)
         case AntiJoin():
-            yield f"anti-join {_scan(node.right)}{keep}"
-            below = (node.left,)
+            return f"anti-join {_scan(node.right)}{keep}", (node.left,)
         case CountTest():
             by = ",".join(node.counted.columns) or "all"
-            yield f"count {_scan(node.counted)} by {by} {node.operator} {node.bound}{keep}"
-            below = (node.input,)
+            test = f"{node.operator} {node.bound}"
+            return f"count {_scan(node.counted)} by {by} {test}{keep}", (node.input,)
         case RankTest():
-            test = node.plain
-            yield f"rank {node.key} in {_scan(node.items)} {test.operator} {test.bound}{keep}"
-            below = (node.input,)
+            plain = node.plain
+            text = f"rank {node.key} in {_scan(node.items)} {plain.operator} {plain.bound}{keep}"
+            return text, (node.input,)
         case Filter():
-            yield f"filter {node.test}{keep}"
-            below = (node.input,)
-    for each in below:
-        yield from (f"  {line}" for line in _lines(each))
+            return f"filter {node.test}{keep}", (node.input,)
 
 
 def _scan(scan: Scan) -> str:

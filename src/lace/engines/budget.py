@@ -330,18 +330,12 @@ class Budget:
             memory.kept = memory.measure()
         self._check_memory()
 
-    @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
-        """Count bytes that a step holds while others run."""
-        if not self.is_weighted:
-            yield
-            return
-        self._memory.held += size
-        try:
-            self._check_memory()
-            yield
-        finally:
-            self._memory.held -= size
+    def hold(self, size: int) -> None:
+        """Count bytes that a plan holds while it runs on; a negative size gives them back."""
+        if self.is_weighted and size:
+            self._memory.held += size
+            if size > 0:
+                self._check_memory()
 
     @contextmanager
     def temporaries(self) -> Iterator[None]:
@@ -410,7 +404,7 @@ class Budget:
                 rows,
                 "G18",
             )
-        self.hold(predicate, rows)
+        self.note_derived(predicate, rows)
         if self._bytes > self._limits.max_derived_bytes:
             raise self._exceeded(
                 f"makes {predicate} facts, and all facts made would take {self._bytes:,} bytes",
@@ -420,7 +414,7 @@ class Budget:
                 "X3",
             )
 
-    def hold(self, predicate: PredicateKey, rows: int) -> None:
+    def note_derived(self, predicate: PredicateKey, rows: int) -> None:
         """Note how many facts of a derived predicate there are."""
         size = _SET_BYTES + _VALUE_BYTES * predicate.arity
         self._bytes += size * (rows - self._rows.get(predicate, 0))

@@ -64,7 +64,7 @@ def chain(length: int) -> list[Fact]:
     return [("Edge", f"{at:05}", f"{at + 1:05}") for at in range(length)]
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("030-119")
 @pytest.mark.parametrize(
     "rule",
     [
@@ -92,7 +92,7 @@ def test_a_test_of_two_variables_over_invented_hashes_is_refused_by_the_work_it_
     assert asked.their_work <= 2**33
 
 
-KINDS = {
+KINDS: dict[str, tuple[str, Sequence[Fact], int]] = {
     "product": ("A(X) :- Item(X), Item(Y), X != Y.", items(300), 300 * 300 * 2 * costs.ROW),
     "shape of two": (
         "A(X) :- Item(X), Item(Y), TextShape(X,Y,'','x').",
@@ -155,7 +155,7 @@ KINDS = {
 }
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("030-119")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_peer_is_charged_what_a_step_costs_and_the_same_every_time(kind: str) -> None:
     rules, facts, least = KINDS[kind]
@@ -173,7 +173,7 @@ def test_a_peer_is_charged_what_a_step_costs_and_the_same_every_time(kind: str) 
     evaluated(rules, facts, replace(PEER_LIMITS, max_work=statistics.work))
 
 
-MEMORY = {
+MEMORY: dict[str, tuple[str, Sequence[Fact]]] = {
     "frames": ("A(X) :- Item(X), Item(Y), Item(Z), X != Y, Y != Z.", items(160)),
     "joins": ("A(X) :- Edge(X,Y), Edge(Y,Z), Edge(Z,W), X != W.", edges(500, 20_000)),
     "indexes": (
@@ -193,7 +193,7 @@ MEMORY = {
 }
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("030-119")
 @pytest.mark.parametrize("kind", MEMORY)
 def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: str) -> None:
     rules, facts = MEMORY[kind]
@@ -224,7 +224,7 @@ def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: s
     assert "bytes" in caught.value.message
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("030-119")
 def test_the_time_of_a_processor_is_the_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = iter(range(0, 2**62, 10**9))
     monkeypatch.setattr(budgets.time, "thread_time_ns", lambda: next(moment))

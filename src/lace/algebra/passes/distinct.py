@@ -16,9 +16,7 @@ from lace.algebra.nodes import columns_of_terms
 from lace.rules.syntax import Anonymous, Constant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lace.algebra.nodes import Branch, Fixpoint, Project, RelationalProgram, Scan
+    from lace.algebra.nodes import Branch, Fixpoint, Project, RelationalProgram
 
 __all__ = ["find_distinct"]
 
@@ -53,26 +51,11 @@ def _makes_each_once(plan: Project) -> bool:
     scans, _ = parts_of(plan.input)
     if not scans:
         return True
-    given = set(columns_of_terms(plan.terms))
-    return any(
-        _is_whole(scan)
-        and given.issuperset(columns_of_terms(scan.terms))
-        and _only_test(scans, scan)
-        for scan in scans
-    )
-
-
-def _is_whole(scan: Scan) -> bool:
-    """Tell whether no two rows of a scan are the same in its variables."""
-    return not any(isinstance(term, Anonymous) for term in scan.terms)
-
-
-def _only_test(scans: Sequence[Scan], first: Scan) -> bool:
-    bound = set(columns_of_terms(first.terms))
-    return all(
-        scan is first or (_is_whole(scan) and bound.issuperset(columns_of_terms(scan.terms)))
-        for scan in scans
-    )
+    if any(isinstance(term, Anonymous) for scan in scans for term in scan.terms):
+        return False  # two rows of such a scan may be the same in its variables
+    columns = [set(columns_of_terms(scan.terms)) for scan in scans]
+    every = set().union(*columns)
+    return every.issubset(columns_of_terms(plan.terms)) and every in columns
 
 
 def _constants(branch: Branch) -> _Head:

@@ -9,7 +9,9 @@ nothing with the head are asked first, and only whether they have a row.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lace.algebra.body import Condition, condition_columns, parts_of, replace_input
@@ -63,7 +65,11 @@ class _Group:
 
     scans: list[Scan] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
-    columns: set[str] = field(default_factory=set)
+
+    @property
+    def columns(self) -> set[str]:
+        """All columns of its scans."""
+        return {name for scan in self.scans for name in scan.columns}
 
 
 def order_joins(plan: Project, estimates: Estimates) -> Project:
@@ -94,93 +100,189 @@ def _groups(
     scans: Iterable[Scan], conditions: Iterable[Condition]
 ) -> tuple[list[Condition], list[_Group]]:
     """Return the conditions on no column at all, and the connected groups of the rest."""
-    groups: list[_Group] = []
-
-    def group_for(columns: Iterable[str]) -> _Group:
-        """Return the one group of all these columns, joining groups where they meet."""
-        wanted = set(columns)
-        merged = _Group(columns=wanted)
-        for group in [group for group in groups if group.columns & wanted]:
-            groups.remove(group)
-            merged.scans += group.scans
-            merged.conditions += group.conditions
-            merged.columns |= group.columns
-        groups.append(merged)
-        return merged
-
+    leaders: dict[str, str] = {}
+    alone: list[_Group] = []
+    joined: list[tuple[str, Scan]] = []
     for scan in scans:
-        group_for(scan.columns).scans.append(scan)
+        if scan.columns:
+            joined.append((_connect(leaders, scan.columns), scan))
+        else:
+            alone.append(_Group([scan]))
     free: list[Condition] = []
+    tested: list[tuple[str, Condition]] = []
     for condition in conditions:
         columns = condition_columns(condition)
         if columns:
-            group_for(columns).conditions.append(condition)
+            tested.append((_connect(leaders, columns), condition))
         else:
             free.append(condition)
-    return free, groups
+    groups: dict[str, _Group] = {}
+    for column, scan in joined:
+        groups.setdefault(_leader(leaders, column), _Group()).scans.append(scan)
+    for column, condition in tested:
+        groups.setdefault(_leader(leaders, column), _Group()).conditions.append(condition)
+    return free, [*alone, *groups.values()]
+
+
+def _connect(leaders: dict[str, str], columns: tuple[str, ...]) -> str:
+    """Put columns into one group; returns one of them."""
+    first = _leader(leaders, columns[0])
+    for column in columns[1:]:
+        leaders[_leader(leaders, column)] = first
+    return first
+
+
+def _leader(leaders: dict[str, str], column: str) -> str:
+    """Return the column that stands for a column's group; the way there is shortened."""
+    leader = column
+    while (above := leaders.setdefault(leader, leader)) != leader:
+        leaders[leader] = leader = leaders[above]
+    return leader
 
 
 def _steps_of(group: _Group, estimates: Estimates) -> list[_Step]:
     """Return the scans and conditions of a group in the order to do them in."""
-    steps: list[_Step] = []
-    bound: set[str] = set()
-    scans, conditions = sorted(group.scans, key=_text), list(group.conditions)
-    while scans or conditions:
-        ready = _ready(scans, conditions, bound, estimates)
-        if ready is None:
-            ready = _next_scan(scans, bound, estimates)
-        if isinstance(ready, Scan):
-            scans.remove(ready)
-            bound.update(ready.columns)
-        else:
-            conditions.remove(ready)
-        steps.append(ready)
-    return steps
+    return _Ordering(group, estimates).steps()
+
+
+class _Ordering:
+    """The order of a group: what can be done now, and the scans to go on with, in heaps.
+
+    Each scan and condition is looked at when one of its columns is bound, and not at every
+    step; so a long body takes little more for each atom than a short one.
+    """
+
+    def __init__(self, group: _Group, estimates: Estimates) -> None:
+        self._estimates = estimates
+        self._scans = sorted(group.scans, key=_text)
+        self._conditions = group.conditions
+        self._rows: dict[int, int] = {}
+        self._bound: set[str] = set()
+        self._left: dict[int, None] = dict.fromkeys(range(len(self._scans)))
+        # The scans and conditions that wait for a column, and for how many each still waits.
+        self._scans_with: dict[str, list[int]] = {}
+        self._conditions_with: dict[str, list[int]] = {}
+        self._unbound = [len(set(scan.columns)) for scan in self._scans]
+        self._missing = [len(set(condition_columns(each))) for each in self._conditions]
+        for at, scan in enumerate(self._scans):
+            for name in set(scan.columns):
+                self._scans_with.setdefault(name, []).append(at)
+        for at, condition in enumerate(self._conditions):
+            for name in set(condition_columns(condition)):
+                self._conditions_with.setdefault(name, []).append(at)
+        # What only tests rows and can be done now: kind, rows and place decide.
+        self._ready: list[tuple[int, int, int]] = []
+        self._connected: dict[int, None] = {}
+        self._changed: dict[int, None] = {}
+        """Connected scans whose growth is not known for the columns that are bound now."""
+        self._growing: list[tuple[float, int, int, int]] = []
+        self._smallest: list[tuple[int, int]] | None = None
+
+    def steps(self) -> list[_Step]:
+        """Return all scans and conditions in the order to do them in."""
+        made: list[_Step] = []
+        while True:
+            while self._ready:
+                kind, _, at = heappop(self._ready)
+                if kind != _SEMI_JOIN:
+                    made.append(self._conditions[at])
+                elif at in self._left:
+                    made.append(self._take(at))
+            if not self._left:
+                return made
+            made.append(self._take(self._next_scan()))
+
+    def _take(self, at: int) -> Scan:
+        scan = self._scans[at]
+        del self._left[at]
+        self._connected.pop(at, None)
+        self._changed.pop(at, None)
+        for name in scan.columns:
+            if name not in self._bound:
+                self._bound.add(name)
+                self._bind(name)
+        return scan
+
+    def _bind(self, name: str) -> None:
+        for at in self._conditions_with.get(name, ()):
+            self._missing[at] -= 1
+            if not self._missing[at]:
+                heappush(self._ready, (_kind(self._conditions[at]), 0, at))
+        for at in self._scans_with[name]:
+            if at in self._left:
+                self._unbound[at] -= 1
+                if self._unbound[at]:
+                    self._connected[at] = self._changed[at] = None
+                else:
+                    self._connected.pop(at, None)
+                    self._changed.pop(at, None)
+                    heappush(self._ready, (_SEMI_JOIN, self._rows_of(at), at))
+
+    def _rows_of(self, at: int) -> int:
+        found = self._rows.get(at)
+        if found is None:
+            found = self._rows[at] = self._estimates.rows(self._scans[at])
+        return found
+
+    def _next_scan(self) -> int:
+        """Return the scan to go on with: what changed, else the one that makes fewest rows."""
+        if not self._bound:
+            return self._first_scan()
+        if len(self._left) == 1:
+            return next(iter(self._left))
+        if not self._connected:
+            return self._smallest_scan()
+        if len(self._connected) == 1:
+            return next(iter(self._connected))
+        for at in self._changed:
+            heappush(self._growing, (*self._growth(at), at, self._unbound[at]))
+        self._changed.clear()
+        while True:
+            _, _, chosen, unbound = heappop(self._growing)
+            if chosen in self._connected and self._unbound[chosen] == unbound:
+                return chosen
+
+    def _growth(self, at: int) -> tuple[float, int]:
+        scan, rows = self._scans[at], self._rows_of(at)
+        if not rows:
+            return rows, rows
+        shared = tuple(name for name in scan.columns if name in self._bound)
+        return rows / max(1, self._estimates.distinct(scan, shared)), rows
+
+    def _first_scan(self) -> int:
+        changed = [at for at in self._left if self._scans[at].version is not Version.ALL]
+        if changed or len(self._left) == 1:
+            return next(iter(changed or self._left))
+        chosen = self._smallest_scan()
+        if len(self._left) != 2:  # of several tests together, few rows may pass
+            return chosen
+        start = _wider_start(self._scans[chosen], self._scans, self._estimates)
+        return next(at for at in self._left if self._scans[at] is start)
+
+    def _smallest_scan(self) -> int:
+        if self._smallest is None:
+            self._smallest = [(self._rows_of(at), at) for at in self._left]
+            heapify(self._smallest)
+        heap: list[tuple[int, int]] = self._smallest
+        while heap[0][1] not in self._left:
+            heappop(heap)
+        at: int = heap[0][1]
+        return at
+
+
+_SEMI_JOIN: Final = 1
+
+
+def _kind(condition: Condition) -> int:
+    """Return in which order tests are done: cheap ones first, those that count last."""
+    if isinstance(condition, Filter):
+        return 0 if isinstance(condition.test, Inequality) else 3
+    return 2 if isinstance(condition, AntiJoin) else 4
 
 
 def _text(scan: Scan) -> tuple[str, ...]:
     """Return what orders scans of equal size: what they are, not where they stand."""
     return (str(scan.predicate), *map(str, scan.terms))
-
-
-def _ready(
-    scans: list[Scan], conditions: list[Condition], bound: set[str], estimates: Estimates
-) -> Scan | Condition | None:
-    """Return the cheapest thing that only tests rows and can be done now."""
-    possible = [each for each in conditions if bound.issuperset(condition_columns(each))]
-    for condition in possible:
-        if isinstance(condition, Filter) and isinstance(condition.test, Inequality):
-            return condition
-    tests = [scan for scan in scans if bound and bound.issuperset(scan.columns)]
-    if tests:
-        return min(tests, key=estimates.rows)
-    for kind in (AntiJoin, Filter):
-        for condition in possible:
-            if isinstance(condition, kind):
-                return condition
-    return possible[0] if possible else None
-
-
-def _next_scan(scans: list[Scan], bound: set[str], estimates: Estimates) -> Scan:
-    """Return the scan to go on with: what changed, else the one that makes fewest rows."""
-    for scan in scans:
-        if scan.version is not Version.ALL and not bound:
-            return scan
-    connected = [scan for scan in scans if bound.intersection(scan.columns)]
-    if len(scans) == 1 or len(connected) == 1:
-        return (connected or scans)[0]
-
-    def growth(scan: Scan) -> tuple[float, int]:
-        rows = estimates.rows(scan)
-        shared = tuple(name for name in scan.columns if name in bound)
-        if not shared or rows == 0:
-            return rows, rows
-        return rows / max(1, estimates.distinct(scan, shared)), rows
-
-    chosen = min(connected or scans, key=growth)
-    if bound or len(scans) != 2:  # of several tests together, few rows may pass
-        return chosen
-    return _wider_start(chosen, scans, estimates)
 
 
 def _wider_start(smallest: Scan, scans: list[Scan], estimates: Estimates) -> Scan:
@@ -199,22 +301,31 @@ def _wider_start(smallest: Scan, scans: list[Scan], estimates: Estimates) -> Sca
 
 def _tree(node: Node, steps: Sequence[_Step], wanted: set[str]) -> Node:
     """Return the plan of steps on an input; each step keeps only what comes after it needs."""
-    needed: list[set[str]] = [set(wanted)]
-    for step in reversed(steps):
-        needed.append(needed[-1] | set(_columns_of(step)))
-    needed.reverse()
+    last = {name: at for at, step in enumerate(steps) for name in _columns_of(step)}
+    last.update(dict.fromkeys(wanted, len(steps)))
     bound = set(node.columns)
-    for step, after in zip(steps, needed[1:], strict=True):
-        fresh = set(_columns_of(step)) - bound
-        if isinstance(step, Scan | _Apart):
-            bound |= set(_columns_of(step))
-        columns = tuple(sorted(bound & after))
+    kept = sorted(name for name in bound if name in last)
+    columns = tuple(kept)
+    for at, step in enumerate(steps):
+        used = set(_columns_of(step))
+        is_join = isinstance(step, Scan | _Apart)
+        fresh = {name for name in used - bound if last[name] > at} if is_join else set()
+        if is_join:
+            bound |= used
+        for name in fresh:
+            insort(kept, name)
+        for name in used:
+            place = bisect_left(kept, name)
+            if last[name] == at and kept[place : place + 1] == [name]:
+                del kept[place]
+        if len(columns) != len(kept) or fresh:
+            columns = tuple(kept)
         match step:
             case Scan():
-                node = _joined(node, step, fresh & after, columns)
+                node = _joined(node, step, fresh, columns)
             case _Apart():
                 inner = _tree(Unit(), step.steps, set(step.columns))
-                node = _joined(node, inner, fresh & after, columns)
+                node = _joined(node, inner, fresh, columns)
             case _:
                 node = replace_input(step, node, columns)
     return node

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Literal
 
 from lace.algebra.body import parts_of, replace_input
 from lace.algebra.nodes import (
-    AntiJoin,
     Branch,
     CountTest,
     Filter,
+    Join,
     Node,
     Project,
     RankTest,
     RelationalProgram,
     Scan,
+    Unit,
 )
 from lace.rules.syntax import Anonymous, Constant, IntCompare, LexCompare, Variable
 
@@ -152,17 +153,17 @@ def _oriented(
 
 
 def _rewrite(plan: Project, halves: dict[PredicateKey, dict[str, _Half]]) -> Project:
-    _scans, conditions = parts_of(plan.input)
+    scans, conditions = parts_of(plan.input)
     if not conditions:
         return plan
-    innermost = conditions[0]
-    node: Node = innermost.left if isinstance(innermost, AntiJoin) else innermost.input
+    node: Node = scans[0] if len(scans) == 1 else Join(scans, conditions[0].columns)
+    if not scans:
+        node = Unit()
     for condition in conditions:
-        made = replace_input(condition, node, condition.columns)
         ranked: RankTest | None = None
-        if isinstance(made, CountTest) and made.counted.predicate in halves:
-            ranked = _rank(made, halves[made.counted.predicate])
-        node = ranked or made
+        if isinstance(condition, CountTest) and condition.counted.predicate in halves:
+            ranked = _rank(condition, halves[condition.counted.predicate])
+        node = replace_input(ranked or condition, node, condition.columns)
     return Project(node, plan.terms)
 
 

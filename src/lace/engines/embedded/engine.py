@@ -132,7 +132,7 @@ class Evaluation:
         self.state.budget = budget
         for predicate in self.state.branches:
             if predicate in self.state.relations:
-                budget.hold(predicate, self.state.relations[predicate].rows)
+                budget.note_derived(predicate, self.state.relations[predicate].rows)
         steps = [self.state.program.steps[number] for number in sorted(self._done)]
         return update_state(self.state, steps, base, changes)
 

@@ -20,7 +20,7 @@ from lace.algebra.deltas import places
 from lace.algebra.nodes import Branch, Fixpoint, Join, Node, Project, Unit
 from lace.engines.budget import Budget, Statistics
 from lace.engines.embedded.relation import Relation
-from lace.engines.embedded.seminaive import apply_branch, concatenated
+from lace.engines.embedded.seminaive import MOST_PLACES, apply_branch, concatenated
 from lace.engines.embedded.state import WHOLE, State
 from lace.rules.syntax import PredicateKey, Use
 
@@ -206,9 +206,9 @@ def _rounds(state: State, step: Fixpoint, strata: int) -> dict[PredicateKey, dic
         state.budget.check_iterations(plain, -(-height // strata))
         state.changed, found = changed, {}
         for branch, scans in starts:
-            for scan in scans:
-                if scan.predicate in changed:
-                    apply_branch(state, branch, scan.occurrence, height, found)
+            reached = [scan.occurrence for scan in scans if scan.predicate in changed]
+            for start in reached if len(reached) <= MOST_PLACES else [WHOLE]:
+                apply_branch(state, branch, start, height, found)
     return made
 
 

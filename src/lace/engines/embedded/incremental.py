@@ -9,6 +9,7 @@ everything may be lost, the fixed point is computed anew and compared.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.body import scans_of
@@ -17,11 +18,13 @@ from lace.engines.embedded.factbase import Changes
 from lace.engines.embedded.keys import RowSet
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.seminaive import (
+    MOST_PLACES,
     Found,
     apply_branch,
     concatenated,
     evaluate_fixpoint,
     run_rounds,
+    starts_of,
 )
 from lace.engines.embedded.state import GOAL
 
@@ -132,6 +135,8 @@ def _update_step(
     state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
 ) -> bool:
     """Update one fixed point; tells whether that was worth it, else nothing has happened."""
+    if any(_reaches_many(state, branch, added, removed) for branch in step.branches):
+        return False
     lost = _lost(state, step, old, added, removed)
     if lost is None:
         return False
@@ -168,6 +173,17 @@ def _update_step(
     return True
 
 
+def _reaches_many(
+    state: State,
+    branch: Branch,
+    added: Mapping[PredicateKey, Relation],
+    removed: Mapping[PredicateKey, Relation],
+) -> bool:
+    """Tell whether a change reaches so many places of a rule that plans for each cost too much."""
+    places = chain(_reached(state, branch, added, removed), _reached(state, branch, removed, added))
+    return next(islice(places, 2 * MOST_PLACES, None), None) is not None
+
+
 def _reached(
     state: State,
     branch: Branch,
@@ -179,20 +195,17 @@ def _reached(
     What comes gives new facts by positive atoms and takes facts by negated ones, and what
     goes the other way round. A count may do either, whatever happens to it.
     """
+    counted = {scan.occurrence for scan, is_counted in scans_of(branch.plan) if is_counted}
     for scan, is_positive in state.places[branch.rule]:
         key = scan.predicate
         if is_positive:
             if key in positive:
                 yield scan, positive[key]
-        elif _is_counted(branch, scan):
+        elif scan.occurrence in counted:
             if key in positive or key in negated:
                 yield scan, _both(key, positive, negated)
         elif key in negated:
             yield scan, negated[key]
-
-
-def _is_counted(branch: Branch, place: Scan) -> bool:
-    return any(scan == place and counted for scan, counted in scans_of(branch.plan))
 
 
 def _both(
@@ -227,9 +240,8 @@ def _lost(
             reached = _relations(waiting)
             state.changed, waiting = reached, {}
             for branch in step.branches:
-                for scan, positive in state.places[branch.rule]:
-                    if positive and scan.predicate in inside and scan.predicate in reached:
-                        _lose(state, branch, scan.occurrence, lost, waiting)
+                for start in starts_of(state, branch, inside & reached.keys()):
+                    _lose(state, branch, start, lost, waiting)
     finally:
         state.relations = new
     return _relations(everything)

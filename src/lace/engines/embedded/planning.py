@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lace.algebra.nodes import (
     AntiJoin,
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from lace.engines.embedded.dictionary import Texts
 
 __all__ = ["access_to", "compile_plan", "pattern_of"]
+
+
+_NOTHING: Final = Unit()
+"""The input of a test that a step holds: what it tests comes as a frame."""
 
 
 def pattern_of(scan: Scan, dictionary: Texts) -> tuple[Pattern, dict[str, int]]:
@@ -93,8 +97,8 @@ def _compile(node: Node, dictionary: Texts) -> tuple[Step, Node]:
         case Filter(below, test, columns):
             return FilterStep(test, columns), below
         case CountTest(input=below, columns=columns):
-            return CountStep(node, columns), below
+            return CountStep(replace(node, input=_NOTHING), columns), below
         case RankTest(input=below, columns=columns):
-            return RankStep(node, columns), below
+            return RankStep(replace(node, input=_NOTHING), columns), below
         case _:
             raise AssertionError(f"not an ordered plan: {type(node).__name__}")

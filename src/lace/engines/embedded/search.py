@@ -45,6 +45,10 @@ class Search:
         self._items = tuple(items)
         self._kept: dict[tuple[str, ...], list[list[BodyAtom]]] = {}
         self._atoms = [item for item in items if isinstance(item, Atom)]
+        self._atoms_with: dict[str, list[Atom]] = {}
+        for atom in self._atoms:
+            for name in dict.fromkeys(variables_of(atom)):
+                self._atoms_with.setdefault(name, []).append(atom)
         self._names = tuple(
             dict.fromkeys(name for atom in self._atoms for name in variables_of(atom))
         )
@@ -104,11 +108,7 @@ class Search:
     def _trial(self, name: str, binding: Binding, below: int | None) -> _Trial:
         """Return the values to try for a variable, and the atom that they come from."""
         lookups = self._lookups
-        found = [
-            (lookups.matches(atom, binding, below), atom)
-            for atom in self._atoms
-            if name in variables_of(atom)
-        ]
+        found = [(lookups.matches(atom, binding, below), atom) for atom in self._atoms_with[name]]
         matches, atom = min(found, key=lambda each: each[0].most)
         at = atom.terms.index(Variable(name))
         (column,), rows = matches.columns((at,))

@@ -6,7 +6,7 @@ that starts from the new facts there, so no combination of facts is looked at tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -15,14 +15,24 @@ from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import WHOLE, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lace.algebra.nodes import Branch, Fixpoint
     from lace.engines.embedded.state import State
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["Found", "apply_branch", "concatenated", "evaluate_fixpoint", "run_rounds"]
+__all__ = [
+    "MOST_PLACES",
+    "Found",
+    "apply_branch",
+    "concatenated",
+    "evaluate_fixpoint",
+    "run_rounds",
+    "starts_of",
+]
 
+MOST_PLACES: Final = 32
+"""Places of one body that have plans of their own in a fixed point."""
 Found: TypeAlias = "dict[PredicateKey, list[Rows]]"
 
 
@@ -65,9 +75,22 @@ def run_rounds(state: State, step: Fixpoint, found: Found, *, first: int = 1) ->
         found = {}
         state.changed = changed
         for branch in step.branches:
-            for scan, positive in state.places[branch.rule]:
-                if positive and scan.predicate in inside and scan.predicate in changed:
-                    apply_branch(state, branch, scan.occurrence, iteration, found)
+            for start in starts_of(state, branch, inside & changed.keys()):
+                apply_branch(state, branch, start, iteration, found)
+
+
+def starts_of(state: State, branch: Branch, changed: Collection[PredicateKey]) -> list[int]:
+    """Return the places of a body that a rule is applied from once some predicates changed.
+
+    A rule with many such places is applied to all facts instead: a plan for each of them
+    would take as long as the square of their number.
+    """
+    places = [
+        scan.occurrence
+        for scan, positive in state.places[branch.rule]
+        if positive and scan.predicate in changed
+    ]
+    return places if len(places) <= MOST_PLACES else [WHOLE]
 
 
 def apply_branch(state: State, branch: Branch, start: int, iteration: int, found: Found) -> None:

@@ -116,25 +116,50 @@ class Plan:
 
 def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
     """Yield the frames of a plan that have rows."""
-    return _run(plan.steps, 0, UNIT, context)
+    steps, budget = plan.steps, context.budget
+    frame, at = UNIT, 0
+    levels: list[_Level] = []  # of frames that are still to come, the last one first
+    try:
+        while True:
+            while at < len(steps) and frame.rows:
+                made = steps[at].apply(frame, context)
+                at += 1
+                if isinstance(made, Frames):
+                    _look_ahead(steps, at, made, context)
+                    levels.append(_Level(iter(made), at, made.size))
+                    budget.hold(made.size)
+                    break
+                frame = made
+            else:
+                if frame.rows:
+                    yield frame
+            while levels:
+                level = levels[-1]
+                budget.hold(-level.frame_size)
+                level.frame_size = 0
+                following = next(level.frames, None)
+                if following is None:
+                    budget.hold(-level.size)
+                    levels.pop()
+                elif following.rows:
+                    level.frame_size = following.size
+                    budget.hold(level.frame_size)
+                    frame, at = following, level.at
+                    break
+            else:
+                return
+    finally:
+        budget.hold(-sum(level.size + level.frame_size for level in levels))
 
 
-def _run(steps: tuple[Step, ...], at: int, frame: Frame, context: Context) -> Iterator[Frame]:
-    while at < len(steps):
-        made = steps[at].apply(frame, context)
-        at += 1
-        if isinstance(made, Frames):
-            _look_ahead(steps, at, made, context)
-            with context.budget.holding(made.size):
-                for each in made:
-                    if each.rows:
-                        with context.budget.holding(each.size):
-                            yield from _run(steps, at, each, context)
-            return
-        frame = made
-        if not frame.rows:
-            return
-    yield frame
+@dataclass(slots=True)
+class _Level:
+    """Frames that a step makes one after the other, and the step that they go to."""
+
+    frames: Iterator[Frame]
+    at: int
+    size: int
+    frame_size: int = 0
 
 
 def _look_ahead(steps: tuple[Step, ...], at: int, frames: Frames, context: Context) -> None:

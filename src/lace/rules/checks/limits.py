@@ -1,4 +1,4 @@
-"""Limits on what rules hold: the arity of atoms and the bytes of a value (030).
+"""Limits on what rules hold: atoms in a body, the arity of atoms, the bytes of a value (030).
 
 The number of rules and the length of a line are limited while the text is parsed.
 """
@@ -39,6 +39,15 @@ def check_limits(rules: Sequence[Rule], limits: RuleLimits, reporter: Reporter) 
             limits.max_rules,
         )
     for rule in rules:
+        if len(rule.body) > limits.max_atoms:
+            _report(
+                reporter,
+                "G18",
+                rule.body[limits.max_atoms].span,
+                f"the body of the rule has {len(rule.body):,} atoms",
+                limits.setting("max_atoms"),
+                limits.max_atoms,
+            )
         for atom in (rule.head, *(atom for _, atom in rule.uses())):
             if len(atom.terms) > limits.max_arity:
                 _report(
