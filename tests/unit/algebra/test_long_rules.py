@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,7 @@ from lace.rules.program import check_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from lace.algebra.nodes import Scan
     from lace.rules.program import CheckedProgram
@@ -75,7 +76,7 @@ def operations(body: str) -> tuple[int, int]:
     program = checked(body)
     lines = 0
 
-    def count(_frame: object, event: str, _argument: object) -> object:
+    def count(_frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
         nonlocal lines
         lines += event == "line"
         return count
