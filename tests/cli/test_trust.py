@@ -8,11 +8,13 @@ import shlex
 import shutil
 import stat
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lace.api import open_lace
+from lace.base.limits import DEFAULT_SETTINGS, Settings
 from tests.cli.links import Party, hashes, make_parties
 from tests.cli.running import Result, call, on_terminal, process
 from tests.cli.screens import at_terminal
@@ -135,6 +137,13 @@ def test_commands_that_need_no_lace_go_on_without_its_settings(
     assert done.code == 0
     assert done.err.count("its settings are left aside") == 1
     assert "belongs to another user" in done.err
+
+
+def test_settings_of_a_lace_are_numbers() -> None:
+    """Of what a lace.toml says, only the table of a peer can name a program."""
+    for entry in fields(Settings):
+        value = getattr(DEFAULT_SETTINGS, entry.name)
+        assert isinstance(value, int), entry.name
 
 
 # -- commands of peers ----------------------------------------------------------------------------
