@@ -220,7 +220,13 @@ def _answer(
     from lace.engines.spark.engine import evaluate_programs, evaluate_tables
 
     _check_values(session, warehouse, question.programs)
-    inputs = read_inputs(session, warehouse, question.programs, question.public)
+    inputs = read_inputs(
+        session,
+        warehouse,
+        question.programs,
+        question.public,
+        broadcast_rows=_broadcast_rows(options),
+    )
     shuffle_partitions(session, _size(inputs))
     if len(question.programs) > 1:
         return evaluate_programs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lace.base.limits import SPARK_BROADCAST_ROWS
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.pipeline.tables import dictionary_size, read_dictionary, read_facts
 from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, PredicateKey
@@ -74,6 +75,8 @@ def read_inputs(
     warehouse: Warehouse,
     programs: Sequence[CheckedProgram],
     public: Sequence[Fact] = (),
+    *,
+    broadcast_rows: int = SPARK_BROADCAST_ROWS,
 ) -> Inputs:
     """Return the facts that programs read.
 
@@ -82,13 +85,19 @@ def read_inputs(
         warehouse: what to read.
         programs: the rules.
         public: facts that are not of records; their texts get numbers where they have none.
+        broadcast_rows: rows of a table that are sent to every executor for a join.
 
     Raises:
         WarehouseDamagedError: a file of the warehouse is damaged.
     """
     from lace.engines.spark.texts import ExtendedTexts, TableTexts
 
-    table = TableTexts(session, read_dictionary(session, warehouse), dictionary_size(warehouse))
+    table = TableTexts(
+        session,
+        read_dictionary(session, warehouse),
+        dictionary_size(warehouse),
+        broadcast_rows=broadcast_rows,
+    )
     texts = ExtendedTexts(session, table, sorted({value for fact in public for value in fact[1:]}))
     needed = {key for program in programs for key in program.required_base}
     counts = {key: rows for key, rows in count_facts(warehouse.manifest).items() if key in needed}

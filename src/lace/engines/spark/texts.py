@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pyspark.sql import functions as F
 
+from lace.base.limits import SPARK_BROADCAST_ROWS
 from lace.engines.spark.transfer import frame_of, text_frame
 
 if TYPE_CHECKING:
@@ -24,11 +25,24 @@ _MOST_LISTED: Final = 1000
 
 
 class TableTexts:
-    """A table of texts, `id` and `text`; every text stands in it once."""
+    """A table of texts, `id` and `text`; every text stands in it once.
+
+    Args:
+        session: the Spark session.
+        table: the texts.
+        next_number: a number from which on no text has one, if it is known.
+        broadcast_rows: rows of a table that are sent to every executor for a join.
+    """
 
     def __init__(
-        self, session: SparkSession, table: DataFrame, next_number: int | None = None
+        self,
+        session: SparkSession,
+        table: DataFrame,
+        next_number: int | None = None,
+        *,
+        broadcast_rows: int = SPARK_BROADCAST_ROWS,
     ) -> None:
+        self._broadcast_rows = broadcast_rows
         self._session = session
         self._table = table.select("id", "text")
         self._next = next_number
@@ -45,8 +59,13 @@ class TableTexts:
             found = self._table.where(F.col("text").isin(list(texts))).toArrow()
         else:
             asked = text_frame(self._session, np.arange(len(texts)), texts).select("text")
-            found = self._table.join(F.broadcast(asked), ["text"], "left_semi").toArrow()
+            asked = self._sent(asked, len(texts))
+            found = self._table.join(asked, ["text"], "left_semi").toArrow()
         return dict(zip(found["text"].to_pylist(), found["id"].to_pylist(), strict=True))
+
+    def _sent(self, frame: DataFrame, rows: int) -> DataFrame:
+        """Return a table to join with; a small one is sent to every executor."""
+        return F.broadcast(frame) if rows <= self._broadcast_rows else frame
 
     def next_number(self) -> int:
         """Return a number from which on no text has one."""
@@ -59,7 +78,8 @@ class TableTexts:
         """Return the texts of numbers, in their order."""
         asked = np.unique(numbers)
         wanted = frame_of(self._session, [asked], len(asked)).select(F.col("c0").alias("id"))
-        table = self._table.join(F.broadcast(wanted), ["id"], "inner").toArrow()
+        wanted = self._sent(wanted, len(asked))
+        table = self._table.join(wanted, ["id"], "inner").toArrow()
         ids = table.column("id").to_numpy()
         order = np.argsort(ids)
         texts = table.column("text").to_pylist()
