@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CA_OPTION",
     "CLAIM_OPTION",
-    "STDIO_PEER_OPTION",
     "KEY_OPTION",
     "PEER_OPTION",
     "PLAIN_OPTION",
+    "STDIO_PEER_OPTION",
     "UID_MAP_OPTION",
     "all_options",
     "claimed_verifier",
@@ -38,6 +38,7 @@ __all__ = [
     "path_of",
     "signing_key",
     "tls_options",
+    "vouched_peer",
     "warn_of_links",
 ]
 

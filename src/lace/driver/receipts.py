@@ -99,13 +99,11 @@ class Receipts:
         return made, omitted
 
     def _is_published(self, snapshot: Snapshot, record: str, sender: str) -> bool:
+        """Tell whether this side has published one; receipts of others are not read."""
         at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
-        for found in snapshot.find(Address(coordinate=at, type="S")):
-            if found.signed_by == self._key.verifier:
-                receipt = snapshot.load(found.id)
-                if receipt is not None and (STORED_FROM, sender) in receipt.headers:
-                    return True
-        return False
+        own = Address(coordinate=at, type="S", signed_by=self._key.verifier)
+        receipts = (snapshot.load(found.id) for found in snapshot.find(own))
+        return any(each is not None and (STORED_FROM, sender) in each.headers for each in receipts)
 
 
 def _is_receipt(record: ValidRecord) -> bool:
