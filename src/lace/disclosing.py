@@ -13,13 +13,15 @@ from lace.arguments import check_argument, check_many
 from lace.engines.embedded.census import Census
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
+from lace.interlacing.capabilities import capabilities_of
 from lace.policy.compile import compile_view
 from lace.policy.disclosure import Disclosure, FieldShown, LinksShown, Sent
 from lace.policy.exposure import active_exposures, check_viewer, read_clock
 from lace.policy.local import Policy, exposures_of, prepare_exchange
-from lace.policy.operand import operand_of
+from lace.policy.operand import RequiredFields, advertised_fields, operand_of
 from lace.policy.plan_lines import LOWERINGS, check_lowering
 from lace.policy.public_facts import missing_facts, with_local_time, with_peer
+from lace.policy.schema import ALL_FIELDS, Offer, allowed_schema, offered_schema, schema_of
 from lace.previewing import Preview
 from lace.querying import ask_store
 from lace.rules.checks.undefined import parse_allowed
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["disclose_policy", "disclose_store"]
 
+_ANY_OFFER: Final = Offer(ALL_FIELDS)
 _ALL_RECORDS: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
 
 
@@ -56,11 +59,14 @@ def disclose_policy(
     lowering: str | None = None,
     at: str,
     allow_undefined: Iterable[str] = (),
+    fields: Iterable[str] | None = None,
+    all_fields: bool = False,
 ) -> Disclosure:
     """Return what a viewer may query of a store, by a policy or by exposures alone.
 
     What is asked beyond selection is the policy's lowering, unless another is given here.
-    `at` is what exposures read as `_LocalTAI`, unless `public` has one.
+    `at` is what exposures read as `_LocalTAI`, unless `public` has one. `fields` and `all_fields`
+    say which fields are offered, for exposures alone; a policy says so itself.
 
     Raises:
         RuleError: rules are not legal.
@@ -83,12 +89,21 @@ def disclose_policy(
         for each in exposures:
             refuse_undefined(each.module, allowed)
     facts = with_peer(public, viewer)
+    peer = None if peer_select is None else operand_of(peer_select, 1, limits=theirs)
+    means = capabilities_of(settings, policy if isinstance(policy, Policy) else None)
+    asked = schema_of(fields, all_fields=all_fields) or means.asked_schema
+    own = advertised_fields(policy.select) if isinstance(policy, Policy) else RequiredFields()
+    offer = Offer(allowed_schema(asked, own), means.formats)
+    if peer is not None:
+        required = own | advertised_fields(peer.module)
+        offer = Offer.of(offered_schema(asked, own, required), means.formats, required)
     return disclose_store(
         store,
         exposures,
         check_viewer(viewer),
         select=policy.select if isinstance(policy, Policy) else None,
-        peer=None if peer_select is None else operand_of(peer_select, 1, limits=theirs),
+        peer=peer,
+        offer=offer,
         public=with_local_time(facts, at) if read_clock(exposures) else facts,
         lowering=lowering,
         limits=limits,
@@ -107,6 +122,7 @@ def disclose_store(
     lowering: str = LOWERINGS[0],
     limits: RuleLimits,
     allow_undefined: Iterable[str] = (),
+    offer: Offer = _ANY_OFFER,
 ) -> Disclosure:
     """Return what a viewer may query of a store at this moment.
 
@@ -120,6 +136,7 @@ def disclose_store(
         lowering: what is asked beyond selection, for what would be sent.
         limits: for the exposures.
         allow_undefined: predicates of this side's rules that nobody defines on purpose.
+        offer: the fields and formats that are offered.
 
     Raises:
         LimitExceeded: a limit was reached; there is no part of an answer.
@@ -163,6 +180,7 @@ def disclose_store(
             plexes=census.embedded("PlexHash"),
             sent=sent,
             missing_facts=missing_facts(programs, facts),
+            offer=offer,
             local_tai=next((fact[1] for fact in facts if fact[0] == LOCAL_TAI.name), None)
             if read_clock(active)
             else None,

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.driver.evaluator import StoreEvaluator
@@ -347,10 +347,7 @@ def party_of(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
         lowering=side.policy.lowering,
-        capabilities=replace(
-            capabilities_of(side.settings),
-            offer_all=options.offer_all or bool(side.settings.offer_all_fields),
-        ),
+        capabilities=capabilities_of(side.settings, side.policy, offer_all=options.offer_all),
         random_bytes=os.urandom,
         key=side.key,
         peer_limits=peer_limits_of(side.settings),

@@ -321,6 +321,8 @@ class Lace:
         lowering: str | None = None,
         at: str | None = None,
         allow_undefined: Iterable[str] = (),
+        fields: Iterable[str] | None = None,
+        all_fields: bool = False,
     ) -> Disclosure:
         """Return what a viewer may query of this lace, what that shows, and what would be sent.
 
@@ -334,6 +336,9 @@ class Lace:
             lowering: what is asked beyond selection, for exposures alone; a policy has one.
             at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock.
             allow_undefined: predicates that nobody defines on purpose, for exposures alone.
+            fields: the fields that advertisements may carry, for exposures alone; a policy has
+                its own.
+            all_fields: offer all fields, for exposures alone.
 
         Raises:
             RuleError: rules are not legal.
@@ -352,6 +357,8 @@ class Lace:
             lowering=lowering,
             at=self._local_time(at),
             allow_undefined=allow_undefined,
+            fields=fields,
+            all_fields=all_fields,
         )
 
     def signing_key(self) -> SigningKey | None:

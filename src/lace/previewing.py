@@ -19,11 +19,13 @@ from lace.engines.embedded.session import Session
 from lace.engines.explanation import show_fact
 from lace.engines.result import Result
 from lace.errors import UsageError
+from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.sources import relabelled
 from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
 from lace.policy.public_facts import with_local_time, with_peer
+from lace.policy.schema import STORED_FORMATS, Offer, offered_schema
 from lace.querying import ask_store
 from lace.rules.limits import peer_limits_of
 from lace.rules.profiles import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from lace.engines.explanation import Absence, Explanation
     from lace.facts.lines import Fact
     from lace.policy.local import Exchange, Policy, Rules
+    from lace.policy.operand import RequiredFields
     from lace.store.sqlite.store import SqliteStore
 
 __all__ = ["Decision", "Gate", "Preview", "exchange_of", "preview_policy", "preview_store"]
@@ -70,7 +73,7 @@ class Gate(Enum):
     NOT_PROVEN = "peer not proven"
 
 
-FORMATS: Final = frozenset({"H3"})
+FORMATS: Final = STORED_FORMATS
 """The record formats, by the suffix of their hashes, that are taken unless others are said."""
 
 
@@ -117,6 +120,7 @@ class Preview:
         base: the record facts; the public ones are added to it.
         public: what the peer advertises, and the runtime facts.
         formats: the record formats that both sides take; None for any.
+        offer: the fields and formats that this side offers; else those without a policy.
 
     Raises:
         LimitExceeded: an operand or the view would go beyond a limit.
@@ -128,8 +132,13 @@ class Preview:
         base: FactBase,
         public: Iterable[Fact] = (),
         formats: Iterable[str] | None = FORMATS,
+        offer: Offer | None = None,
     ) -> None:
         self.executable = executable = exchange.executable
+        required, own = executable.plan.required, exchange.operands[executable.index].module
+        usual = offered_schema(None, advertised_fields(own), required)
+        self.offer = offer or Offer.of(usual, STORED_FORMATS, required)
+        """The fields and formats that this side offers for the plan, and what it needs beyond."""
         self._operands = exchange.operands
         self._base = base
         # Advertisements may be given as they are on the wire, where a label is the source.
@@ -316,12 +325,13 @@ def preview_store(
     *,
     max_value_bytes: int,
     formats: Iterable[str] | None = FORMATS,
+    offer: Offer | None = None,
 ) -> Preview:
     """Return the preview of an exchange over the facts of a store at this moment."""
     wanted = list(public)
     return ask_store(
         store,
-        lambda base: Preview(exchange, base, wanted, formats),
+        lambda base: Preview(exchange, base, wanted, formats, offer),
         max_value_bytes=max_value_bytes,
     )
 
@@ -346,6 +356,13 @@ def exchange_of(
     check_index(index)
     peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
     return prepare_exchange(policy, peer, viewer)
+
+
+def offer_of(settings: Settings, policy: Policy, required: RequiredFields) -> Offer:
+    """Return the fields and formats that a side offers for a plan."""
+    means = capabilities_of(settings, policy)
+    schema = means.offered_schema(required, advertised_fields(policy.select))
+    return Offer.of(schema, means.formats, required)
 
 
 def preview_policy(
@@ -378,6 +395,7 @@ def preview_policy(
         store,
         facts,
         max_value_bytes=settings.max_value_bytes,
+        offer=offer_of(settings, policy, exchange.executable.plan.required),
     )
 
 

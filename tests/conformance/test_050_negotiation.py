@@ -329,7 +329,7 @@ def test_schemas_intersect() -> None:
 def test_the_schema_serves_the_plan() -> None:
     few = Schema(names=frozenset({"App"}))
     refused(lambda: pair_of().change(1, schema=few).terms(0), Failure.SCHEMA_UNMET)
-    everything = pair_of(rules=(ALL, PLAIN))
+    everything = pair_of(rules=(ALL, PLAIN), capabilities=(Capabilities(offer_all=True),) * 2)
     assert everything.terms(0).schema == ALL_FIELDS
     for index in (0, 1):
         changed = everything.change(index, schema=few)

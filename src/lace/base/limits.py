@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lace.errors import SettingError
 
@@ -36,6 +36,7 @@ __all__ = [
     "SPARK_SMALL_ROWS",
     "Settings",
     "Source",
+    "Value",
     "describe_settings",
     "parse_setting",
     "resolve_settings",
@@ -111,6 +112,23 @@ class _Range:
     lowest: int
     highest: int
     unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a setting that takes names is for, and what they are called."""
+
+    meaning: str
+    unit: str
+
+
+Value: TypeAlias = "int | tuple[str, ...]"
+"""What a setting may hold: a number, or names."""
+
+
+def _names_setting(meaning: str, unit: str) -> Any:  # noqa: ANN401 - a tuple of names
+    made: Any = field(default=(), metadata={"range": _Names(meaning, unit)})
+    return made
 
 
 def _setting(default: int, meaning: str, lowest: int, highest: int, unit: str = "") -> int:
@@ -292,6 +310,16 @@ class Settings:
     offer_all_fields: int = _setting(
         0, "negotiate all fields of records, not only those that rules name (1: yes)", 0, 1
     )
+    offer_fields: Any = _names_setting(  # noqa: RUF009 - a field of a dataclass
+        "the fields that advertisements may carry, and no others; without any, those of 050 and of"
+        " one's own selector that the rules of both sides name",
+        "names",
+    )
+    record_formats: Any = _names_setting(  # noqa: RUF009 - a field of a dataclass
+        "the record formats that are offered, by the suffix of their hashes; without any, all that"
+        " stores can hold",
+        "suffixes",
+    )
     literal_limits: int = _setting(
         0,
         "count as text 050 is written: summaries in the whole exchange, record bytes of both"
@@ -340,14 +368,31 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, allowed in _ranges().items():
-            _check_range(name, getattr(self, name), allowed)
+            _check_value(name, getattr(self, name), allowed)
 
 
-def _ranges() -> dict[str, _Range]:
+def _check_value(name: str, value: object, allowed: _Range | _Names) -> None:
+    if isinstance(allowed, _Names):
+        _check_names(name, value)
+    else:
+        _check_range(name, value, allowed)
+
+
+def _check_names(name: str, value: object) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
+        raise SettingError(f"setting {name} must be a list of names, got {value!r}")
+    for each in value:
+        if not each or any(mark.isspace() or mark == ":" for mark in each):
+            raise SettingError(
+                f"setting {name}: a name must have no space and no colon, got {each!r}"
+            )
+
+
+def _ranges() -> dict[str, _Range | _Names]:
     return {entry.name: entry.metadata["range"] for entry in fields(Settings)}
 
 
-def _check_range(name: str, value: int, allowed: _Range) -> None:
+def _check_range(name: str, value: object, allowed: _Range) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise SettingError(f"setting {name} takes a whole number, not {value!r}")
     if not allowed.lowest <= value <= allowed.highest:
@@ -360,10 +405,10 @@ def _check_range(name: str, value: int, allowed: _Range) -> None:
 DEFAULT_SETTINGS: Final = Settings()
 
 
-def parse_setting(name: str, value: object) -> int:
-    """Return the number that a text or number gives for the setting of that name.
+def parse_setting(name: str, value: object) -> Any:  # noqa: ANN401 - a number, or names
+    """Return what a text, number or list gives for the setting of that name.
 
-    Sizes take a unit: `64MiB`, `1 GB`, `0.5GiB`.
+    Sizes take a unit: `64MiB`, `1 GB`, `0.5GiB`. Names in one text have spaces between them.
 
     Raises:
         SettingError: no such setting, no number, or out of range.
@@ -372,6 +417,11 @@ def parse_setting(name: str, value: object) -> int:
     if name not in ranges:
         raise SettingError(f"there is no setting {name!r}", hint=_closest(name, list(ranges)))
     allowed = ranges[name]
+    if isinstance(allowed, _Names):
+        found = tuple(value.split()) if isinstance(value, str) else value
+        made = tuple(found) if isinstance(found, list | tuple) else found
+        _check_names(name, made)
+        return tuple(dict.fromkeys(made)) if isinstance(made, tuple) else ()
     number = value if isinstance(value, int) else _parse_number(name, str(value), allowed)
     _check_range(name, number, allowed)
     return number
@@ -415,7 +465,7 @@ def resolve_settings(
     Raises:
         SettingError: something is wrong, and there are no `faults` to take it.
     """
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
     origins = dict.fromkeys(_ranges(), "default")
     for source in sources:
         for name, value in source.values.items():

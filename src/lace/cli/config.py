@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lace.api import SETTINGS_FILE
-from lace.base.limits import describe_settings
+from lace.base.limits import Value, describe_settings
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.failures import describe_failure, without_secrets
 from lace.cli.output import Column
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-Row = tuple[str, int, str, str, str]
+Row = tuple[str, Value, str, str, str]
 """Name, value, unit, origin, meaning."""
 
 
@@ -119,7 +119,7 @@ def _write(
     ]
     if not output.terminal:
         for row in rows:
-            output.row(row)
+            output.row((row[0], _text(row[1], ""), *row[2:]))
         for name, entry, text in entries:
             output.row((f"peer.{name}.{entry}", text, "", origin, f"{entry} of the peer {name}"))
         return
@@ -130,7 +130,7 @@ def _write(
         Column("from"),
         Column("meaning"),
     )
-    output.table(columns, [(row[0], f"{row[1]:,}", *row[2:]) for row in rows])
+    output.table(columns, [(row[0], _text(row[1], ","), *row[2:]) for row in rows])
     if entries:
         output.line("")
         peer_columns = (
@@ -139,6 +139,10 @@ def _write(
             Column("value"),
         )
         output.table(peer_columns, entries)
+
+
+def _text(value: Value, form: str) -> str:
+    return format(value, form) if isinstance(value, int) else " ".join(value)
 
 
 def _peers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -26,14 +26,18 @@ from lace.cli.policy_files import (
     refuse_shared_input,
     warn_of,
     warn_of_names,
+    warn_of_unmet,
 )
 from lace.cli.policy_options import (
     ADVERTISED_OPTION,
+    ALL_FIELDS_OPTION,
     ALLOW_UNDEFINED_OPTION,
     AT_OPTION,
     EXPOSE_OPTION,
+    FIELD_OPTION,
     LOWERING_OPTION,
     RUNTIME_OPTION,
+    offered,
     parse_exposure,
     parse_viewer,
 )
@@ -71,6 +75,7 @@ class _Question:
         baseline: Baseline,
         lowering: str | None,
         allow_undefined: Sequence[str],
+        offer: dict[str, Any],
     ) -> None:
         """Read and check all rule files.
 
@@ -81,6 +86,7 @@ class _Question:
         self.session = session
         self.viewer = viewer
         self.lowering = lowering
+        self._offer = offer
         named = [parse_exposure(argument) for argument in expose]
         own, peer = session.rule_limits(), session.peer_rule_limits()
         allowed = parse_allowed(allow_undefined)
@@ -113,11 +119,11 @@ class _Question:
         self, lace: Lace, exposures: tuple[Exposure, ...], public: tuple[Fact, ...]
     ) -> Disclosure:
         """Return what some exposures disclose."""
-        allowed = self.allowed
+        allowed, alone = self.allowed, self.ours is None
         policy = (
             exposures
             if self.ours is None
-            else Policy(self.ours, exposures, allow_undefined=allowed)
+            else Policy(self.ours, exposures, allow_undefined=allowed, **self._offer)
         )
         return lace.disclose(
             policy,
@@ -126,6 +132,8 @@ class _Question:
             public=public,
             lowering=self.lowering,
             allow_undefined=allowed,
+            fields=self._offer["fields"] if alone else None,
+            all_fields=alone and self._offer["all_fields"],
         )
 
 
@@ -134,8 +142,8 @@ class _Question:
     piped="Tab-separated lines, the kind first: record HASH; field NAME, records, different "
     "values, an example; link NAME, links, records, targets; blobs and plexes, how many different "
     "hashes of embedded records (counted, not listed); hash HASH, which a link tells though its "
-    "record is not in the view; sent HASH. With --baseline: + or -, the kind (record, field, hash, "
-    "sent), the hash or name.",
+    "record is not in the view; sent HASH; offer NAME, a field that advertisements may carry, or * "
+    "for all. With --baseline: + or -, the kind (record, field, hash, sent, offer), hash or name.",
     json_keys={
         "format": "lace-disclosure/v1",
         "lace": "the folder",
@@ -154,10 +162,13 @@ class _Question:
         "R. identifiers of both selectors, select null if it was not given, what is asked beyond "
         "selection, and sorted hashes",
         "local_tai": "the instant that exposures read as _LocalTAI, null if none of them does",
+        "offer": "what advertisements may carry: {fields, all_fields, formats, unmet_fields, "
+        "needs_all_fields}; without --peer-select the most that any peer's rules can ask for",
         "missing_facts": "runtime facts that the rules read and nobody has given, as StartTAI/1: "
         "with them more may be told than is said here",
         "with --baseline": "another document: format lace-disclosure-change/v1, viewer, changed, "
-        "and records, fields, hidden_hashes, sent, each {added, removed}; sent may be null; and "
+        "and records, fields, hidden_hashes, sent, offered, each {added, removed}; sent may be "
+        "null; and "
         "missing_facts of both together",
     },
     examples=[
@@ -205,6 +216,8 @@ class _Question:
 @ADVERTISED_OPTION
 @RUNTIME_OPTION
 @AT_OPTION
+@FIELD_OPTION
+@ALL_FIELDS_OPTION
 @LOWERING_OPTION
 @ALLOW_UNDEFINED_OPTION
 @click.pass_obj
@@ -218,6 +231,8 @@ def command(
     advertised: str | None,
     runtime: str | None,
     at: str | None,
+    field: tuple[str, ...],
+    all_fields: bool | None,
     lowering: str | None,
     allow_undefined: tuple[str, ...],
 ) -> int:
@@ -242,7 +257,14 @@ def command(
     _refuse_shared(expose, baseline, select, peer_select, advertised, runtime)
     before = read_baselines(session, baseline)
     question = _Question(
-        session, viewer, expose, (select, peer_select), before, lowering, allow_undefined
+        session,
+        viewer,
+        expose,
+        (select, peer_select),
+        before,
+        lowering,
+        allow_undefined,
+        offered(field, all_fields),
     )
     public = read_public_facts(session, advertised, runtime, viewer)
     public = with_clock(session, public, (*question.exposures, *question.before), at)
@@ -266,6 +288,7 @@ def command(
     elif not told.records:
         note_no_record(session)
     note_missing(session, told.missing_facts, so=_MORE)
+    warn_of_unmet(session, told.offer)
     if saved is not None:
         others = [each for each in saved.missing_facts if each not in told.missing_facts]
         note_missing(session, others, whose="the rules of the baseline", so=_MORE)

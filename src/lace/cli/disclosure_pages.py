@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from lace.base.text import shorten
 from lace.cli.answers import short_identifiers
 from lace.cli.output import Column, plural
+from lace.cli.policy_files import offer_text
 from lace.cli.record_tables import MOST_ROWS, remark_cut, show_records
 from lace.cli.times import time_text
 
@@ -41,6 +42,9 @@ def write_lines(output: Output, told: Disclosure) -> None:
     output.lines(f"hash\t{target}" for target in told.hidden_hashes)
     if told.sent is not None:
         output.lines(f"sent\t{record}" for record in told.sent.records)
+    names = ["*"] if told.offer.schema.all else sorted(told.offer.schema.names)
+    for name in names if told.records else ():
+        output.row(("offer", name))
 
 
 def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
@@ -54,6 +58,7 @@ def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
     ]
     if told.local_tai is not None:
         rows.append(("at", f"{time_text(told.local_tai)} UTC, {told.local_tai}"))
+    rows.append(("advertised", ("" if told.sent else "at most ") + offer_text(told.offer)))
     output.table((Column("", style="bold"), Column("")), rows, heading=False)
     show_records(output, snapshot, told.records)
     _write_fields(output, told)
@@ -151,6 +156,7 @@ def _parts(change: DisclosureChange) -> Iterator[tuple[str, SetChange]]:
     yield "hash", change.hidden_hashes
     if change.sent is not None:
         yield "sent", change.sent
+    yield "offer", change.offered
 
 
 def write_change_lines(output: Output, change: DisclosureChange) -> None:
@@ -207,5 +213,5 @@ def _summary(found: Sequence[tuple[str, Sequence[str]]]) -> str:
 
 
 def _coordinate(snapshot: Snapshot, kind: str, name: str) -> str:
-    found = None if kind == "field" else snapshot.describe(name)
+    found = None if kind in ("field", "offer") else snapshot.describe(name)
     return found.coordinate if found is not None else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lace.base.limits import parse_setting
+from lace.base.limits import Value, parse_setting
 from lace.cli.session import Session
 from lace.errors import SettingError
 
@@ -59,12 +59,13 @@ def _take_wait(ctx: click.Context, _param: click.Parameter, value: str | None) -
         session.set_options["wait_seconds"] = _parse("--wait", "wait_seconds", value)
 
 
-def _parse(origin: str, name: str, value: str) -> int:
+def _parse(origin: str, name: str, value: str) -> Value:
     try:
-        return parse_setting(name, value)
+        found: Value = parse_setting(name, value)
     except SettingError as error:
         error.message = f"{origin}: {error.message}"
         raise
+    return found
 
 
 def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

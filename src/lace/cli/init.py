@@ -30,7 +30,8 @@ def settings_template() -> str:
     ]
     for name, meaning, unit in describe_settings():
         lines += ["", f"# {meaning}{f' ({unit})' if unit else ''}"]
-        lines.append(f"#{name} = {getattr(DEFAULT_SETTINGS, name)}")
+        value = getattr(DEFAULT_SETTINGS, name)
+        lines.append(f"#{name} = {value if isinstance(value, int) else list(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from lace.cli.link_log import LOG_FORMATS, JsonLog
-from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION, EXPOSE_OPTION, LOWERING_OPTION
+from lace.cli.policy_options import (
+    ALL_FIELDS_OPTION,
+    ALLOW_UNDEFINED_OPTION,
+    EXPOSE_OPTION,
+    FIELD_OPTION,
+    LOWERING_OPTION,
+)
 from lace.cli.suggestions import Choice
 from lace.errors import UsageError
 from lace.store.keys import parse_verifier
@@ -97,6 +103,8 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
             "gets to see it.",
         ),
         EXPOSE_OPTION,
+        FIELD_OPTION,
+        ALL_FIELDS_OPTION,
         LOWERING_OPTION,
         ALLOW_UNDEFINED_OPTION,
         KEY_OPTION,

@@ -53,6 +53,9 @@ class SyncArguments:
     expose: tuple[str, ...] | None = None
     lowering: str | None = None
     allow_undefined: tuple[str, ...] | None = None
+    field: tuple[str, ...] | None = None
+    all_fields: bool | None = None
+    format: tuple[str, ...] | None = None
     key: str | None = None
     claim: str | None = None
     stdio_peer: str | None = None
@@ -71,7 +74,8 @@ class SyncArguments:
         """Return both together; what is said here counts."""
         own = {each.name: getattr(self, each.name) for each in fields(self)}
         given = {name: value for name, value in own.items() if value not in (None, ())}
-        other = {"key": "claim", "claim": "key"}  # of the two ways to say who this side is
+        # Of the two ways to say who this side is, and which fields it offers, one counts.
+        other = {"key": "claim", "claim": "key", "field": "all_fields", "all_fields": "field"}
         dropped = dict.fromkeys(other[name] for name in given.keys() & other.keys())
         return replace(table, **{**dropped, **given})
 
@@ -80,6 +84,9 @@ _KINDS: Final[dict[str, tuple[str, type]]] = {
     "command": ("a list of texts", list),
     "expose": ("a list of texts", list),
     "allow_undefined": ("a list of texts", list),
+    "field": ("a list of texts", list),
+    "all_fields": ("true or false", bool),
+    "format": ("a list of texts", list),
     "plain": ("true or false", bool),
     "open": ("true or false", bool),
     "receipts": ("true or false", bool),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from lace.base.text import safe_text
 from lace.cli.exchange_facts import read_public_facts, with_clock
 from lace.cli.output import plural
-from lace.cli.policy_options import ExposureArgument, parse_exposure, parse_viewer
+from lace.cli.policy_options import ExposureArgument, offered, parse_exposure, parse_viewer
 from lace.cli.rule_files import (
     STANDARD_INPUT,
     complain_findings,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
     from lace.policy.operand import Operand
+    from lace.policy.schema import Offer
     from lace.rules.limits import RuleLimits
     from lace.rules.profiles import Profile
     from lace.rules.program import CheckedProgram
@@ -53,12 +55,14 @@ __all__ = [
     "note_missing",
     "note_missing_facts",
     "note_no_record",
+    "offer_text",
     "read_exposures",
     "read_own_policy",
     "read_policy",
     "refuse_shared_input",
     "warn_of",
     "warn_of_names",
+    "warn_of_unmet",
 ]
 
 Answer = TypeVar("Answer")
@@ -195,6 +199,7 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
         exposures_of(named, exposing),
         lowering=given.lowering,
         allow_undefined=given.allow_undefined,
+        **offered(given.field, given.all_fields),
     )
     public = read_public_facts(session, given.advertised, given.runtime, viewer)
     public = with_clock(session, public, policy.exposures, given.at)
@@ -213,8 +218,11 @@ def read_own_policy(
     expose: Sequence[str],
     lowering: str,
     allow_undefined: Sequence[str],
+    offer: Mapping[str, Any],
 ) -> Policy:
     """Read this side's selector and exposures; findings of all files are shown.
+
+    `offer` says which fields and formats it offers, as `lace.cli.policy_options.offered` gives it.
 
     Raises:
         UsageError: a file cannot be read.
@@ -230,7 +238,11 @@ def read_own_policy(
     ]
     ours, *exposing = check_files(session, wanted)
     policy = Policy(
-        ours, exposures_of(named, exposing), lowering=lowering, allow_undefined=allow_undefined
+        ours,
+        exposures_of(named, exposing),
+        lowering=lowering,
+        allow_undefined=allow_undefined,
+        **offer,
     )
     warn_of(session, policy.warnings)
     return policy
@@ -293,6 +305,27 @@ def note_missing(
         where = "--viewer" if tuple(lacking) == (f"{PEER}/1",) else "--runtime"
         session.output.note(
             f"{whose} read {', '.join(lacking)}, and there is no such fact{so}; see {where}"
+        )
+
+
+def offer_text(offer: Offer) -> str:
+    """Return which fields and formats are offered, in words."""
+    names = "all fields" if offer.schema.all else ", ".join(sorted(offer.schema.names))
+    return f"{safe_text(names) or 'no field'}; formats {', '.join(sorted(offer.formats))}"
+
+
+def warn_of_unmet(session: Session, offer: Offer) -> None:
+    """Say that no exchange can begin, where the selectors need fields that are not offered."""
+    if offer.needs_all:
+        session.output.warn(
+            "the selectors need all fields, and you do not offer them, so that an exchange would "
+            "fail [050-131]; see --all-fields"
+        )
+    elif offer.unmet:
+        names = safe_text(", ".join(offer.unmet))
+        session.output.warn(
+            f"the peer's selector needs the advertised field {names}, which you do not offer, so "
+            "that an exchange would fail [050-130]; see --field"
         )
 
 

@@ -21,18 +21,21 @@ from lace.policy.plan_lines import LOWERINGS
 from lace.record.ids import Verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "ADVERTISED_OPTION",
+    "ALL_FIELDS_OPTION",
     "ALLOW_UNDEFINED_OPTION",
     "AT_OPTION",
     "EXPOSE_OPTION",
+    "FIELD_OPTION",
     "LOWERING_OPTION",
     "RUNTIME_OPTION",
     "ExposureArgument",
     "PolicyArguments",
     "exchange_options",
+    "offered",
     "parse_exposure",
     "parse_viewer",
 ]
@@ -85,6 +88,23 @@ LOWERING_OPTION: Final = click.option(
 )
 
 
+FIELD_OPTION: Final = click.option(
+    "--field",
+    metavar="NAME",
+    multiple=True,
+    help="A field that your advertisements may carry; with any, those and no others are offered. "
+    "Repeatable. Without --field and --all-fields they are those of Type, Group, App, Name, TAI, "
+    "Signed-By, Signature, Data-Length and of your own selector that the rules of both sides name, "
+    "or those of the setting offer_fields.",
+)
+ALL_FIELDS_OPTION: Final = click.option(
+    "--all-fields",
+    is_flag=True,
+    default=None,
+    help="Offer all fields of the records that you advertise, not only those that rules name.",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyArguments:
     """What a command line says of an exchange, as it stands there."""
@@ -97,6 +117,8 @@ class PolicyArguments:
     advertised: str | None
     runtime: str | None
     at: str | None
+    field: tuple[str, ...]
+    all_fields: bool | None
     lowering: str
     allow_undefined: tuple[str, ...]
     is_given: bool
@@ -134,6 +156,8 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
         ADVERTISED_OPTION,
         RUNTIME_OPTION,
         AT_OPTION,
+        FIELD_OPTION,
+        ALL_FIELDS_OPTION,
         LOWERING_OPTION,
         ALLOW_UNDEFINED_OPTION,
     )
@@ -154,6 +178,23 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
         return made  # type: ignore[no-any-return]  # the same function to click
 
     return decorate
+
+
+def offered(
+    field: Sequence[str] | None, all_fields: bool | None, formats: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return what `--field` and `--all-fields` mean to a policy, by its arguments.
+
+    Raises:
+        UsageError: both were given.
+    """
+    if field and all_fields:
+        raise UsageError("--field and --all-fields were both given", hint="leave one of them out")
+    return {
+        "fields": list(field) if field else None,
+        "all_fields": bool(all_fields),
+        "formats": list(formats) if formats is not None else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ from lace.cli.policy_files import (
     explain_empty_view,
     note_missing_facts,
     note_no_record,
+    offer_text,
     read_policy,
     warn_of_names,
+    warn_of_unmet,
 )
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
@@ -53,6 +55,7 @@ class _Answer:
         self.executable = preview.executable
         self.their_work = preview.their_work
         self.local_tai = preview.local_tai
+        self.offer = preview.offer
         self.shows_nothing = preview.shows_nothing
         self.send = sorted(preview.permissions.may_send)
         self.request = sorted(preview.permissions.may_request)
@@ -69,6 +72,7 @@ class _Answer:
             "viewer": self.read.viewer,
             "exposures": [each.module.id for each in executable.exposures],
             "local_tai": self.local_tai,
+            "offer": self.offer.to_json(),
             "may_send": self.send,
             "not_here": self.not_here,
             "may_request": self.request,
@@ -94,6 +98,7 @@ class _Answer:
         ]
         if self.local_tai is not None:
             rows.append(("at", f"{time_text(self.local_tai)} UTC, {self.local_tai}"))
+        rows.append(("advertised", offer_text(self.offer)))
         output.table((Column("", style="bold"), Column("")), rows, heading=False)
         output.line("")
         output.say(f"would be sent: {_count(self.send)}")
@@ -164,6 +169,7 @@ def _tell(session: Session, answer: _Answer) -> None:
     if not any(fact[0] == "Advertised" for fact in read.public):
         output.note("the peer advertises nothing, so nothing would be requested; see --advertised")
     note_missing_facts(session, answer.executable, read.public)
+    warn_of_unmet(session, answer.offer)
     if output.table_wanted and (answer.send or answer.request):
         output.note(SHORT)
     if answer.not_here:
@@ -190,6 +196,8 @@ def _is(count: int) -> str:
         "exposures": "the R. identifiers of the modules in force for the viewer; none: nothing "
         "is exposed",
         "local_tai": "the instant that exposures read as _LocalTAI; null if none of them does",
+        "offer": "what you offer for advertisements: {fields, all_fields, formats, unmet_fields, "
+        "needs_all_fields}; an exchange fails if the plan needs fields that are not offered",
         "may_send": "hashes of the records that may be sent, sorted",
         "not_here": "those of them that are not here, and so are not sent",
         "may_request": "hashes of the records that may be requested, sorted",

@@ -27,6 +27,7 @@ from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
 from lace.cli.policy_files import read_own_policy, warn_of_names
+from lace.cli.policy_options import offered
 from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
@@ -107,7 +108,12 @@ class _Serve:
         given = self._given
         lowering = given["lowering"] or LOWERINGS[0]
         return read_own_policy(
-            self._session, given["select"], given["expose"], lowering, given["allow_undefined"]
+            self._session,
+            given["select"],
+            given["expose"],
+            lowering,
+            given["allow_undefined"],
+            offered(given["field"], given["all_fields"]),
         )
 
     def run(self) -> int:

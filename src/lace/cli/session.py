@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_file
-from lace.base.limits import Settings, Source, describe_settings, resolve_settings
+from lace.base.limits import Settings, Source, Value, describe_settings, resolve_settings
 from lace.cli.approvals import ForeignLaceError, refuse_foreign
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import Output
@@ -70,7 +70,7 @@ class Session:
         self.output = output or Output()
         self.output.color = not environ.get("NO_COLOR")
         self.lace_option: str | None = None
-        self.set_options: dict[str, int] = {}
+        self.set_options: dict[str, Value] = {}
         self.debug = False
         self.durable = "nothing was changed"
         """What stays when a signal ends this run, in words."""

@@ -26,6 +26,7 @@ from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
 from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
 from lace.cli.policy_files import read_own_policy, warn_of_names
+from lace.cli.policy_options import offered
 from lace.driver.dry_run import DryRun
 from lace.driver.receipts import check_receipt_key
 from lace.errors import UsageError
@@ -189,6 +190,7 @@ def command(
         given.expose or (),
         given.lowering or LOWERINGS[0],
         given.allow_undefined or (),
+        offered(given.field, given.all_fields, given.format),
     )
     claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import SettingError
+from lace.policy.operand import RequiredFields
+from lace.policy.schema import ALL_FIELDS, STORED_FORMATS, Schema, formats_of, offered_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lace.base.limits import Settings
-    from lace.policy.operand import RequiredFields
+    from lace.policy.local import Policy
 
 __all__ = [
     "ALL_FIELDS",
@@ -36,10 +38,9 @@ __all__ = [
     "exchange_limits_of",
 ]
 
+_NO_FIELDS: Final = RequiredFields()
 SECOND: Final = 1_000_000_000
 """Nanoseconds of a second."""
-STORED_FORMATS: Final = frozenset({"H3"})
-"""The record formats that stores can validate and keep."""
 MIN_TICK_NANOSECONDS: Final = 1
 """The shortest tick interval; of the two sides' intervals the longer one counts (X2)."""
 WIRE_LIMITS: Final = (
@@ -61,40 +62,6 @@ LARGEST_LIMIT: Final = 2**63 - 1
 RECONCILE_LIMIT: Final = "reconcile"
 """The limit name under which a hello offers a mode of reconciliation (G44)."""
 RECONCILE_MODES: Final = (0, 1, 2)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
-    """Which fields advertisements carry: some names, or all there are.
-
-    All fields include every name, so that `names` is empty then.
-
-    >>> Schema(names=frozenset({"App", "Type"})) & Schema(names=frozenset({"App"}))
-    Schema(names=frozenset({'App'}), all=False)
-    """
-
-    names: frozenset[str] = frozenset()
-    all: bool = False
-
-    def __post_init__(self) -> None:
-        if self.all:
-            object.__setattr__(self, "names", frozenset())
-
-    def __and__(self, other: Schema) -> Schema:
-        """Return what both have; all fields and some names are those names."""
-        if self.all:
-            return other
-        return self if other.all else Schema(names=self.names & other.names)
-
-    def __contains__(self, name: str) -> bool:
-        return self.all or name in self.names
-
-    def meets(self, required: RequiredFields) -> bool:
-        """Tell whether a plan that requires these fields can be evaluated."""
-        return required.is_met_by(None if self.all else self.names)
-
-
-ALL_FIELDS: Final = Schema(all=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,16 +120,16 @@ def exchange_limits_of(settings: Settings) -> ExchangeLimits:
 class Capabilities:
     """What this side can do and is willing to do in an exchange.
 
-    `schema` is what it may put into advertisements. A hello offers only the fields of it
-    that the plan requires, unless `offer_all` asks for the whole: every field more is
-    disclosed, and makes each advertisement longer.
+    `schema` is what it offers for advertisements, neither more nor less; None leaves it to
+    `offered_schema`, which offers of the fields that the plan requires those that a peer's
+    selector cannot have added.
 
     Raises:
         SettingError: no format, an unknown mode, or a tick interval that peers refuse.
     """
 
     formats: frozenset[str] = STORED_FORMATS
-    schema: Schema = ALL_FIELDS
+    schema: Schema | None = None
     offer_all: bool = False
     limits: ExchangeLimits = field(default_factory=ExchangeLimits)
     mode: int = 2
@@ -176,16 +143,43 @@ class Capabilities:
         if not MIN_TICK_NANOSECONDS <= self.tick_interval <= LARGEST_LIMIT:
             raise SettingError(f"a tick interval of {self.tick_interval} ns is refused by peers")
 
-    def offered_schema(self, required: RequiredFields) -> Schema:
-        """Return the schema that a hello for a plan with these required fields offers."""
-        if self.offer_all or required.all:
-            return self.schema
-        return self.schema & Schema(names=required.names)
+    @property
+    def asked_schema(self) -> Schema | None:
+        """The fields that this side names for itself; None if it names none."""
+        return ALL_FIELDS if self.offer_all and self.schema is None else self.schema
+
+    def offered_schema(self, required: RequiredFields, own: RequiredFields = _NO_FIELDS) -> Schema:
+        """Return what a hello offers for a plan that requires some fields.
+
+        Args:
+            required: what both selectors require.
+            own: what this side's own requires.
+        """
+        return offered_schema(self.asked_schema, own, required)
 
 
-def capabilities_of(settings: Settings = DEFAULT_SETTINGS) -> Capabilities:
-    """Return what settings let a side offer."""
+def capabilities_of(
+    settings: Settings = DEFAULT_SETTINGS, policy: Policy | None = None, *, offer_all: bool = False
+) -> Capabilities:
+    """Return what a side offers: as its policy says, else as whoever runs it, else its settings.
+
+    Args:
+        settings: the settings of its lace.
+        policy: what it selects and exposes, with the fields and formats that it names.
+        offer_all: offer all fields, unless the policy names some.
+    """
+    made = _capabilities_of(settings)
+    if policy is None:
+        return made
+    schema = policy.schema or (ALL_FIELDS if offer_all else made.schema)
+    return replace(made, schema=schema, formats=policy.formats or made.formats)
+
+
+def _capabilities_of(settings: Settings) -> Capabilities:
     return Capabilities(
+        formats=formats_of(settings.record_formats or None) or STORED_FORMATS,
+        schema=Schema(names=frozenset(settings.offer_fields)) if settings.offer_fields else None,
+        offer_all=bool(settings.offer_all_fields),
         limits=exchange_limits_of(settings),
         mode=settings.reconcile_mode,
         tick_interval=settings.tick_interval_seconds * SECOND,

@@ -17,7 +17,7 @@ from lace.interlacing.negotiation import negotiate
 from lace.interlacing.setup import Setup, check_expected_peer, make_setup, read_setup
 from lace.interlacing.vocabulary import Phase
 from lace.policy.compile import Compiler
-from lace.policy.operand import receive_operand
+from lace.policy.operand import advertised_fields, receive_operand
 from lace.policy.transcript import make_plan
 from lace.rules.profiles import SELECT_ADVERTISED, SELECT_HAVE
 from lace.rules.syntax import PredicateKey
@@ -109,6 +109,7 @@ class Handshake:
             context=self._context,
             aux=config.random_bytes(_NONCE_BYTES),
             max_line_bytes=config.max_line_bytes,
+            own=advertised_fields(self._operand.module),
         )
         return SendBlock(tuple(self._hello.facts))
 

@@ -23,6 +23,7 @@ from lace.interlacing.capabilities import (
 )
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.identity import ProofContext, make_proof
+from lace.policy.operand import RequiredFields
 from lace.record.ids import Signature, Verifier
 from lace.rules.findings import show
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Hello", "make_hello", "proof_context", "read_hello"]
 
 _FIELD: Final = "HelloAdvertisedField"
+_NO_FIELDS: Final = RequiredFields()
 _LIMIT: Final = re.compile("[1-9][0-9]{0,18}")
 
 
@@ -99,12 +101,14 @@ def make_hello(
     context: ProofContext | None = None,
     aux: bytes | None = None,
     max_line_bytes: int | None = None,
+    own: RequiredFields = _NO_FIELDS,
 ) -> Hello:
     """Return the hello of the side with this index: what it offers for the plan, and when.
 
     With a key and a context (`proof_context`) it names its verifier and proves it; `aux` is
     randomness for the signature. It names none that it cannot prove, and no field that no
-    line of `max_line_bytes` can name: nor could one carry it.
+    line of `max_line_bytes` can name: nor could one carry it. `own` are the fields that this
+    side's selector requires, which it offers together with those of its policy.
     """
     signer = proof = None
     if key is not None and context is not None:
@@ -114,7 +118,7 @@ def make_hello(
         tai=tai,
         tick_interval=capabilities.tick_interval,
         formats=capabilities.formats,
-        schema=_sayable(capabilities.offered_schema(plan.required), max_line_bytes),
+        schema=_sayable(capabilities.offered_schema(plan.required, own), max_line_bytes),
         limits=MappingProxyType(capabilities.limits.wire),
         mode=capabilities.mode,
         signer=signer,

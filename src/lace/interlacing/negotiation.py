@@ -244,14 +244,25 @@ def _common_schema(plan: ExchangePlan, ours: Hello, theirs: Hello) -> Schema:
             Failure.SCHEMA_UNMET,
             f"the plan needs all fields, {' and '.join(sides)} offers only some",
             rule="050-131",
+            hint="--all-fields offers all of them" if not ours.schema.all else None,
         )
-    missing = _names(plan.required.names - common.names)
+    here, there = (
+        frozenset() if each.schema.all else plan.required.names - each.schema.names
+        for each in (ours, theirs)
+    )
+    lacking = [
+        f"{_names(names)}, which {side} does not offer"
+        for names, side in ((here, "this side"), (there, "the peer"))
+        if names
+    ]
     raise InterlaceFailure(
         Failure.SCHEMA_UNMET,
-        f"the plan needs {missing}, not offered by both",
+        f"the plan needs {' and '.join(lacking)}",
         rule="050-130",
-        hint="look for a misspelt name in the selectors: a field that no line of 1,024 bytes can "
-        "carry is never offered",
+        hint=f"offer it with {' '.join(f'--field {show(name)}' for name in sorted(here))}, unless "
+        "the peer's selector has misspelt it"
+        if here
+        else "look for a misspelt name in the selectors, or ask the peer to offer it",
     )
 
 

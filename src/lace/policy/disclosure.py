@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.base.text import shorten
 from lace.errors import PolicyError
+from lace.policy.schema import ALL_FIELDS, Offer, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,8 @@ FORMAT: Final = "lace-disclosure/v1"
 """What a saved disclosure calls itself."""
 CHANGE_FORMAT: Final = "lace-disclosure-change/v1"
 """What a saved comparison calls itself."""
+_EVERY: Final = "*"
+_EVERYTHING: Final = Offer(ALL_FIELDS)
 _SAVE_ONE: Final = "save one with `lace disclose --json`"
 
 
@@ -92,7 +95,9 @@ class Disclosure:
     stored here. `blobs` and `plexes` count the different embedded hashes. `missing_facts` are
     runtime predicates, as `StartTAI/1`, that the rules read and of which no fact was given:
     an exchange has such facts, and then more may be told than is said here. `local_tai` is the
-    instant that exposures read as this side's clock; None if none of them does.
+    instant that exposures read as this side's clock; None if none of them does. `offer` are
+    the fields and formats of advertisements: for a peer's selector those that an exchange with it
+    offers, without one the most that any peer can ask for.
     """
 
     lace: str
@@ -109,6 +114,7 @@ class Disclosure:
     sent: Sent | None = None
     missing_facts: tuple[str, ...] = ()
     local_tai: str | None = None
+    offer: Offer = _EVERYTHING
 
     def __repr__(self) -> str:
         shown = f"{len(self.records):,} of {self.stored:,} records"
@@ -132,6 +138,7 @@ class Disclosure:
             "embedded": {"blobs": self.blobs, "plexes": self.plexes},
             "sent": None if self.sent is None else self.sent.to_json(),
             "local_tai": self.local_tai,
+            "offer": self.offer.to_json(),
             "missing_facts": list(self.missing_facts),
         }
 
@@ -140,6 +147,9 @@ class Disclosure:
         sent = None
         if self.sent is not None and before.sent is not None:
             sent = SetChange.between(before.sent.records, self.sent.records)
+        offered = SetChange((), ())
+        if (self.sent is None) == (before.sent is None):  # else one is for any plan
+            offered = SetChange.between(_offered(before), _offered(self))
         old, new = frozenset(before.records), frozenset(self.records)
         hashes = SetChange.between(before.hidden_hashes, self.hidden_hashes)
         return DisclosureChange(
@@ -153,6 +163,7 @@ class Disclosure:
                 tuple(each for each in hashes.removed if each not in new),
             ),
             sent=sent,
+            offered=offered,
             missing_facts=tuple(sorted({*before.missing_facts, *self.missing_facts})),
         )
 
@@ -183,8 +194,9 @@ class DisclosureChange:
     """What an edit would newly reveal to a viewer, and what it would no longer reveal.
 
     A hash is new when it was told in no way before, and gone when it is told in none now.
-    `sent` is None where one of the two did not ask what would be sent. `missing_facts` are
-    those of both, sorted.
+    `sent` is None where one of the two did not ask what would be sent. `offered` are names of
+    fields that advertisements may carry, `*` for all, where both or none asked what would be
+    sent. `missing_facts` are those of both, sorted.
     """
 
     viewer: str
@@ -193,9 +205,11 @@ class DisclosureChange:
     hidden_hashes: SetChange
     sent: SetChange | None
     missing_facts: tuple[str, ...] = ()
+    offered: SetChange = SetChange((), ())
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.fields or self.hidden_hashes or self.sent)
+        changes = (self.records, self.fields, self.hidden_hashes, self.sent, self.offered)
+        return any(changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -207,8 +221,16 @@ class DisclosureChange:
             "fields": self.fields.to_json(),
             "hidden_hashes": self.hidden_hashes.to_json(),
             "sent": None if self.sent is None else self.sent.to_json(),
+            "offered": self.offered.to_json(),
             "missing_facts": list(self.missing_facts),
         }
+
+
+def _offered(told: Disclosure) -> frozenset[str]:
+    """Return the names of fields that are offered, `*` for all; without records, none are."""
+    if not told.records:
+        return frozenset()
+    return frozenset({_EVERY}) if told.offer.schema.all else told.offer.schema.names
 
 
 # -- reading a saved one -------------------------------------------------------------------------
@@ -271,6 +293,17 @@ def _disclosure(saved: _Document) -> Disclosure:
         sent=_sent(saved),
         missing_facts=saved.texts("missing_facts"),
         local_tai=saved.text_if_any("local_tai"),
+        offer=_offer(saved.document("offer")),
+    )
+
+
+def _offer(saved: _Document) -> Offer:
+    schema = Schema(names=frozenset(saved.texts("fields")), all=saved.flag("all_fields"))
+    return Offer(
+        schema,
+        frozenset(saved.texts("formats")),
+        saved.texts("unmet_fields"),
+        saved.flag("needs_all_fields"),
     )
 
 
@@ -310,6 +343,13 @@ class _Document:
     def text_if_any(self, key: str) -> str | None:
         """Return a text, or None where it is null."""
         return None if self.is_null(key) else self.text(key)
+
+    def flag(self, key: str) -> bool:
+        """Return true or false."""
+        value = self._values.get(key)
+        if not isinstance(value, bool):
+            raise self._refuse(key, "true or false")
+        return value
 
     def number(self, key: str) -> int:
         """Return a count."""

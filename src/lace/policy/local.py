@@ -1,4 +1,4 @@
-"""Policy: what one side brings to exchanges (040): a selector, exposures, a lowering.
+"""Policy: what one side brings to exchanges (040): selector, exposures, lowering, what it offers.
 
 The selector becomes this side's operand of a plan and is told to the peer. Exposures are
 not: they decide, here and only here, what of this side's records a peer's rules can see.
@@ -13,10 +13,12 @@ from lace.arguments import check_argument, check_many
 from lace.errors import Finding, Place, PolicyError
 from lace.policy.compile import Executable, compile_policy, plan_provenance
 from lace.policy.exposure import Exposure, check_viewer, exposure_of
-from lace.policy.operand import Operand, operand_of
+from lace.policy.operand import Operand, advertised_fields, operand_of
 from lace.policy.plan_lines import check_lowering
+from lace.policy.schema import Schema, formats_of, schema_of
 from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
 from lace.rules.checks.undefined import parse_allowed
+from lace.rules.findings import show
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.program import RULE_KINDS, refuse_undefined
 
@@ -63,6 +65,10 @@ class Policy:
     exposures: tuple[Exposure, ...]
     lowering: str
     allow_undefined: tuple[str, ...]
+    schema: Schema | None
+    """The fields that advertisements carry; None where the policy names none."""
+    formats: frozenset[str] | None
+    """The record formats that are offered; None where the policy names none."""
 
     def __init__(
         self,
@@ -72,6 +78,9 @@ class Policy:
         lowering: str = "standard-v1",
         limits: Limits | None = None,
         allow_undefined: Iterable[str] = (),
+        fields: Iterable[str] | None = None,
+        all_fields: bool = False,
+        formats: Iterable[str] | None = None,
     ) -> None:
         """Check everything.
 
@@ -84,11 +93,17 @@ class Policy:
                 `{"max_arity": 12}`; the others are the defaults. A `Lacegram` keeps its own.
             allow_undefined: predicates that nobody defines on purpose, as `"Blocked/1"`; any
                 other that a negated or counted atom depends on is refused.
+            fields: the fields that advertisements may carry, and no others; an empty list is
+                none. Where neither this nor a setting names any, they are those of the standard
+                fields and of the ones that `select` reads that the rules of both sides name.
+            all_fields: offer all fields of records instead.
+            formats: the record formats that are offered, by the suffix of their hashes.
 
         Raises:
             RuleError: rules are not legal, or rest on a predicate that nobody defines;
                 `findings` holds all that was found.
-            PolicyError: a viewer is no verifier, or there is no such lowering.
+            PolicyError: a viewer is no verifier, there is no such lowering, `select` reads a
+                field that is not offered, or no store can hold a format.
             UsageError: an argument is of another type.
         """
         check_argument(select, RULE_KINDS, "select is a Lacegram or its text")
@@ -101,6 +116,10 @@ class Policy:
         object.__setattr__(self, "allow_undefined", tuple(sorted(map(str, empty))))
         for module in (self.select, *(each.module for each in self.exposures)):
             refuse_undefined(module, empty)
+        schema = schema_of(fields, all_fields=all_fields)
+        _check_own_fields(schema, self.select)
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "formats", formats_of(formats))
 
     def __repr__(self) -> str:
         count = len(self.exposures)
@@ -115,6 +134,25 @@ class Policy:
     def warnings(self) -> tuple[Finding, ...]:
         """What is legal and still looks wrong, the registration of exposures included."""
         return (*self.select.warnings, *exposure_warnings(self.exposures))
+
+
+def _check_own_fields(schema: Schema | None, select: CheckedProgram) -> None:
+    """Refuse a schema without a field that one's own selector reads: no exchange could begin."""
+    own = advertised_fields(select)
+    if schema is None or schema.meets(own):
+        return
+    if own.all:
+        raise PolicyError(
+            "the selector reads fields by variables, so all of them must be offered",
+            rule="050-131",
+            hint="offer all fields (--all-fields), or name the fields in the rules",
+        )
+    missing = ", ".join(show(name) for name in sorted(own.names - schema.names))
+    raise PolicyError(
+        f"the selector reads the advertised field {missing}, which is not among those offered",
+        rule="050-130",
+        hint="name it as well, with --field",
+    )
 
 
 def check_policy(policy: object, said: str = "policy") -> None:

@@ -11,7 +11,7 @@ from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
 from lace.interlacing.negotiation import Capabilities, Setup, Terms, negotiate
 from lace.interlacing.setup import make_setup, read_setup
 from lace.interlacing.vocabulary import Phase
-from lace.policy.operand import operand_of
+from lace.policy.operand import advertised_fields, operand_of
 from lace.policy.transcript import ExchangePlan, make_plan
 from lace.record.seal import SigningKey
 
@@ -103,6 +103,7 @@ def pair_of(
                 key=keys[index],
                 context=context,
                 aux=AUX,
+                own=advertised_fields(operands[index].module),
             ),
             capabilities[index],
         )

@@ -135,11 +135,17 @@ def test_only_required_fields_are_offered() -> None:
     required = RequiredFields(names=frozenset({"App", "Group"}))
     assert Capabilities().offered_schema(required) == Schema(names=required.names)
     assert Capabilities(offer_all=True).offered_schema(required) == ALL_FIELDS
-    assert Capabilities().offered_schema(RequiredFields(all=True)) == ALL_FIELDS
+    everything = RequiredFields(all=True)
+    assert not Capabilities().offered_schema(everything).all, "a peer alone cannot ask for that"
+    assert Capabilities().offered_schema(everything, everything) == ALL_FIELDS
     assert Capabilities().offered_schema(RequiredFields()) == Schema()
     few = Capabilities(schema=Schema(names=frozenset({"App", "Type"})))
-    assert few.offered_schema(required) == Schema(names=frozenset({"App"}))
+    assert few.offered_schema(required) == few.schema
     assert few.offered_schema(RequiredFields(all=True)) == few.schema
+    assert replace(few, offer_all=True).offered_schema(required) == few.schema
+    more = RequiredFields(names=frozenset({"App", "Topic"}))
+    assert Capabilities().offered_schema(more) == Schema(names=frozenset({"App"}))
+    assert Capabilities().offered_schema(more, more) == Schema(names=more.names)
 
 
 # Setup
@@ -240,7 +246,7 @@ def test_the_facts_of_a_hello() -> None:
     listing = pair_of(capabilities=(Capabilities(mode=0), Capabilities(mode=1)), keys=(None, None))
     names = {fact[1] for fact in listing.sides[0].hello.facts if fact[0] == "HelloLimit"}
     assert names == set(WIRE_LIMITS)
-    everything = pair_of(rules=(ALL, PLAIN)).sides[1].hello.facts
+    everything = pair_of(rules=(ALL, PLAIN)).sides[0].hello.facts
     assert ("HelloAllAdvertisedFields",) in everything
     assert not any(fact[0] == "HelloAdvertisedField" for fact in everything)
 
@@ -419,7 +425,11 @@ def test_schemas_that_do_not_do() -> None:
     assert "the plan needs Group" in refused(lambda: pair.terms(0), unmet, "050-130")
     refused(lambda: pair_of().change(1, schema=Schema()).terms(0), unmet, "050-130")
     assert pair_of().change(1, schema=ALL_FIELDS).terms(0).schema.names == {"App", "Group"}
-    everything = pair_of(rules=(ALL, PLAIN))
+    alone = pair_of(rules=(ALL, PLAIN))
+    assert "the peer offers only some" in refused(lambda: alone.terms(0), unmet, "050-131")
+    everything = pair_of(
+        rules=(ALL, PLAIN), capabilities=(Capabilities(), Capabilities(offer_all=True))
+    )
     assert everything.terms(0).schema == ALL_FIELDS
     some = Schema(names=frozenset({"App"}))
     text = refused(lambda: everything.change(1, schema=some).terms(0), unmet, "050-131")

@@ -1,0 +1,183 @@
+"""The advertisement schema: which fields advertisements carry, and which this side offers (040).
+
+It is a control of its own, beside the query view: a view limits what a peer's rules read of
+records here, a schema what advertisements say of records that may be sent. What a plan requires
+follows from both selectors, and a peer's selector could name any field. So a side offers what its
+own policy allows: the fields that it names itself, or without any those of `STANDARD_FIELDS` and
+of its own selector that the plan requires.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.arguments import check_argument, check_many
+from lace.base.text import shorten
+from lace.errors import PolicyError, UsageError
+from lace.policy.operand import RequiredFields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ALL_FIELDS",
+    "STANDARD_FIELDS",
+    "STORED_FORMATS",
+    "Offer",
+    "Schema",
+    "allowed_schema",
+    "formats_of",
+    "offered_schema",
+    "schema_of",
+]
+
+STORED_FORMATS: Final = frozenset({"H3"})
+"""The record formats that stores can validate and keep."""
+STANDARD_FIELDS: Final = frozenset(
+    {"Type", "Group", "App", "Name", "TAI", "Signed-By", "Signature", "Data-Length"}
+)
+"""The fields that every record of its kind has: those that 050 lists, and Data-Length (G53)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """Which fields advertisements carry: some names, or all there are.
+
+    All fields include every name, so that `names` is empty then.
+
+    >>> Schema(names=frozenset({"App", "Type"})) & Schema(names=frozenset({"App"}))
+    Schema(names=frozenset({'App'}), all=False)
+    """
+
+    names: frozenset[str] = frozenset()
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        if self.all:
+            object.__setattr__(self, "names", frozenset())
+
+    def __and__(self, other: Schema) -> Schema:
+        """Return what both have; all fields and some names are those names."""
+        if self.all:
+            return other
+        return self if other.all else Schema(names=self.names & other.names)
+
+    def __contains__(self, name: str) -> bool:
+        return self.all or name in self.names
+
+    def meets(self, required: RequiredFields) -> bool:
+        """Tell whether a plan that requires these fields can be evaluated."""
+        return required.is_met_by(None if self.all else self.names)
+
+
+ALL_FIELDS: Final = Schema(all=True)
+
+
+def schema_of(fields: Iterable[str] | None, *, all_fields: bool) -> Schema | None:
+    """Return the schema that somebody asks for; None where nothing is said.
+
+    Raises:
+        PolicyError: a name that no field has.
+        UsageError: some fields and all of them, or something else than names.
+    """
+    check_argument(all_fields, bool, "all_fields is True or False")
+    if fields is None:
+        return ALL_FIELDS if all_fields else None
+    check_many(fields, "fields are names of fields", "as in ['Group', 'App']")
+    names = frozenset(fields)
+    for name in names:
+        check_argument(name, str, "a field is a name")
+        if not name or ":" in name or " " in name:
+            raise PolicyError(
+                f"the name of a field must have no space and no colon, got {shorten(name)!r}",
+                rule="050-129",
+            )
+    if all_fields:
+        raise UsageError("some fields and all fields were asked for", hint="leave one of them out")
+    RequiredFields(names=names)
+    return Schema(names=names)
+
+
+def formats_of(formats: Iterable[str] | None) -> frozenset[str] | None:
+    """Return the record formats that somebody asks for; None where nothing is said.
+
+    Raises:
+        PolicyError: none at all, or one that no store can hold.
+    """
+    if formats is None:
+        return None
+    check_many(formats, "formats are suffixes of record hashes", "as in ['H3']")
+    found = frozenset(formats)
+    known = ", ".join(sorted(STORED_FORMATS))
+    if not found:
+        raise PolicyError(
+            "an exchange needs at least one record format", rule="G39", hint=f"offer {known}"
+        )
+    for each in sorted(found - STORED_FORMATS, key=str):
+        raise PolicyError(
+            f"a record format must be one that stores can hold, got {shorten(str(each))!r}",
+            rule="050-122",
+            hint=f"they hold {known}",
+        )
+    return found
+
+
+def allowed_schema(asked: Schema | None, own: RequiredFields) -> Schema:
+    """Return the fields that a side offers at most, whatever a peer's selector requires.
+
+    Args:
+        asked: what its policy names; None where it names nothing.
+        own: what its own selector requires.
+    """
+    if asked is not None:
+        return asked
+    return ALL_FIELDS if own.all else Schema(names=STANDARD_FIELDS | own.names)
+
+
+def offered_schema(asked: Schema | None, own: RequiredFields, required: RequiredFields) -> Schema:
+    """Return the fields that a side offers for a plan with these required fields.
+
+    >>> names = RequiredFields(names=frozenset({"Group", "Secret"}))
+    >>> sorted(offered_schema(None, RequiredFields(), names).names)
+    ['Group']
+    """
+    allowed = allowed_schema(asked, own)
+    if asked is not None or required.all:
+        return allowed
+    return allowed & Schema(names=required.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a side offers: fields of advertisements and record formats.
+
+    `unmet` are the fields that a plan requires beyond them, by which an exchange would fail;
+    `needs_all` says that it requires all fields, and they are not offered.
+    """
+
+    schema: Schema
+    formats: frozenset[str] = STORED_FORMATS
+    unmet: tuple[str, ...] = ()
+    needs_all: bool = False
+
+    @classmethod
+    def of(cls, schema: Schema, formats: frozenset[str], required: RequiredFields) -> Offer:
+        """Return an offer for a plan."""
+        unmet = () if schema.all else tuple(sorted(required.names - schema.names))
+        return cls(schema, formats, unmet, required.all and not schema.all)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the plan requires no more."""
+        return not self.unmet and not self.needs_all
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "fields": sorted(self.schema.names),
+            "all_fields": self.schema.all,
+            "formats": sorted(self.formats),
+            "unmet_fields": list(self.unmet),
+            "needs_all_fields": self.needs_all,
+        }
