@@ -18,6 +18,7 @@ from benchmarks.engine import (
 )
 from benchmarks.engine_runs import FULL, QUICK, TINY, Sizes
 from benchmarks.exchanging import benchmark_exchange, benchmark_open_exchange
+from benchmarks.hostile import benchmark_hostile
 from benchmarks.importing import benchmark_growth, benchmark_import
 from benchmarks.measure import machine
 from benchmarks.pipeline import PIPELINE_PLOT, benchmark_pipeline
@@ -134,6 +135,7 @@ def _wire_plan(small: int, large: int, *, is_quick: bool) -> list[_Benchmark]:
         _Benchmark(f"Wire: {links} links at once", lambda: benchmark_wire_links(links)),
         _Benchmark("Wire: starting a server", benchmark_wire_start),
         _Benchmark("Wire: nothing has changed", lambda: benchmark_wire_again(large)),
+        _Benchmark("Hostile peers", benchmark_hostile),
     ]
 
 

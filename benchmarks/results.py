@@ -60,15 +60,16 @@ def write_results(sections: list[Section], *, command: str, date: str, machine: 
 def replace_sections(text: str, sections: list[Section], *, command: str, date: str) -> str:
     """Return the text of RESULTS.md with some sections measured again, each with a note of that.
 
-    Raises:
-        ValueError: a section is not there.
+    A section that is not there yet is added at the end.
     """
     head, *parts = text.split("\n## ")
     for section in sections:
         titles = [part.partition("\n")[0] for part in parts]
-        if section.title not in titles:
-            raise ValueError(f"RESULTS.md has no section {section.title!r}")
         title, table = section.markdown().removeprefix("## ").split("\n\n", 1)
         note = f"Measured again on {date}: `{command}`."
-        parts[titles.index(section.title)] = f"{title}\n\n{note}\n\n{table}"
+        made = f"{title}\n\n{note}\n\n{table}"
+        if section.title in titles:
+            parts[titles.index(section.title)] = made
+        else:
+            parts.append(made)
     return "\n## ".join([head, *parts])

@@ -216,6 +216,9 @@ class Server:
             await self._run(stream, link)
         finally:
             del self._links[link.number]
+            link.session = None  # what an exchange held does not wait for a search for garbage
+            if link.admission is not None:
+                link.admission.is_working = lambda: False
 
     def _note_agreed(self, link: _Running, terms: Terms) -> None:
         """Give a link the slot that is reserved for the verifier that its peer has proven."""

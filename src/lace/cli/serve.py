@@ -7,7 +7,7 @@ import sys
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from lace.transport.stream import Proven
 
 __all__ = ["command"]
+
+
+SWITCH_SECONDS: Final = 0.001
+"""How long a thread computes while others wait for the interpreter: short work of many links."""
 
 
 class _Serve:
@@ -119,6 +123,7 @@ class _Serve:
     def run(self) -> int:
         """Serve to the end; returns the exit code."""
         keep_one_arena()
+        sys.setswitchinterval(SWITCH_SECONDS)
         signals = Signals(self._stop, self._renew)
         with self._log:
             signals.run(self._run())

@@ -172,6 +172,12 @@ class Inbound:
                 self.says_full = item.text == SERVER_FULL
         return self._made.popleft()
 
+    def release(self) -> None:
+        """Give up what came and was not taken: nobody takes it any more."""
+        self._facts, self._group, self._modules = [], [], {}
+        self._made.clear()
+        self._reader = Reader()
+
     def hand_on(self) -> Event | None:
         """Return the records that wait for others, so that they need not any longer."""
         self._hand_on()

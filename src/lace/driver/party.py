@@ -106,6 +106,7 @@ class Party:
         self._clock, self._steady = clock, steady
         self._evaluator: Evaluator | None = None
         self._cursors = CursorSaver(kept, steady, is_open=machine.config.goes_on)
+        self._kept = kept
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
         self._receipts = receipts
@@ -285,16 +286,25 @@ class Party:
         """Give up what was under way, and all that is large.
 
         Whoever keeps the party, or the error that ended it, keeps no facts with it: they would
-        wait for a search for garbage, and a server has many links before there is one.
+        wait for a search for garbage, and a server has many links before there is one. So
+        nothing that refers back to the party is kept either.
         """
         self._drop_batch()
         self._intake.close()
         self._evaluator = None
         self.supervisor.close()
-        error: BaseException | None = self.error
-        while error is not None:
-            traceback.clear_frames(error.__traceback__)  # it still tells the lines
-            error = error.__cause__ or error.__context__
+        self._cursors.forget()
+        if self._kept is not None:
+            self._kept.before = None
+        self.agreed = self.reporter = self.watcher = self._intake.stored = None
+        if self.machine.is_closed:
+            self.machine.release()
+        outcome = self.machine.outcome
+        errors: list[BaseException | None] = [self.error, outcome.failure if outcome else None]
+        for error in errors:
+            while error is not None:
+                _clear_frames(error)
+                error = error.__cause__ or error.__context__
 
     def _do(self, effect: Effect) -> Event | None:
         match effect:
@@ -432,3 +442,13 @@ class Party:
         if self.watcher is not None:
             self.watcher(effect, sent)
         self.take(sent)
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Free what the calls held that led to an error; it still tells the lines."""
+    traceback.clear_frames(error.__traceback__)
+    called = error.__traceback__.tb_frame.f_back if error.__traceback__ is not None else None
+    while called is not None:  # those that went on after it was caught
+        with suppress(RuntimeError):  # it still runs
+            called.clear()
+        called = called.f_back

@@ -24,6 +24,10 @@ LOOK_SECONDS: Final = 0.1
 """How often is looked whether a step that takes long is still wanted."""
 
 
+def _nothing() -> None:
+    """Do nothing: whoever was called here has ended."""
+
+
 class PartyThread:
     """A thread for evaluations and the database; the event loop only waits for it.
 
@@ -76,3 +80,4 @@ class PartyThread:
     def close(self) -> None:
         """Take no more work; what is under way is not waited for."""
         self._thread.shutdown(wait=False)
+        self._after = self._during = self._abandon = _nothing

@@ -176,6 +176,8 @@ class Session:
             is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
             await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
             await self._thread.do(self._party.close)
+            self._inbound.release()
+            self._writing.release()
             self._thread.close()
         if machine.outcome is None:
             raise AssertionError("a session ends with its machine")

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["CancelReason", "LinkSupervisor"]
 
 
+def _nothing() -> None:
+    """Free nothing."""
+
+
 class CancelReason(Enum):
     """Why the evaluations of a link are stopped."""
 
@@ -109,9 +113,10 @@ class LinkSupervisor:
         self._held = total_bytes
 
     def close(self) -> None:
-        """Give all memory back: the link has ended."""
+        """Give all memory back: the link has ended, and holds nothing that evaluated for it."""
         self._held = 0
         self._member.leave()
+        self._member.drop = _nothing
 
     def _check_cancelled(self) -> None:
         if self.reason is not None:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["Writing"]
 
 
+async def _ignore(_error: LaceError) -> None:
+    """Let an error pass: the exchange is over."""
+
+
+def _nothing() -> None:
+    """Wake nobody: the exchange is over."""
+
+
 class Writing:
     """The way out of one side.
 
@@ -71,6 +79,11 @@ class Writing:
         except LaceError as error:  # what this side says cannot be said on a stream
             await self._fail(error)
             self._wake()
+
+    def release(self) -> None:
+        """Give up whoever is called here: the exchange is over."""
+        self._pieces = iter(())
+        self._fail, self._wake = _ignore, _nothing
 
     async def _write_all(self) -> None:
         while True:

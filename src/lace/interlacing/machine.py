@@ -151,6 +151,11 @@ class Machine:
             return self._close(_Why.PEER_ENDED)
         return self._fail(InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}"))
 
+    def release(self) -> None:
+        """Give up what is large, once it is closed: what both sides advertised."""
+        self._account.end_epoch(self._loops)
+        self._loops = self._epoch = None
+
     @property
     def is_ending(self) -> bool:
         """Whether it is over but for the records that came before, which are being stored."""

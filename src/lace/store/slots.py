@@ -7,8 +7,8 @@ for the write lock, lends its slot to others; and whoever computes for long keep
 waiting, but shares the interpreter with the next one.
 
 An evaluation that goes on for longer than others (`offer_slot`) waits for its next turn after
-all who have something short to do, and few such evaluations run at once. Their turns go round
-between the groups that they belong to, whatever number of them a group has.
+all who have something short to do, and few such evaluations run at once. Turns go round between
+the groups that those who wait belong to, whatever number of them a group has.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ TURN_SECONDS: Final = 0.05
 """How long an evaluation computes before it offers its slot to others."""
 FREE_SECONDS: Final = 0.1
 """Processor time for evaluations that a worker has before it waits after others."""
+_MANY_GROUPS: Final = 1_000
+"""Groups whose last turn is remembered."""
 _FORGET_SECONDS: Final = 1.0
 """After this time half of what a worker has used counts no more."""
 
@@ -132,21 +134,19 @@ class _Slots:
             self._since[waiter.thread] = time.monotonic()
             if waiter.is_long:
                 self._long.add(waiter.thread)
-                self._turns += 1
-                self._served[waiter.worker.group] = self._turns
+            self._turns += 1
+            self._served.pop(waiter.worker.group, None)
+            self._served[waiter.worker.group] = self._turns
+            if len(self._served) > _MANY_GROUPS:
+                del self._served[next(iter(self._served))]
             waiter.may_go.set()
 
     def _next(self) -> _Waiter | None:
-        for waiter in self._waiting:
-            if not waiter.is_long:
-                return waiter
-        if len(self._long) >= MAX_LONG_EVALUATIONS:
-            return None
-        groups = {waiter.worker.group for waiter in self._waiting}
-        if len(self._served) > len(groups):
-            self._served = {key: at for key, at in self._served.items() if key in groups}
-        # The group that was served longest ago; in it, whoever has waited longest.
-        return min(self._waiting, key=lambda waiter: self._served.get(waiter.worker.group, 0))
+        """Return who is next: of the group that was served longest ago, the first who came."""
+        able = [waiter for waiter in self._waiting if not waiter.is_long]
+        if not able and len(self._long) < MAX_LONG_EVALUATIONS:
+            able = self._waiting
+        return min(able, key=lambda each: self._served.get(each.worker.group, 0), default=None)
 
 
 _slots = _Slots()
