@@ -10,6 +10,7 @@ import pytest
 
 import lace
 from lace.driver.party import Party
+from lace.engines.embedded.factbase import FactBase
 from lace.interlacing.loops import Loops
 from tests.cli.links import EXPOSE_ALL, plex
 from tests.cli.policies import ALL
@@ -19,7 +20,7 @@ from tests.hostile.kit import Peer, connect_to
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = (Party, Loops)
+KINDS = (Party, Loops, FactBase)
 
 
 @pytest.mark.parametrize("ending", ["done", "left"])

@@ -21,7 +21,6 @@ import pytest
 
 import lace
 from lace.api import open_lace
-from lace.base.limits import Settings
 from lace.transport.stream import MAX_UNREAD_BYTES
 from tests.cli.links import (
     EXPOSE_ALL,
@@ -46,13 +45,13 @@ ENDLESS = (
     "LexCompare(P,'<',Q), LexCompare(Q,'<',R), LexCompare(R,'<',P).\n"
 )
 PRODUCT = "Have(P), Have(Q), Have(R), LexCompare(P,'<',Q), LexCompare(Q,'<',R), LexCompare(R,'<',P)"
-RAISED = {
+SETTINGS = {
     "max_work": 2**62,
     "peer_max_work": 2**62,
     "peer_max_cpu_seconds": 86_400,
     "peer_max_memory": 2**62,
+    "peer_memory_pool": 2**62,
 }
-SETTINGS = {name: value for name, value in RAISED.items() if hasattr(Settings, name)}
 LIMITS = [word for name in SETTINGS for word in ("--set", f"{name}={SETTINGS[name]}")]
 CLAIMS = 3_000
 SOON = 20.0

@@ -7,6 +7,7 @@ is always what a full evaluation of the facts of that moment would.
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -108,7 +109,9 @@ class Session:
         if statistics is None:
             statistics = Statistics(self._clock) if self._clock is not None else Statistics()
         made = Budget(checked, statistics, supervisor=self.supervisor)
-        made.measure_by(self._held_bytes)
+        # Weakly: evaluations keep their budget, and would keep the facts until garbage is found.
+        this = weakref.proxy(self)
+        made.measure_by(lambda: this._held_bytes())
         return made
 
     def _held_bytes(self) -> int:
