@@ -219,8 +219,8 @@ def _overview(
     yield "| id | Lace | reason | literal reading |\n| --- | --- | --- | --- |"
     for one in flagged:
         if one.flag is not None and one.flag.kind == "otherwise":
-            cells = [one.flag.decision, one.flag.reason, one.flag.literal]
-            yield f"| {_link(one)} | " + " | ".join(map(_moved, cells)) + " |"
+            texts = (one.flag.decision, one.flag.reason, one.flag.literal)
+            yield f"| {_link(one)} | " + " | ".join(map(_moved, texts)) + " |"
     yield "\n## Absent\n"
     yield "| id | what the text allows | reason |\n| --- | --- | --- |"
     for one in flagged:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lace
 from lace.api import now
 from lace.driver import evaluator
+from lace.driver.resting import StateNames
 from lace.enforcement import Enforcement
 from lace.exchanging import Side, open_exchange
 from lace.interlacing.events import Validated
+from lace.rules.syntax import PredicateKey
 from tests.driver.test_kept import BY_NAME, first_loop, run, said
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
@@ -173,3 +176,17 @@ def test_whatever_happens_between_exchanges_they_converge(
         run(left, right, select)
         assert hashes(left) == hashes(right) == wanted
         assert not step or not [fact for fact in first_loop(said) if fact[0] == "AdvertisementList"]
+
+
+def test_a_state_is_named_by_the_runtime_facts_that_rules_read() -> None:
+    program = SimpleNamespace(required_base=[PredicateKey("TickTAI", 1)], canonical="rules")
+    executable: Any = SimpleNamespace(programs=[program], index=0, viewer="V.x")
+    counters: Any = SimpleNamespace(key_xor=b"x", removal_sequence=0)
+    names = StateNames(executable)
+    tick, later = ("TickTAI", "1"), ("TickTAI", "2")
+    first = names.name(counters, [tick])
+    assert first == names.name(counters, [tick, ("StartTAI", "1")])
+    assert first == names.name(counters, [tick, ("TickTAI", "1", "2")])
+    assert len({first, names.name(counters, [later]), names.name(counters, [])}) == 3
+    for missing in ("key_xor", "removal_sequence"):
+        assert names.name(SimpleNamespace(**{**vars(counters), missing: None}), [tick]) is None  # type: ignore[arg-type]

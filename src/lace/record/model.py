@@ -107,8 +107,6 @@ class Plex(_Identified):
         tai: str | None = None,
         headers: Iterable[Header] = (),
     ) -> None:
-        for kind, path in (("Group", group), ("App", app), ("Name", name)):
-            _check_text(kind, path, rule="010-path")
         coordinate = Coordinate(group, app, name)
         for header, value in (("Group", group), ("App", app), ("Name", name)):
             check_line(header, value)

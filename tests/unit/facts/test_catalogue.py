@@ -33,3 +33,12 @@ def test_base_predicates() -> None:
 def test_the_catalogue_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         BASE_PREDICATES["Mine"] = BASE_PREDICATES["Have"]  # type: ignore[index]  # read only
+
+
+@pytest.mark.requirement("020-27")
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [("Have", (0,)), ("Field", (0, 1, 2)), ("RecordLink", (0, 1, 2)), ("BlobHash", (0,))],
+)
+def test_what_identifies_a_fact_ends_with_its_index(name: str, places: tuple[int, ...]) -> None:
+    assert BASE_PREDICATES[name].identifying == places

@@ -7,7 +7,14 @@ from itertools import product
 import pytest
 
 from lace.errors import LaceError, LimitExceeded, Place
-from lace.facts.lines import Fact, FactLineError, check_value, format_fact, parse_fact
+from lace.facts.lines import (
+    Fact,
+    FactLineError,
+    check_value,
+    format_fact,
+    parse_fact,
+    parse_typed_fact,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +111,10 @@ def test_a_value_limit() -> None:
     with pytest.raises(LaceError) as limited:
         parse_fact(b"F('abc')", max_value_bytes=2, place=Place("facts", 4))
     assert limited.value.place == Place("facts", 4)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "A('x'", "A(x)", "A('x') B"])
+def test_what_somebody_typed_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(FactLineError) as caught:
+        parse_typed_fact(text)
+    assert "write it like a line of `lace query`" in str(caught.value.hint)

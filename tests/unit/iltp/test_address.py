@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.iltp.address import Address, AddressError, parse_address
+from lace.iltp.address import MAX_UNIX_PATH_BYTES, Address, AddressError, parse_address
 
 PATH = "/interlace"
 
@@ -141,3 +141,14 @@ def test_an_address_that_has_a_port_is_not_given_another() -> None:
     with pytest.raises(AddressError) as caught:
         parse_address("127.0.0.1:4790")
     assert caught.value.hint == "write tcp:127.0.0.1:4790"
+
+
+@pytest.mark.requirement("060-03")
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_the_longest_path_of_a_socket(character: str) -> None:
+    size = len(character.encode())
+    longest = "/" + character * ((MAX_UNIX_PATH_BYTES - 1) // size)
+    longest += "x" * (MAX_UNIX_PATH_BYTES - len(longest.encode()))
+    assert parse_address(f"unix:{longest}").path == longest
+    with pytest.raises(AddressError):
+        parse_address(f"unix:{longest}x")

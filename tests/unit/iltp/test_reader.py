@@ -482,3 +482,27 @@ def test_how_many_facts_a_block_has() -> None:
     assert f"more than {most} facts" in said
     assert "max_fact_block_size=1048576" in said
     assert "more than" in str(limited(b"#\nA()\n" * (most + 1)))
+
+
+@pytest.mark.requirement("060-62")
+@pytest.mark.parametrize(("length", "is_legal"), [(2**31 - 1, True), (2**31, False)])
+def test_the_largest_length_of_data_is_legal_and_one_more_is_no_frame(
+    length: int, is_legal: bool
+) -> None:
+    """A legal one above the reader's limit is read past, however much there is of it."""
+    head = RECORD + b"B." + b"0" * 43 + b".H3\nData-Length: %d\n\n" % length
+    reader = Reader(max_data_bytes=1024)
+    reader.feed(HEAD + head)
+    problems = []
+    while True:
+        try:
+            event = reader.next_event()
+        except StreamError as error:
+            problems.append(error.rule)
+            break
+        assert not isinstance(event, StoredRecord)
+        if event is NEED_MORE:
+            break
+        if isinstance(event, Blank):
+            reader.expect(batch=True)
+    assert problems == ([] if is_legal else ["010-data-length"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
+from lace.interlacing.agenda import Agenda, Wanted
 from lace.interlacing.answering import Answers
 from lace.interlacing.asking import Inquiry
 from lace.interlacing.capabilities import Schema
@@ -131,3 +132,39 @@ def test_nobody_points_at_a_list_beyond_the_depth() -> None:
     inquiry._point_at("abcd")
     inquiry._point_at("abcde")
     assert [each.prefix for each in inquiry._agenda.queue] == ["abcd"]
+
+
+@pytest.mark.requirement("050-231")
+@pytest.mark.parametrize(
+    ("summaries", "wanted"),
+    [
+        (6, ["aaa", "aab", "aba", "abb", "baa", "bab"]),
+        (4, ["aa", "ab", "baa", "bab"]),
+        (3, ["aa", "ab", "ba"]),
+        (2, ["a", "ba"]),
+    ],
+)
+def test_partitions_are_merged_as_far_as_the_limit_needs(summaries: int, wanted: list[str]) -> None:
+    agenda = Agenda(2, replace(WIDE, summaries=summaries), 114)
+    agenda.queue = [
+        Wanted(prefix=prefix, count=100.0) for prefix in ("aaa", "aab", "aba", "abb", "baa", "bab")
+    ]
+    agenda._keep_summary_limit(lambda prefix: 200.0)
+    assert sorted(each.prefix for each in agenda.queue) == wanted
+    assert all(each.must_list == (len(each.prefix) < 3) for each in agenda.queue)
+
+
+@pytest.mark.requirement("050-232")
+@pytest.mark.parametrize("mode", [1, 2])
+def test_a_peer_that_narrows_beyond_the_depth_is_given_up(mode: int) -> None:
+    start = 2 if mode == 1 else 0
+    for length, is_legal in ((start + 4, True), (start + 5, False)):
+        agenda = Agenda(mode, replace(WIDE, depth=4), 114)
+        agenda.queue = [Wanted(prefix="a" * length, count=9.0)]
+        if is_legal:
+            assert agenda.questions(lambda prefix: 9.0) == [(LIST, "a" * length)]
+            continue
+        with pytest.raises(InterlaceFailure, match="beyond the depth") as caught:
+            agenda.questions(lambda prefix: 9.0)
+        assert caught.value.failure is Failure.DEPTH_LIMIT
+        assert "max_narrowing_depth" in str(caught.value.hint)

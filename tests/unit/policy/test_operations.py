@@ -149,3 +149,14 @@ def test_a_receipt_is_a_seal_of_the_receiver() -> None:
     assert str(receipt.coordinate) == f"//lace//receipt//store/{ODD.id}"
     assert receipt.tai == TAI
     assert sorted(receipt.headers) == [("Stored-From", sender), ("Stored-Hash", str(ODD.id))]
+
+
+@pytest.mark.requirement("050-206")
+@pytest.mark.parametrize(
+    ("prefix", "rules"),
+    [("//u", 2), ("//u/", 4), ("//u//ding", 2), ("//u//ding/", 4), ("//u//ding//links/", 2)],
+)
+def test_only_a_slash_that_may_be_one_of_two_is_read_in_two_ways(prefix: str, rules: int) -> None:
+    made = select_prefix(prefix)
+    assert made.count(" :- ") == rules
+    assert "'links')" not in made, "a name ends with its slash"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lace.policy.compile import compile_policy, plan_provenance
+from lace.policy.operand import operand_of
 from lace.policy.provenance import Provenance, made_by, made_of
+from lace.policy.transcript import make_plan
 from lace.rules.canonical import rule_id
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
@@ -34,3 +39,20 @@ def test_a_rule_made_of_none_is_its_own_source() -> None:
 def test_what_an_exposure_made_has_no_origin() -> None:
     (made,) = made_of(MODULE, MADE, ("040-exposure-scope", "M1"), "exposure 1")
     assert [fact[0] for fact in Provenance((made,)).facts()] == ["RuleSource", "RuleGeneratedBy"]
+
+
+@pytest.mark.requirement("040-110", "040-111")
+def test_the_sidecar_of_a_plan_is_that_of_both_sides() -> None:
+    text = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
+    operands = [operand_of(text, index) for index in (0, 1)]
+    plan = make_plan(operands[0], operands[1])
+    found = list(plan_provenance(plan, operands).facts())
+    sides = [
+        compile_policy(plan, operands, index=index, exposures=(), viewer=peer.origin)
+        for index, peer in ((0, plan.operands[1]), (1, plan.operands[0]))
+    ]
+    both = [each for side in sides for each in side.provenance.generated]
+    assert found == list(Provenance(tuple(both)).facts())
+    assert {fact[2] for fact in found if fact[0] == "RuleOrigin"} == {
+        each.origin for each in plan.operands
+    }

@@ -167,3 +167,11 @@ def test_a_seal_refuses(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(RecordError) as caught:
         Seal(**(fields | changes))  # type: ignore[arg-type]  # wrong values are the point
     assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("header", "place"), [(("A", "x\x01y"), "byte 4: control byte"), (("A" * 1030, "v"), "byte 0:")]
+)
+def test_a_fault_of_a_header_has_its_place_in_the_line(header: tuple[str, str], place: str) -> None:
+    with pytest.raises(RecordError, match=f"^{place}"):
+        plex(headers=[header])

@@ -108,3 +108,12 @@ def test_format_findings_with_excerpts() -> None:
 def test_show_is_short_and_visible() -> None:
     assert show("a\x1b") == "a\\u{1b}"
     assert len(show("x" * 1000)) == 60
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(99, False), (100, False), (101, True)])
+def test_a_line_longer_than_the_window_is_cut(length: int, is_cut: bool) -> None:
+    found = reporter("x" * length)
+    found.error("030-13", Span(1, 1, 2), "odd")
+    excerpt = found.findings[0].render().split("\n")[1]
+    assert excerpt.endswith("…") == is_cut
+    assert len(excerpt.strip()) == (101 if is_cut else length)

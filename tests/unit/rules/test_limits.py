@@ -16,8 +16,9 @@ from lace.rules.limits import (
     RuleLimits,
     limits_of,
     peer_limits_of,
+    read_limits,
 )
-from lace.rules.program import Lacegram, check_source
+from lace.rules.program import Lacegram, check_source, with_limits
 
 
 def test_the_table() -> None:
@@ -118,3 +119,35 @@ def test_a_megabyte_on_one_line() -> None:
         " the limit is max_rule_line_bytes=65536; use several rules"
     )
     assert len(error.findings[0].render()) < 400
+
+
+@pytest.mark.requirement(
+    "030-112", "030-113", "030-114", "030-115", "030-116", "030-117", "030-118"
+)
+def test_the_defaults_of_a_peer_and_the_least_that_is_promised() -> None:
+    names = (
+        *("max_base_facts", "max_runtime_facts", "max_derived_facts", "max_rules"),
+        *("max_iterations", "max_arity", "max_value_bytes", "max_work"),
+    )
+    peer = [getattr(PEER_LIMITS, name) for name in names]
+    assert peer == [2**26, 2**24, 2**23, 256, 10_000, 8, 1024, 2**33]
+    least = [getattr(MINIMUM_LIMITS, name) for name in names[:-1]]
+    assert least == [2**20, 2**20, 2**18, 256, 1000, 8, 1024]
+    own = [getattr(OWN_LIMITS, name) for name in names]
+    assert own == [2**26, 2**24, 2**26, 4096, 100_000, 8, 1024, 2**36]
+
+
+def test_a_program_under_other_limits() -> None:
+    program = check_source("A(X) :- Have(X).\nB(X) :- Have(X).")
+    assert with_limits(program, program.limits) is program
+    fewer = replace(OWN_LIMITS, max_rules=2)
+    made = with_limits(program, fewer)
+    assert (made.limits, made.rules, made.id) == (fewer, program.rules, program.id)
+    with pytest.raises(RuleError, match="max_rules=1"):
+        with_limits(program, replace(OWN_LIMITS, max_rules=1))
+
+
+def test_a_name_that_is_no_limit_is_refused() -> None:
+    with pytest.raises(SettingError, match="max_links is no limit of rules"):
+        read_limits({"max_links": 1})
+    assert read_limits({"max_rules": 1}).max_rules == 1

@@ -499,3 +499,16 @@ def test_a_long_chain_of_helpers_about_what_is_here() -> None:
     chain = "\n".join([head, *rules])
     assert places(f"{chain}\nH3000(P) :- Have(P).\n{OFFER}", "040-14", "selector")
     assert not places(f"{chain}\nH3000(P) :- Advertised(P,_).\n{OFFER}", "040-14", "selector")
+
+
+# Verifiers that records name
+
+
+@pytest.mark.requirement("020-24")
+@pytest.mark.parametrize("identity", ["Peer", "Here", "_Viewer"])
+def test_who_may_query_is_not_taken_from_a_record_that_anyone_can_write(identity: str) -> None:
+    rule = f"AllowQueryRecord(V,P) :- {identity}(V), _Known(V), Have(P).\n"
+    known = "_Known(V) :- Have(Q), Field(Q,'Name',_,V)"
+    assert places(f"{rule}{known}.", "020-24", "exposure") == [(2, "Field(Q,'Name',_,V)")]
+    signed = f"{known}, Field(Q,'Signed-By',_,'{ALICE}')."
+    assert places(f"{rule}{signed}", "020-24", "exposure") == []

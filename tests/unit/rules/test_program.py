@@ -149,3 +149,20 @@ def test_large_programs_are_quick() -> None:
     with pytest.raises(RuleError) as caught:
         Lacegram.parse(names)
     assert len(str(caught.value)) < 20_000
+
+
+def test_only_the_lines_of_one_rule_are_taken_for_it() -> None:
+    """A rule over several lines is one fault; a fault after it is another."""
+    text = "A(X) :- B(X),\n  C(X),\n  D(X).\nnonsense\nE(X) :- B(X).\n"
+    with pytest.raises(RuleError) as caught:
+        Lacegram.parse(text)
+    assert {finding.place.line for finding in caught.value.findings} == {1, 4}
+
+
+@pytest.mark.parametrize(
+    ("behind", "rule"), [(" B(X) :- Have(X).", "030-12"), (" tail", "030-13"), (" (X)", "030-13")]
+)
+def test_what_follows_the_period_of_a_rule(behind: str, rule: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        Lacegram.parse(f"A(X) :- Have(X).{behind}")
+    assert [finding.rule for finding in caught.value.findings] == [rule]

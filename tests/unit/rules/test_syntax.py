@@ -131,3 +131,11 @@ def test_operators_and_quotes() -> None:
     ] * 2
     assert quote("plain") == "'plain'"
     assert quote("'") == r"'\''"
+
+
+def test_where_an_atom_stands_is_no_part_of_it() -> None:
+    placed = Atom("A", (Variable("X"),), Span(3, 2, 4))
+    assert placed == Atom("A", (Variable("X"),))
+    assert hash(placed) == hash(Atom("A", (Variable("X"),)))
+    assert "span" not in repr(placed)
+    assert "key" not in repr(placed)

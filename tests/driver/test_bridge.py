@@ -1,0 +1,65 @@
+"""Bytes of a stream as events of a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.driver.bridge import PROGRESS_BYTES, Inbound
+from lace.interlacing import events as happened
+from lace.interlacing.failures import InterlaceFailure
+from tests.unit.iltp.streams import HEAD
+
+
+@pytest.mark.requirement("050-221", "050-235")
+def test_every_mebibyte_is_told_as_progress() -> None:
+    inbound = Inbound(max_block_bytes=64 * 2**20, max_data_bytes=2**20)
+    inbound.feed(HEAD)
+    assert isinstance(inbound.next_event(is_batch=False), happened.BlockReceived)
+    line = b"MayRequest('P.%08d.H3')\n"
+    half = b"".join(line % number for number in range(PROGRESS_BYTES // 2 // len(line % 0) + 1))
+    for number in range(6):
+        inbound.feed(half)
+        event = inbound.next_event(is_batch=False)
+        assert event == (happened.Progressed() if number % 2 else None)
+    assert inbound.received == len(HEAD) + 6 * len(half)
+
+
+@pytest.mark.requirement("050-222", "050-229")
+@pytest.mark.parametrize(
+    ("is_early", "limit"), [(True, "max_setup_block_size"), (False, "max_fact_block_size")]
+)
+def test_a_block_above_its_limit_is_told_by_the_name_of_the_limit(
+    is_early: bool, limit: str
+) -> None:
+    inbound = Inbound(max_block_bytes=60_000, max_early_bytes=30_000, max_data_bytes=2**20)
+    inbound.feed(HEAD)
+    inbound.next_event(is_batch=False, is_early=True)
+    line = b"MayRequest('P.%08d.H3')\n"
+    inbound.feed(b"".join(line % number for number in range(25_000 // len(line % 0))))
+    assert inbound.next_event(is_batch=False, is_early=is_early) is None
+    inbound.feed(b"".join(line % number for number in range(60_000 // len(line % 0))))
+    with pytest.raises(InterlaceFailure) as caught:
+        inbound.next_event(is_batch=False, is_early=is_early)
+    assert limit in f"{caught.value} {caught.value.hint}"
+
+
+def test_the_first_rules_name_themselves() -> None:
+    """A module comes with the block that names it."""
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=2**20)
+    inbound.feed(HEAD)
+    block = inbound.next_event(is_batch=False, is_early=True)
+    assert isinstance(block, happened.BlockReceived)
+    assert set(block.modules) == {fact[2] for fact in block.facts if fact[0] == "ExchangeOperand"}
+
+
+@pytest.mark.requirement("060-102")
+def test_the_end_is_told_once() -> None:
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=2**20)
+    inbound.feed(HEAD)
+    inbound.next_event(is_batch=False)
+    ended = [inbound.has_ended]
+    inbound.feed(b"")
+    assert inbound.next_event(is_batch=False) == happened.Ended()
+    ended.append(inbound.has_ended)
+    assert ended == [False, True]
+    assert inbound.next_event(is_batch=False) is None

@@ -1,0 +1,30 @@
+"""Facts by column."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.facts.columns import fact_columns, head_columns
+from lace.record.structure import HeadParts
+from tests.store.samples import blob, plex, seal, valid
+
+
+@pytest.mark.requirement("020-34", "020-38")
+@pytest.mark.parametrize("kinds", ["", "b", "p", "s", "bps", "sps"])
+def test_heads_give_the_facts_of_their_records(kinds: str) -> None:
+    made = {"b": blob("some data"), "p": plex("links/1", data="other"), "s": seal(plex("links/2"))}
+    records = valid(*(made[kind] for kind in kinds)) if kinds else []
+    heads = [
+        HeadParts(
+            each.bytes[: each.data_at],
+            len(each.bytes),
+            each.plex_at,
+            each.blob_at,
+            each.group,
+            each.app,
+            each.name,
+            each.tai,
+        )
+        for each in records
+    ]
+    assert head_columns(heads) == fact_columns(records)
