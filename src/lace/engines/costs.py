@@ -42,11 +42,11 @@ CELL: Final = 2
 """A value that a step copies."""
 PROBE: Final = 30
 """A row that is looked for in an index or among the values of a column."""
-SORTED: Final = 80
+SORTED: Final = 100
 """A row of an index that is made: sorting, and finding where each key begins."""
-SELECTED: Final = 4
+SELECTED: Final = 10
 """A row that is compared with a constant, or with itself, to select it."""
-SET_ROW: Final = 80
+SET_ROW: Final = 130
 """A row that is looked for in the facts made so far, and added to them."""
 SET_COLUMN: Final = 250
 """A column of such a row beyond what one number holds: its pairs are numbered."""

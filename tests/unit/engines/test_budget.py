@@ -217,7 +217,8 @@ def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: s
     finally:
         tracemalloc.stop()
     assert allocated > 2**20
-    assert allocated / 2 <= statistics.most_bytes <= allocated * 8
+    unmeasured = 2**24  # it is only measured now and then what was freed
+    assert allocated / 2 <= statistics.most_bytes <= allocated * 8 + unmeasured
     tight = replace(limits, max_memory=allocated // 4)
     with pytest.raises(LimitExceeded) as caught:
         evaluated(rules, facts, tight)
