@@ -94,7 +94,7 @@ FIELD_OPTION: Final = click.option(
     multiple=True,
     help="A field that your advertisements may carry; with any, those and no others are offered. "
     "Repeatable. Without --field and --all-fields they are those of Type, Group, App, Name, TAI, "
-    "Signed-By, Signature, Data-Length and of your own selector that the rules of both sides name, "
+    "Signed-By, Signature, Data-Length, of receipts and of your own selector that the rules name, "
     "or those of the setting offer_fields.",
 )
 ALL_FIELDS_OPTION: Final = click.option(

@@ -35,9 +35,12 @@ __all__ = [
 STORED_FORMATS: Final = frozenset({"H3"})
 """The record formats that stores can validate and keep."""
 STANDARD_FIELDS: Final = frozenset(
-    {"Type", "Group", "App", "Name", "TAI", "Signed-By", "Signature", "Data-Length"}
+    {
+        *("Type", "Group", "App", "Name", "TAI", "Signed-By", "Signature", "Data-Length"),
+        *("Stored-Hash", "Stored-From"),
+    }
 )
-"""The fields that every record of its kind has: those that 050 lists, and Data-Length (G53)."""
+"""The fields that 050 names: those of records, with Data-Length (G53), and those of receipts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
