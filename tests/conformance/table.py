@@ -220,7 +220,7 @@ def _overview(
     for one in flagged:
         if one.flag is not None and one.flag.kind == "otherwise":
             texts = (one.flag.decision, one.flag.reason, one.flag.literal)
-            yield f"| {_link(one)} | " + " | ".join(map(_moved, texts)) + " |"
+            yield f"| {_link(one)} | " + " | ".join(_moved(text) for text in texts) + " |"
     yield "\n## Absent\n"
     yield "| id | what the text allows | reason |\n| --- | --- | --- |"
     for one in flagged:
