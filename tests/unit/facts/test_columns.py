@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.facts.columns import fact_columns, head_columns
+from lace.record.model import Blob, Plex, Seal
 from lace.record.structure import HeadParts
 from tests.store.samples import blob, plex, seal, valid
 
@@ -12,7 +13,11 @@ from tests.store.samples import blob, plex, seal, valid
 @pytest.mark.requirement("020-34", "020-38")
 @pytest.mark.parametrize("kinds", ["", "b", "p", "s", "bps", "sps"])
 def test_heads_give_the_facts_of_their_records(kinds: str) -> None:
-    made = {"b": blob("some data"), "p": plex("links/1", data="other"), "s": seal(plex("links/2"))}
+    made: dict[str, Blob | Plex | Seal] = {
+        "b": blob("some data"),
+        "p": plex("links/1", data="other"),
+        "s": seal(plex("links/2")),
+    }
     records = valid(*(made[kind] for kind in kinds)) if kinds else []
     heads = [
         HeadParts(
