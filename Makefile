@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 STEP = @printf '\n==> %s\n'
 
-.PHONY: help demo test check format bench docs conformance pages coverage lock clean distclean venv
+.PHONY: help demo test check format bench docs conformance pages coverage mutate lock clean distclean venv
 
 help: ## list the targets
 	@printf 'Lace: agree on a set of records and converge on it.\n\n'
@@ -87,6 +87,10 @@ coverage: ## run the tests and report the lines and branches they miss
 	@mkdir -p build/coverage
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
 	    --dist worksteal --cov=lace --cov-branch --cov-report=term --cov-report=html $(ARGS)
+
+mutate: ## run the tests against small faults in the source, and write docs/reference/mutation.md
+	@$(BOOTSTRAP) dev
+	@$(BIN)/python -m tests.mutation $(ARGS)
 
 lock: ## make the lock files again from pyproject.toml (UPGRADE=1 takes newer versions)
 	@$(BOOTSTRAP) dev

@@ -43,3 +43,9 @@ def test_columns_count_code_points_from_one() -> None:
 def test_long_lines_are_quick(piece: str) -> None:
     line = piece * 200_000
     assert "".join(token.text for token in tokenize(line)) == line
+
+
+def test_the_end_of_a_line_without_tokens_is_its_first_column() -> None:
+    for line in ("", "  \t"):
+        (end,) = tokenize(line)
+        assert (end.kind, end.text, end.column) == ("end", "", 1)

@@ -1,0 +1,269 @@
+"""The pytest plugin that runs tests against mutants, each in a process of its own.
+
+The tests are collected once. For a mutant inside a function a process is forked, the code of that
+function replaced, and the tests that reach it run until one fails. A mutant of code that runs at
+import needs a fresh process, in which `MUTATED_FILE` replaces the file of `MUTATED_MODULE`.
+A process that takes too much processor time or hangs counts as killed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gc
+import importlib.util
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from itertools import zip_longest
+from pathlib import PurePath
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.mutation.mutants import ROOT, Mutant, mutated_tree
+from tests.mutation.reach import Reach, record_reach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+
+__all__ = ["BUILD", "Campaign", "ReplacedModule", "pytest_configure"]
+
+BUILD: Final = ROOT / "build" / "mutation"
+MEMORY: Final = 6 << 30
+EXAMPLES: Final = 25
+"""Of a property, where it does not ask for another number itself."""
+MAX_FILES: Final = 4
+"""Files of tests that a fresh process imports."""
+_UNPATCHED: Final = 77
+"""The exit code of a process that could not replace the function."""
+_CACHED: Final = type(functools.cache(int))
+_LAST: Final[tuple[Any, float]] = (None, 0.0)
+
+
+def pytest_configure() -> None:
+    """Let Hypothesis look for a failure only, not for the smallest, and not for long."""
+    from hypothesis import Phase, settings  # pytest wants to be there first
+
+    phases = (Phase.explicit, Phase.generate)
+    parent = settings.get_profile("ci")
+    settings.register_profile("mutation", parent, phases=phases, max_examples=EXAMPLES)
+    settings.load_profile("mutation")
+
+
+class ReplacedModule:
+    """An import finder that takes one module from another file."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self._name = name
+        self._path = path
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Find that module, no other."""
+        if name != self._name:
+            return None
+        return importlib.util.spec_from_file_location(name, self._path)
+
+
+if "MUTATED_MODULE" in os.environ:
+    finder: Any = ReplacedModule(os.environ["MUTATED_MODULE"], os.environ["MUTATED_FILE"])
+    sys.meta_path.insert(0, finder)
+
+
+class Campaign:
+    """Runs the tests against each mutant, in place of the ordinary run of tests."""
+
+    def __init__(
+        self,
+        mutants: Sequence[Mutant],
+        done: Callable[[Mutant, str, str], None],
+        *,
+        record: bool,
+        max_seconds: float,
+    ) -> None:
+        self._mutants = mutants
+        self._done = done
+        self._is_recording = record
+        self._max_seconds = max_seconds
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Record the map if needed, then go through the mutants."""
+        gc.unfreeze()
+        self._items = {item.nodeid: item for item in session.items}
+        self._functions = _functions()
+        self._caches: list[Any] = [value for value in gc.get_objects() if type(value) is _CACHED]
+        gc.freeze()
+        self._session = session
+        tests = self._reach()
+        for mutant in self._mutants:
+            chosen = tests.tests_of(mutant)
+            outcome, first = self._run(mutant, chosen) if chosen else ("survived", "not reached")
+            self._done(mutant, outcome, first)
+        return True
+
+    def _reach(self) -> Reach:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        path = BUILD / "reach.json"
+        if self._is_recording:
+            path.unlink(missing_ok=True)
+        known = Reach(path) if path.exists() else frozenset[str]()
+        new = [item for name, item in self._items.items() if name not in known]
+        if new:
+            print(f"recording what {len(new)} tests reach", file=sys.stderr, flush=True)
+            child = os.fork()
+            if not child:
+                _silence(1)
+                record_reach(path, new, _passes)
+                os._exit(0)
+            os.waitpid(child, 0)
+        return Reach(path, self._max_seconds)
+
+    def _run(self, mutant: Mutant, chosen: Sequence[tuple[str, float]]) -> tuple[str, str]:
+        """The outcome for one mutant, and what decided it."""
+        source = (ROOT / mutant.path).read_text("utf-8")
+        filename = str(ROOT / mutant.path)
+        try:
+            code = compile(mutated_tree(source, mutant), filename, "exec", dont_inherit=True)
+        except SyntaxError:
+            return "killed", "does not compile"
+        seconds = sum(each for _, each in chosen)
+        functions = self._functions.get((filename, mutant.scope.replace("()", "")), [])
+        report = BUILD / "first"
+        report.write_text("", "utf-8")
+        if not functions:
+            return self._run_fresh(mutant, source, chosen)
+        process = _Process(5 * seconds + 20)
+        if process.is_child:
+            os._exit(self._test_patched(functions, code, chosen, report))
+        status = process.status()
+        if status == _UNPATCHED:
+            return self._run_fresh(mutant, source, chosen)
+        return ("killed", report.read_text("utf-8")) if status else ("survived", "")
+
+    def _test_patched(
+        self,
+        functions: list[FunctionType],
+        code: CodeType,
+        chosen: Sequence[tuple[str, float]],
+        report: Path,
+    ) -> int:
+        """Exchange the code of a function, run tests until one fails; 0 if none does."""
+        _silence(1, 2)
+        patched = dict(_codes(code))
+        try:
+            for function in functions:
+                function.__code__ = patched[_key(function.__code__)]
+        except (KeyError, ValueError):  # another number of free variables
+            return _UNPATCHED
+        for cached in self._caches:
+            cached.cache_clear()
+        items = [(self._items[name], each) for name, each in chosen if name in self._items]
+        for (item, seconds), (following, _) in zip_longest(items, items[1:], fillvalue=_LAST):
+            # A test that goes on and on ends the process.
+            signal.setitimer(signal.ITIMER_PROF, 5 * seconds + 3)
+            if not _passes(item, following):
+                report.write_text(item.nodeid, "utf-8")
+                return 1
+        return 0
+
+    def _run_fresh(
+        self, mutant: Mutant, source: str, chosen: Sequence[tuple[str, float]]
+    ) -> tuple[str, str]:
+        own = f"/test_{PurePath(mutant.path).name}"
+        files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))
+        files = sorted(files, key=lambda each: not each.endswith(own))[:MAX_FILES]
+        chosen = [test for test in chosen if test[0].split("::")[0] in files]
+        file, tests = BUILD / "mutated.py", BUILD / "tests.txt"
+        file.write_text(ast.unparse(mutated_tree(source, mutant)), "utf-8")
+        tests.write_text("\n".join(name for name, _ in chosen), "utf-8")
+        module = mutant.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider"]
+        command += ["--tb=native", "--assert=plain"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [*command, "-p", "tests.mutation.plugin", f"@{tests}"],
+                cwd=ROOT,
+                env=os.environ | {"MUTATED_MODULE": module, "MUTATED_FILE": str(file)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=20 * sum(each for _, each in chosen) + 180,
+                check=False,
+            )
+            return ("survived" if done.returncode in (0, 5) else "killed"), "in a fresh process"
+        return "killed", "time"
+
+
+class _Process:
+    """A forked process with bounds on its time and memory."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._id = os.fork()
+        if self.is_child:
+            os.setsid()
+            used = int(time.process_time() + self._seconds)
+            resource.setrlimit(resource.RLIMIT_CPU, (used, used + 5))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+
+    @property
+    def is_child(self) -> bool:
+        return self._id == 0
+
+    def status(self) -> int:
+        """The exit code; 1 for a process that did not end by itself in time."""
+        deadline = time.monotonic() + 4 * self._seconds
+        ended = status = 0
+        while not ended and time.monotonic() < deadline:
+            ended, status = os.waitpid(self._id, os.WNOHANG)
+            time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._id, signal.SIGKILL)  # with whatever it has started
+        if not ended:
+            _, status = os.waitpid(self._id, 0)
+        return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
+
+
+def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Run one test, keeping the fixtures that the following one needs."""
+    reports = runtestprotocol(item, nextitem=following, log=False)
+    return not any(report.failed for report in reports)
+
+
+def _functions() -> dict[tuple[str, str], list[FunctionType]]:
+    """All functions by file and qualified name."""
+    found: dict[tuple[str, str], list[FunctionType]] = {}
+    for value in gc.get_objects():
+        if isinstance(value, FunctionType) and "/src/lace/" in value.__code__.co_filename:
+            key = value.__code__.co_filename, value.__code__.co_qualname
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def _codes(code: CodeType) -> list[tuple[tuple[str, int], CodeType]]:
+    """The code of a module's functions and of its classes' methods."""
+    found = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found.append((_key(constant), constant))
+            found += _codes(constant)
+    return found
+
+
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+def _silence(*streams: int) -> None:
+    """Send what a child writes nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in streams:
+        os.dup2(nowhere, stream)

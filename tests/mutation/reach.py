@@ -1,0 +1,137 @@
+"""Which tests reach which functions, recorded once and kept in `build/mutation`.
+
+Every test runs with a trace function that notes the functions it enters. Functions are named by
+file and qualified name, so that the record stays of use when lines shift; tests that came since
+are added to it. `--record` makes it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from itertools import zip_longest
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.mutation.mutants import PACKAGES, ROOT, SOURCE, Mutant, scopes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import CodeType, FrameType
+
+    import pytest
+
+__all__ = ["Reach", "record_reach"]
+
+MAX_TEST_SECONDS: Final = 2.0
+"""Of processor time; a longer test does not run against mutants."""
+MAX_SECONDS: Final = 5.0
+"""Of all tests for one mutant, unless another number is asked for."""
+_EMPTY: Final[dict[str, Any]] = {"functions": [], "tests": {}}
+
+
+def record_reach(
+    path: Path,
+    items: Sequence[pytest.Item],
+    run: Callable[[pytest.Item, pytest.Item | None], bool],
+) -> None:
+    """Run tests; add the functions that each enters, and its seconds, to the record.
+
+    A test that fails without a mutant, or takes too long, is unfit: it has null for its seconds.
+    """
+    entered: set[CodeType] = set()
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        entered.add(frame.f_code)
+
+    known = json.loads(path.read_text("utf-8")) if path.exists() else _EMPTY
+    functions: dict[str, int] = {name: number for number, name in enumerate(known["functions"])}
+    tests: dict[str, tuple[float | None, list[int]]] = dict(known["tests"])
+    prefixes = tuple(f"{SOURCE}/{package}/" for package in PACKAGES)
+    threading.settrace(trace)
+    for number, (item, following) in enumerate(zip_longest(items, items[1:])):
+        entered.clear()
+        start = time.process_time()
+        sys.settrace(trace)
+        passed = run(item, following)
+        sys.settrace(None)
+        seconds = time.process_time() - start
+        found = {
+            f"{code.co_filename[len(str(ROOT)) + 1 :]}:{code.co_qualname.split('.<locals>')[0]}"
+            for code in tuple(entered)
+            if code.co_filename.startswith(prefixes)
+        }
+        is_fit = passed and seconds <= MAX_TEST_SECONDS
+        reached = sorted(functions.setdefault(name, len(functions)) for name in found)
+        tests[item.nodeid] = (round(seconds, 4), reached) if is_fit else (None, [])
+        if not number % 200 or following is None:
+            path.write_text(json.dumps({"functions": list(functions), "tests": tests}), "utf-8")
+            print(f"\r{number} of {len(items)} ", end="", file=sys.stderr, flush=True)
+
+
+class Reach:
+    """The record as it was read.
+
+    Args:
+        path: where it is.
+        max_seconds: of all tests for one mutant, as they take without it.
+    """
+
+    def __init__(self, path: Path, max_seconds: float = MAX_SECONDS) -> None:
+        self._max_seconds = max_seconds
+        record = json.loads(path.read_text("utf-8"))
+        functions, tests = record["functions"], record["tests"]
+        self._seconds = {name: each for name, (each, _) in tests.items() if each is not None}
+        self._known = frozenset(tests)
+        self._tests: dict[str, list[str]] = defaultdict(list)
+        for name, (_, reached) in tests.items():
+            for number in reached:
+                self._tests[functions[number]].append(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def tests_of(self, mutant: Mutant) -> list[tuple[str, float]]:
+        """The tests that reach a mutant with the seconds each takes, in the order to run them."""
+        if mutant.scope:
+            named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
+        else:
+            named = self._using(mutant)
+        near = f"tests/unit/{mutant.package}/"
+        fast = sorted((self._seconds[name], name) for name in named)
+        files: Counter[str] = Counter()
+        order = []
+        for seconds, name in fast:  # those of the package, then the fastest few of each file
+            file = name.split("::")[0]
+            files[file] += 1
+            order.append((0 if name.startswith(near) else 1 + files[file] // 8, seconds, name))
+        kept: list[tuple[str, float]] = []
+        total = 0.0
+        for *_, seconds, name in sorted(order):
+            if not total or total + seconds <= self._max_seconds:
+                kept.append((name, seconds))
+                total += seconds
+        return kept
+
+    def _using(self, mutant: Mutant) -> set[str]:
+        """Tests that reach a function that uses the name which the mutated statement defines."""
+        line = (ROOT / mutant.path).read_text("utf-8").split("\n")[mutant.lines[0] - 1]
+        found = re.match(r"\s*(?:class |def )?([A-Za-z_]\w*)", line)
+        word = re.compile(rf"\b{re.escape(found[1])}\b" if found else "$^")
+        own = f"tests/unit/{mutant.package}/test_{PurePath(mutant.path).stem}.py::"
+        reached = {name for name in self._seconds if name.startswith(own)}
+        for package in PACKAGES:
+            for path in (SOURCE / package).rglob("*.py"):
+                place = path.relative_to(ROOT).as_posix()
+                for scope, text in scopes_of(path.read_text("utf-8")):
+                    if word.search(text):
+                        reached.update(self._tests[f"{place}:{scope.removesuffix('()')}"])
+        if not reached:
+            for function, names in self._tests.items():
+                reached.update(names if function.startswith(f"{mutant.path}:") else ())
+        return reached
