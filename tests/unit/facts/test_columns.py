@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lace.facts.columns import fact_columns, head_columns
-from lace.record.model import Blob, Plex, Seal
 from lace.record.structure import HeadParts
 from tests.store.samples import blob, plex, seal, valid
+
+if TYPE_CHECKING:
+    from lace.record.model import Blob, Plex, Seal
 
 
 @pytest.mark.requirement("020-34", "020-38")
