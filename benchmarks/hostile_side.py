@@ -100,7 +100,7 @@ def main() -> None:
     until = time.monotonic() + seconds
     for attacker in attackers:
         threading.Thread(target=attacker.attack, args=(until,), daemon=True).start()
-    sys.stdin.readline()  # its end: whoever measures has seen enough
+    sys.stdin.readline()  # its end: the measurement is over
 
 
 if __name__ == "__main__":

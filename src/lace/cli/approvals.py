@@ -91,7 +91,7 @@ def approve_command(
     peer: str,
     command: Sequence[str],
 ) -> None:
-    """See that this user has approved a command that a `lace.toml` names; ask where there is none.
+    """Ask for approval of a command that a `lace.toml` names, unless this user has given it before.
 
     Args:
         environ: says where this user's configuration is kept.

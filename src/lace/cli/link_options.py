@@ -124,7 +124,7 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
             default=None,
             help="Store a receipt for each record that comes, signed with your key: a record that "
             "says what was stored, from whom and when, and moves by the ordinary rules. The peer "
-            "has to be proven; there is none for a receipt.",
+            "has to be proven; receipts get no receipt.",
         ),
         click.option(
             "--log-format",

@@ -1,10 +1,10 @@
 """The memory that evaluations of peers' rules share, of all links of a server.
 
 A third of the pool is divided into equal shares, and the rest goes to one evaluation at a time.
-An evaluation begins when it has a share; it gets the rest as well when it needs more. Whoever
-has the rest waits for nothing, so that nobody waits for ever; and all together never hold more
-than the pool. Whoever waits takes turns between groups, such as addresses of peers, whatever
-number of links a group has; a group has half of the shares at most.
+An evaluation begins when it has a share; when it needs more, it gets the rest as well. The holder
+of the rest never waits, so no evaluation waits forever, and all together never hold more than the
+pool. Waiting evaluations take turns by group, such as the address of a peer, whatever number of
+links a group has; a group has half of the shares at most.
 
 A link keeps what its evaluation has made for the next one, and its share with it. It is dropped
 when others need the memory while that link does not evaluate.

@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 0.1
 
 
 def _nothing() -> None:
-    """Do nothing: whoever was called here has ended."""
+    """Do nothing: the called function has ended."""
 
 
 class PartyThread:

@@ -1,7 +1,7 @@
 """Receipts that a side publishes for what it stores: signed, bounded, stored together (050).
 
-A receipt is an ordinary record of this lace, and moves by the ordinary rules. There is none for a
-receipt: two sides that both publish them would go on for ever.
+A receipt is an ordinary record of this lace, and moves by the ordinary rules. A receipt gets no
+receipt: two sides that both publish them would never end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_receipt_key(key: SigningKey | None) -> SigningKey:
     """Return the key that signs receipts.
 
     Raises:
-        UsageError: there is none.
+        UsageError: this side has no key.
     """
     if key is None:
         raise UsageError(

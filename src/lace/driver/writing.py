@@ -81,7 +81,7 @@ class Writing:
             self._wake()
 
     def release(self) -> None:
-        """Give up whoever is called here: the exchange is over."""
+        """Abandon the pending write: the exchange is over."""
         self._pieces = iter(())
         self._fail, self._wake = _ignore, _nothing
 

@@ -130,7 +130,7 @@ class _CpuTime:
         self._since = time.thread_time_ns()
 
     def spent(self) -> int:
-        """Return nanoseconds; an evaluation that goes on in another thread begins there anew."""
+        """Return nanoseconds; an evaluation that continues in another thread starts from zero."""
         now, thread = time.thread_time_ns(), threading.get_ident()
         if thread == self._thread:
             self._spent += now - self._since
@@ -159,7 +159,7 @@ class EvaluationCancelled(EngineError):
 
 
 class Supervisor(Protocol):
-    """Whoever watches evaluations from outside: stops them, lets others run, counts memory.
+    """A watcher of evaluations: stops them, lets others run, counts memory.
 
     One supervisor may watch many evaluations in one thread after the other, such as all
     evaluations of a link. Both methods are called in the thread that evaluates, between two
@@ -252,7 +252,7 @@ class Budget:
 
         Raises:
             LimitExceeded: they are more than may be visited; they have not been yet.
-            EvaluationCancelled: whoever watches this evaluation stops it.
+            EvaluationCancelled: the supervisor of this evaluation stops it.
         """
         self.check()
         if self.is_weighted:
@@ -265,7 +265,7 @@ class Budget:
 
         Raises:
             LimitExceeded: it is more than they may cost; it has not been done yet.
-            EvaluationCancelled: whoever watches this evaluation stops it.
+            EvaluationCancelled: the supervisor of this evaluation stops it.
         """
         if self.is_weighted:
             self.check()

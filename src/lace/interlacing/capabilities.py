@@ -161,7 +161,7 @@ class Capabilities:
 def capabilities_of(
     settings: Settings = DEFAULT_SETTINGS, policy: Policy | None = None, *, offer_all: bool = False
 ) -> Capabilities:
-    """Return what a side offers: as its policy says, else as whoever runs it, else its settings.
+    """Return what a side offers: as its policy says, else its caller, else its settings.
 
     Args:
         settings: the settings of its lace.

@@ -206,7 +206,7 @@ class Transfer:
         return self._ledger.take(record)
 
     def _counted(self, count: int) -> int:
-        """Return the bytes that count toward the limit, where one direction moved so many."""
+        """Return the bytes that count toward the limit, from the bytes that one direction moved."""
         is_literal = self._terms.limits.literal_limits
         return self._round_sent + self._round_received if is_literal else count
 

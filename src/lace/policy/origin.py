@@ -176,7 +176,7 @@ def check_claim(claim: str, *, index: int) -> Verifier | None:
 
     A claimed verifier is provisional: `prove_claim` decides. It may be that of this side,
     which two devices of one person can share; nothing is taken to be local for it. A claim of
-    another form is none: the peer gets the label that setup computes (G27).
+    another form is not a claim: the peer gets the label that setup computes (G27).
 
     >>> check_claim("peer-17", index=0)
 

@@ -41,7 +41,7 @@ _FORGET_SECONDS: Final = 1.0
 
 
 class Worker:
-    """Whoever computes, such as one link: what its evaluations have used, and its group.
+    """A user of the processor, such as one link: what its evaluations have used, and its group.
 
     Args:
         group: those who share turns with it, as all links of one address.

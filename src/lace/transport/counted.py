@@ -88,7 +88,7 @@ class _CountedSocket(socket.socket):
     on_close: Callable[[], None] | None = None
 
     def end(self) -> None:
-        """End both directions; whoever has the connection sees that as the peer's end."""
+        """End both directions; the owner of the connection sees that as the peer's end."""
         with suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
 

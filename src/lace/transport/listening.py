@@ -37,7 +37,7 @@ class ListenOptions:
     """How to listen; what a kind of address does not have is refused.
 
     Attributes:
-        stdio_peer: who is at the other end of `stdio`, on the word of whoever starts this process.
+        stdio_peer: who is at the other end of `stdio`, on the word of the starter of this process.
         verifiers: who the users of a Unix socket are, by uid.
         tls: certificate and key of `wss`.
         channel_certificate: for `ws` behind a proxy that ends TLS, that one's certificate, DER.
@@ -64,7 +64,7 @@ class ConnectOptions:
     Attributes:
         command: what to start, for `stdio`.
         errors: a descriptor for what it writes to standard error; None is this process's own.
-        stdio_peer: who the command is, on the word of whoever starts it.
+        stdio_peer: who the command is, on the word of its starter.
         verifiers: who the users of a Unix socket are, by uid.
         tls: whom to trust, for `wss`.
         seconds: how long it may take.

@@ -4,9 +4,9 @@ Whoever serves on standard output shares it with everything in the process that 
 So both are moved to descriptors of their own first: what is printed afterwards goes to
 standard error, and standard output carries bytes of the exchange only.
 
-Pipes say nothing about who is at their other end. Whoever starts a command controls both of its
-pipes and its arguments, and may vouch for that: for the command it starts, and to the command for
-itself (060-126).
+Pipes say nothing about who is at their other end. The process that starts a command controls both
+of its pipes and its arguments, and may vouch for that: for the command it starts, and to the
+command for itself (060-126).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _check_descriptor(descriptor: int, name: str) -> None:
 async def listen_stdio(acceptor: Acceptor, peer: Verifier | None = None) -> Bound:
     """Take standard input and output as the one connection of a server.
 
-    `peer` is who is at the other end, on the word of whoever started this process.
+    `peer` is who is at the other end, on the word of the starter of this process.
 
     Raises:
         TransportError: they are not pipes or sockets.

@@ -152,7 +152,7 @@ def load_client_tls(
             certificates themselves. Left out, the system's authorities.
         certificate: the client's own certificate, where the server asks for one.
         key: its private key.
-        is_pinned: ask no authority; whoever connects has to see that hello proves the key.
+        is_pinned: ask no authority; the caller must check that hello proves the key.
 
     Raises:
         TlsError: a file is missing, not PEM, or the key does not fit; or an authority is named

@@ -74,7 +74,7 @@ class _Expand(Protocol):
 
 
 def in_frames(total: int, expand: _Expand, size: int = 0) -> Frame | Frames:
-    """Return so many rows, which can be made in stretches, as one frame or as several.
+    """Return `total` rows, which can be made in stretches, as one frame or as several.
 
     Args:
         total: the number of rows.

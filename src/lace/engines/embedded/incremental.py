@@ -179,7 +179,7 @@ def _reaches_many(
     added: Mapping[PredicateKey, Relation],
     removed: Mapping[PredicateKey, Relation],
 ) -> bool:
-    """Tell whether a change reaches so many places of a rule that plans for each cost too much."""
+    """Tell whether a change reaches too many places of a rule for a plan of each."""
     places = chain(_reached(state, branch, added, removed), _reached(state, branch, removed, added))
     return next(islice(places, 2 * MOST_PLACES, None), None) is not None
 

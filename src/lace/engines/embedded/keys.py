@@ -210,7 +210,7 @@ class RowSet:
         return len(self._pairs)
 
     def bytes_to_add(self, count: int) -> int:
-        """Return about how many bytes it takes to add so many rows, at most."""
+        """Return an upper estimate of the bytes that adding rows takes."""
         per_row = _ADDED_BYTES + _PAIR_BYTES * len(self._pairs)
         if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
             return per_row * count + self._possible

@@ -52,7 +52,7 @@ def fetched(dictionary: Texts, ids: Ids, budget: Budget) -> list[str]:
 
 
 class Ranks:
-    """The order of texts, by number: as bytes, or as integers (-1 for what is none)."""
+    """The order of texts, by number: as bytes, or as integers (-1 for any other text)."""
 
     def __init__(self, dictionary: Texts, kind: type[LexCompare | IntCompare]) -> None:
         self._dictionary = dictionary
@@ -186,7 +186,7 @@ class Ranks:
 
 
 def _spread(count: int) -> Ids:
-    """Return so many marks with the same room before, between and after them."""
+    """Return `count` marks with the same room before, between and after them."""
     room = max(_SCALE // (count + 1), 1)
     return (np.arange(1, count + 1, dtype=np.int64) * room).astype(np.int32)
 

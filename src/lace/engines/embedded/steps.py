@@ -365,7 +365,7 @@ def _frame_bytes(rows: int, columns: int) -> int:
 
 
 def _matches(access: Access, frame: Frame, context: Context, kept: int) -> Flags:
-    """Tell which rows agree with some row of a scan; so many columns of them are kept."""
+    """Tell which rows agree with some row of a scan; `kept` columns of them are kept."""
     selections = context.selections(access.scan, access.pattern)
     probed = (costs.PROBE * len(access.shared) + costs.ROW) * len(selections)
     context.budget.spend(
