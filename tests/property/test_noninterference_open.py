@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from lace.base.tai import Tai
 from lace.driver.pairing import Pairing
 from lace.exchanging import Side, SideOptions, party_of
 from lace.interlacing import events as happened
+from lace.interlacing.transfer import Transfer
 from lace.store.sqlite.store import SqliteStore
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.property.test_noninterference_exchanges import hold, listen
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.driver.party import Party
+    from lace.interlacing.effects import SendBatch
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("020-86", "050-32", "050-195")]
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SHOWN = tuple(at for at, each in enumerate(pool()) if each.group == "u")
 SECRETS = range(len(secrets()))
+THERE = frozenset({9, 11})
+"""What the peer has."""
 TICKING = (
     f"SelectHave(P) :- Have(P), TickTAI(T), LexCompare(T,'>','{START + 25}:000000000').\n"
     "SelectAdvertised(P,S) :- Advertised(P,S)."
@@ -75,7 +79,7 @@ class OpenLife:
         stores = [SqliteStore(self.folder / name, create=True) for name in ("here", "there")]
         self._clock = Tai(f"{START}:000000000")
         try:
-            hold(stores[1], frozenset({9, 11}), frozenset())
+            hold(stores[1], THERE, frozenset())
             hold(stores[0], self.moments[0].shown, self.moments[0].hidden[self.which])
             self._exchange(stores)
         finally:
@@ -205,3 +209,29 @@ def test_hidden_arrivals_cause_no_bytes(
     if bait == BAITS[0]:
         assert one.said[2] != b"" != one.said[4], "what is shown does cause bytes"
         assert one.loops > 2
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_a_peer_that_defers_everything_hears_of_no_hidden_arrival(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """Its records stay requestable here, and still only what it may see starts a loop."""
+    deferred = {pool()[at].hash_text for at in THERE}
+    send = Transfer.send
+
+    def send_none(transfer: Transfer) -> SendBatch:
+        made = send(transfer)
+        return replace(made, records=tuple(set(made.records) - deferred))
+
+    monkeypatch.setattr(Transfer, "send", send_none)
+    nothing: frozenset[int] = frozenset()
+    first = frozenset(SHOWN[:4])
+    moments = [
+        Moment(first, (nothing, nothing)),
+        Moment(first, (frozenset(SECRETS), nothing)),
+        Moment(first | {SHOWN[5]}, (frozenset(SECRETS), nothing)),
+    ]
+    one, other = lives_of(tmp_path_factory, moments, BAITS[0], LOCAL[0], mode)
+    assert one.said == other.said
+    assert not one.said[1]
+    assert one.said[2], "what is shown starts a loop all the same"

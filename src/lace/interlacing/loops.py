@@ -99,7 +99,7 @@ class Loops:
         self._has_asked = False
         self.has_heard = False
         """Whether the peer has sent a turn since its hello: it has accepted this side."""
-        self.pending = 0
+        self.pending = self._pending_before = 0
         self._idle_loops = self.loops = self.turns = 0
 
     @property
@@ -214,7 +214,11 @@ class Loops:
         if self.step is State.COMPARING:
             return self._request(event, now)
         is_tentative, self._is_tentative = self._is_tentative, False
-        if is_tentative and not self.states.has_news and not self.pending:
+        # What the peer has deferred so far does not count: whatever is stored here would then
+        # start a loop that such a peer sees, hidden records too.
+        is_more = self.pending > self._pending_before
+        self._pending_before = self.pending
+        if is_tentative and not self.states.has_news and not is_more:
             self.drop()
             return []
         return self._open_loop(now)
@@ -346,6 +350,7 @@ class Loops:
         """Say how the loop ended."""
         self.step = State.WAITING
         self.ended = self._how_ended()
+        self._pending_before = self.pending
         return self.ended
 
     def _how_ended(self) -> End:
