@@ -139,11 +139,12 @@ def test_commands_that_need_no_lace_go_on_without_its_settings(
     assert "belongs to another user" in done.err
 
 
-def test_settings_of_a_lace_are_numbers() -> None:
+def test_settings_of_a_lace_name_no_program() -> None:
     """Of what a lace.toml says, only the table of a peer can name a program."""
+    names = {"offer_fields", "record_formats"}
     for entry in fields(Settings):
         value = getattr(DEFAULT_SETTINGS, entry.name)
-        assert isinstance(value, int), entry.name
+        assert isinstance(value, int) or entry.name in names, entry.name
 
 
 # -- commands of peers ----------------------------------------------------------------------------
@@ -254,6 +255,29 @@ def test_a_command_is_asked_for_once(parties: tuple[Party, Party], config: Path)
         *("--lace", left.folder, "remote", "list", "office"), env={"XDG_CONFIG_HOME": str(config)}
     )
     assert len(listed.lines) == 10, listed.err
+
+
+def test_a_relative_program_is_one_of_the_lace(
+    parties: tuple[Party, Party], config: Path, tmp_path: Path
+) -> None:
+    """An approval names one file, in whatever folder a later command runs."""
+    left, right = parties
+    write_table(left, right, ["./run", "x"])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for folder, child in ((left.folder, child_of(left, right)), (elsewhere, ["touch", "ran"])):
+        (folder / "run").write_text(f"#!/bin/sh\nexec {shlex.join(child)}\n")
+        (folder / "run").chmod(0o700)
+    done = at_prompt(left, config, b"y\n")
+    assert done.code == 0, done.out
+    assert f"  {left.folder.resolve() / 'run'} x" in done.out
+    done = process(
+        *("--lace", left.folder.resolve(), "sync", "office"),
+        env={"XDG_CONFIG_HOME": str(config)},
+        cwd=elsewhere,
+    )
+    assert done.code == 0, done.err
+    assert not (elsewhere / "ran").exists()
 
 
 def test_approvals_are_for_one_lace_and_one_command(

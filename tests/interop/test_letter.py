@@ -63,9 +63,8 @@ def test_a_claim_of_another_form_is_relabelled(lace: Lace, claim: str) -> None:
             return claim
 
     session = converge(lace, Claiming)
-    assert {fact[2] for fact in session.wire.sent[2] if fact[0] == "Advertised"} <= {
-        session.plan.origins[0]
-    }
+    sent = [fact for block in session.wire.sent for fact in block]
+    assert {fact[2] for fact in sent if fact[0] == "Advertised"} == {session.plan.origins[0]}
 
 
 @pytest.mark.requirement("040-41", "040-42", "050-100")

@@ -204,4 +204,8 @@ def _from_folder(folder: Path, table: SyncArguments) -> SyncArguments:
         exposing = tuple(str(folder / each) for each in table.expose)
         for each in exposing:
             parse_exposure(each, "expose")
+    if table.command and "/" in table.command[0]:
+        # Else an approval of ./run would hold for a file of that name in any folder.
+        program, *arguments = table.command
+        named["command"] = (str(folder.resolve() / program), *arguments)
     return replace(table, expose=exposing, **named)
