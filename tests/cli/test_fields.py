@@ -103,6 +103,33 @@ def test_fields_of_a_peer_and_of_lace_toml(parties: tuple[Party, Party], tmp_pat
     ] == ("Group")
 
 
+@pytest.mark.requirement("040-106", "050-123")
+def test_remote_operations_offer_what_a_table_and_the_command_line_name(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    left, right = parties
+    topic = tmp_path / "topic.lace"
+    topic.write_text(TOPIC)
+    with open_lace(left.folder) as lace:
+        (mine,) = (str(each.id) for each in lace.records("//u//n//left") if each.name == "left")
+    with serving(right, left, ANY, "--select", topic) as server:
+        table = f'[peer.office]\naddress = "{server.address}"\n'
+        for line, more, expected in (
+            ("", (), 4),
+            ('field = ["Topic"]\nformat = ["H3"]\n', (), 0),
+            ("", ("--field", "Topic"), 0),
+            ("", ("--all-fields",), 0),
+            ('field = ["Topic"]\n', ("--field", "Group"), 4),
+        ):
+            (left.folder / "lace.toml").write_text(table + line)
+            done = call("remote", "store", "office", mine, "--lace", left.folder, *more)
+            assert done.code == expected, (line, more, done.err)
+    (left.folder / "lace.toml").write_text(table + 'field = ["Topic"]\n')
+    refused = call("remote", "list", "office", "--lace", left.folder)
+    assert refused.code == 1
+    assert "the selector reads the advertised field App" in refused.err
+
+
 def test_wrong_usage(parties: tuple[Party, Party], tmp_path: Path) -> None:
     left, right = parties
     both = left.sync(right, "tcp:127.0.0.1:1", "--field", "Group", "--all-fields")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import pytest
 
 from lace.cli.command import LaceCommand, LaceGroup
 from lace.cli.main import cli
+from lace.cli.peers import SyncArguments
 from lace.cli.register import REGISTER
 from tests.cli.running import call
 from tests.docs.examples import command_lines, parse_whole
@@ -124,3 +126,9 @@ def test_the_help_of_lace_loads_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.splitlines()[-1]
     assert not [module for module, _ in REGISTER.values() if f"'{module}'" in loaded]
+
+
+def test_the_help_of_sync_names_all_keys_of_a_peers_table() -> None:
+    told = " ".join((COMMANDS["lace sync"].help or "").split())
+    listed = told.partition("by their names (")[2].partition(")")[0].split(", ")
+    assert sorted(listed) == sorted(each.name.replace("_", "-") for each in fields(SyncArguments))

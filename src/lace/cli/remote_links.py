@@ -25,7 +25,14 @@ from lace.cli.link_options import (
 from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
 from lace.cli.output import plural
 from lace.cli.policy_files import read_exposures, warn_of_names
-from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION, EXPOSE_OPTION, LOWERING_OPTION
+from lace.cli.policy_options import (
+    ALL_FIELDS_OPTION,
+    ALLOW_UNDEFINED_OPTION,
+    EXPOSE_OPTION,
+    FIELD_OPTION,
+    LOWERING_OPTION,
+    offered,
+)
 from lace.driver.claims import Claims
 from lace.errors import LaceError
 from lace.exchanging import Side
@@ -92,6 +99,8 @@ def remote_options(function: Decorated) -> Decorated:
         EXPOSE_OPTION,
         LOWERING_OPTION,
         ALLOW_UNDEFINED_OPTION,
+        FIELD_OPTION,
+        ALL_FIELDS_OPTION,
         KEY_OPTION,
         CLAIM_OPTION,
         PEER_OPTION,
@@ -157,7 +166,14 @@ class Remote:
         allow = self.known.allow_undefined or ()
         exposures = read_exposures(self.session, expose, allow) if expose else generated
         lowering = self.known.lowering or LOWERINGS[0]
-        made = Policy(select, exposures, lowering=lowering, limits=limits, allow_undefined=allow)
+        made = Policy(
+            select,
+            exposures,
+            lowering=lowering,
+            limits=limits,
+            allow_undefined=allow,
+            **offered(self.known.field, self.known.all_fields, self.known.format),
+        )
         if expose:
             warn_of_names(self.session, self.lace, *(each.module for each in made.exposures))
         return made

@@ -167,12 +167,12 @@ def command(
 ) -> int:
     """Converge with a peer on what both select.
 
-    ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of
-    a table [peer.NAME] in lace.toml, which has these options by their names (address, select,
-    expose, key, claim, peer, stdio-peer, uid-map, ca, tls-cert, tls-key, tls-pin, lowering, plain,
-    open, receipts, wait-ticks, allow-undefined, command). With `stdio`, COMMAND is started, and
-    its standard input and output are the connection. A command that a table names is shown and
-    asked for once, at a terminal; without one it is refused (exit 1).
+    ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`, or the name of a
+    table [peer.NAME] in lace.toml, which has these options by their names (address, select, expose,
+    lowering, allow-undefined, field, all-fields, format, key, claim, stdio-peer, peer, uid-map, ca,
+    tls-cert, tls-key, tls-pin, plain, open, receipts, wait-ticks, command). With `stdio`, COMMAND
+    is started, and its standard input and output are the connection. A command that a table names
+    is shown and asked for once, at a terminal; without one it is refused (exit 1).
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be
