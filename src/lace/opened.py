@@ -8,8 +8,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from lace.adding import admit_records, as_identifier
 from lace.arguments import check_argument, check_callable, check_count
-from lace.base.tai import Tai
-from lace.outside import now, opened_file, processors, read_chunks
+from lace.outside import opened_file, processors, read_chunks
 from lace.record.paths import parse_address
 from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
@@ -290,7 +289,7 @@ class Lace:
             PolicyError: the viewer is no verifier, or there is no plan for these two.
             LimitExceeded: a limit was reached; there is no part of an answer.
         """
-        from lace.previewing import preview_policy
+        from lace.previewing import local_instant, preview_policy
 
         return preview_policy(
             self.store,
@@ -300,16 +299,8 @@ class Lace:
             index=index,
             viewer=viewer,
             public=public,
-            at=self._local_time(at),
+            at=local_instant(self.settings, at),
         )
-
-    def _local_time(self, at: str | None) -> Tai:
-        """Return an instant that is given, or what exposures read as this side's clock now."""
-        from lace.interlacing.capabilities import capabilities_of
-        from lace.policy.public_facts import local_time
-
-        interval = capabilities_of(self.settings).tick_interval
-        return local_time(now(), interval) if at is None else Tai(at)
 
     def disclose(
         self,
@@ -346,6 +337,7 @@ class Lace:
             LimitExceeded: a limit was reached; there is no part of an answer.
         """
         from lace.disclosing import disclose_policy
+        from lace.previewing import local_instant
 
         return disclose_policy(
             self.store,
@@ -355,7 +347,7 @@ class Lace:
             peer_select=peer_select,
             public=public,
             lowering=lowering,
-            at=self._local_time(at),
+            at=local_instant(self.settings, at),
             allow_undefined=allow_undefined,
             fields=fields,
             all_fields=all_fields,

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.arguments import check_argument
+from lace.base.tai import Tai
 from lace.enforcement import Enforcement
 from lace.engines.embedded.index import Members
 from lace.engines.embedded.relation import Relation
@@ -21,10 +22,11 @@ from lace.engines.result import Result
 from lace.errors import UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.sources import relabelled
+from lace.outside import now
 from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
-from lace.policy.public_facts import with_local_time, with_peer
+from lace.policy.public_facts import local_time, with_local_time, with_peer
 from lace.policy.schema import STORED_FORMATS, Offer, offered_schema
 from lace.querying import ask_store
 from lace.rules.limits import peer_limits_of
@@ -51,7 +53,15 @@ if TYPE_CHECKING:
     from lace.policy.operand import RequiredFields
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["Decision", "Gate", "Preview", "exchange_of", "preview_policy", "preview_store"]
+__all__ = [
+    "Decision",
+    "Gate",
+    "Preview",
+    "exchange_of",
+    "local_instant",
+    "preview_policy",
+    "preview_store",
+]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _PEER: Final = PredicateKey("Peer", 1)
@@ -363,6 +373,12 @@ def offer_of(settings: Settings, policy: Policy, required: RequiredFields) -> Of
     means = capabilities_of(settings, policy)
     schema = means.offered_schema(required, advertised_fields(policy.select))
     return Offer.of(schema, means.formats, required)
+
+
+def local_instant(settings: Settings, at: str | None) -> Tai:
+    """Return an instant that is given, or what exposures read as this side's clock now."""
+    interval = capabilities_of(settings).tick_interval
+    return local_time(now(), interval) if at is None else Tai(at)
 
 
 def preview_policy(

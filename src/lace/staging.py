@@ -159,6 +159,7 @@ class Stages:
         index: int = 0,
         viewer: str | None = None,
         public: Iterable[Fact] = (),
+        at: str | None = None,
         name: str = _EXCHANGE,
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
@@ -176,6 +177,8 @@ class Stages:
             viewer: the peer's proven verifier; without one the peer has proven nothing.
             public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
                 facts such as `StartTAI`; `Peer` of the viewer is added when there is none.
+            at: the TAI instant that exposures read as `_LocalTAI`, unless `public` has one; else
+                that of the clock, floored to the tick interval, as in an exchange.
             name: what to call the answer.
             spark: a session that there is.
             master: where to start one otherwise.
@@ -191,11 +194,15 @@ class Stages:
         check_texts(name=name)
         check_spark(master)
         from lace.pipeline.evaluate import exchange_question
-        from lace.policy.public_facts import with_peer
-        from lace.previewing import exchange_of
+        from lace.policy.public_facts import with_local_time, with_peer
+        from lace.previewing import exchange_of, local_instant
 
+        instant = local_instant(self._settings, at)
         found = exchange_of(self._settings, policy, peer_select, index=index, viewer=viewer)
-        question = exchange_question(found.executable, with_peer(public, viewer))
+        facts = with_peer(public, viewer)
+        if found.executable.reads_clock:
+            facts = with_local_time(facts, instant)
+        question = exchange_question(found.executable, facts)
         return self._evaluated(question, name, spark, master)
 
     def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> Evaluated:  # noqa: ANN401

@@ -18,6 +18,7 @@ from tests.pipeline.samples import SOURCE, write_rules
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lace.pipeline.evaluate import Question
     from lace.record.model import Blob, Plex, Seal
 
 RULES = "Named(P,N) :- Field(P,'Name',_,N)."
@@ -236,6 +237,38 @@ def test_an_exchange_means_what_a_preview_tells(
     assert told["MaySend/1"], "else nothing is compared"
     again = held.evaluate_exchange(policy, theirs, index=index, public=public)
     assert not again.fresh, "for that, no Spark is started"
+
+
+@pytest.mark.requirement("040-71")
+def test_exposures_of_an_exchange_read_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that hides records from an instant on would else hide none of them."""
+    asked: list[Question] = []
+    monkeypatch.setattr(
+        lace.Warehouse, "_evaluated", lambda _self, question, *_rest: asked.append(question)
+    )
+    select = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    until = (
+        "Over() :- _LocalTAI(T), LexCompare(T,'>','1763683237:000000000').\n"
+        "AllowQueryRecord(V,P) :- _Viewer(V), Have(P), not Over().\n"
+    )
+    policy = lace.Policy(select=select, exposures=[(until, SOURCE)])
+    held = lace.open_warehouse(tmp_path / "wh", create=True, settings={"tick_interval_seconds": 60})
+
+    def clock(viewer: str | None = SOURCE, **given: Any) -> list[str]:
+        held.evaluate_exchange(policy, select, viewer=viewer, **given)
+        return [fact[1] for fact in asked.pop().public if fact[0] == "_LocalTAI"]
+
+    instant = "1763683237:000000000"
+    assert clock(at=instant) == [instant]
+    assert clock(public=[("_LocalTAI", instant)]) == [instant]
+    (now,) = clock()
+    assert lace.Tai(now).nanoseconds % 60_000_000_000 == 0
+    assert lace.Tai(now) > instant
+    assert clock(viewer=None) == [], "no exposure in force reads it"
+    with pytest.raises(lace.LaceError):
+        clock(at="noon")
 
 
 def test_what_is_no_exchange(tmp_path: Path) -> None:
