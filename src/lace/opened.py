@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from lace.adding import admit_records, as_identifier
 from lace.arguments import check_argument, check_callable, check_count
-from lace.outside import opened_file, processors, read_chunks
+from lace.outside import now, opened_file, processors, read_chunks
 from lace.record.paths import parse_address
 from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
@@ -299,7 +299,7 @@ class Lace:
             index=index,
             viewer=viewer,
             public=public,
-            at=local_instant(self.settings, at),
+            at=local_instant(self.settings, at, now),
         )
 
     def disclose(
@@ -347,7 +347,7 @@ class Lace:
             peer_select=peer_select,
             public=public,
             lowering=lowering,
-            at=local_instant(self.settings, at),
+            at=local_instant(self.settings, at, now),
             allow_undefined=allow_undefined,
             fields=fields,
             all_fields=all_fields,

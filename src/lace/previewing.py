@@ -22,7 +22,6 @@ from lace.engines.result import Result
 from lace.errors import UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.sources import relabelled
-from lace.outside import now
 from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
@@ -42,7 +41,7 @@ from lace.rules.program import RULE_KINDS
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from lace.base.limits import Settings
     from lace.engines.embedded.dictionary import Ids
@@ -375,10 +374,10 @@ def offer_of(settings: Settings, policy: Policy, required: RequiredFields) -> Of
     return Offer.of(schema, means.formats, required)
 
 
-def local_instant(settings: Settings, at: str | None) -> Tai:
+def local_instant(settings: Settings, at: str | None, clock: Callable[[], Tai]) -> Tai:
     """Return an instant that is given, or what exposures read as this side's clock now."""
     interval = capabilities_of(settings).tick_interval
-    return local_time(now(), interval) if at is None else Tai(at)
+    return local_time(clock(), interval) if at is None else Tai(at)
 
 
 def preview_policy(

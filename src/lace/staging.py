@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.arguments import check_argument, check_callable
 from lace.errors import UsageError
+from lace.outside import now
 from lace.stocktaking import (
     check_lace,
     check_spark,
@@ -197,7 +198,7 @@ class Stages:
         from lace.policy.public_facts import with_local_time, with_peer
         from lace.previewing import exchange_of, local_instant
 
-        instant = local_instant(self._settings, at)
+        instant = local_instant(self._settings, at, now)
         found = exchange_of(self._settings, policy, peer_select, index=index, viewer=viewer)
         facts = with_peer(public, viewer)
         if found.executable.reads_clock:
