@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from unittest import mock
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.budget import Budget, Statistics
+from lace.engines.budget import Budget, Cancellation, EvaluationCancelled, Statistics
+from lace.engines.embedded import ranks as ranks_module
 from lace.engines.embedded.dictionary import Dictionary
-from lace.engines.embedded.ranks import Ranks
+from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.ranks import Ranks, in_order, text_bytes
+from lace.engines.embedded.session import Session
 from lace.engines.embedded.shapes import Values, shape_mask
 from lace.engines.embedded.verdicts import Verdicts
 from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.limits import PEER_LIMITS
+from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
-from lace.rules.syntax import Constant, IntCompare, LexCompare, TextShape, Variable
+from lace.rules.syntax import Constant, IntCompare, LexCompare, PredicateKey, TextShape, Variable
 
 TEXTS = st.text(alphabet="ab./\U0010ffff\ud7ff", max_size=5)
 NUMBERS = st.one_of(
@@ -78,6 +86,128 @@ def test_ranks_hold_when_all_new_texts_go_to_one_place() -> None:
     (found,) = ranks.of(dictionary.intern_all(texts), budget=budget())
     assert [text for _, text in sorted(zip(found.tolist(), texts, strict=True))] == sorted(texts)
     assert len(set(found.tolist())) == len(texts)
+
+
+@pytest.mark.requirement("030-67")
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 400), st.sampled_from(["", "0", "00"]), st.booleans()),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=10,
+    )
+)
+def test_equal_numbers_keep_equal_ranks_when_there_is_no_room_left(
+    batches: list[list[tuple[int, str, bool]]],
+) -> None:
+    far = 10**30
+    with mock.patch.object(ranks_module, "_SCALE", 2**9):
+        dictionary = Dictionary()
+        ranks = Ranks(dictionary, IntCompare)
+        texts = [str(number * far) for number in range(200)]
+        ranks.of(dictionary.intern_all(texts), budget=budget())
+        lowest = far
+        for batch in batches:
+            new = []
+            for number, zeros, is_bisected in batch:
+                lowest //= 2 if is_bisected else 1
+                new.append(zeros + str(lowest if is_bisected else number * far))
+            texts += new
+            ranks.of(dictionary.intern_all(new), budget=budget())
+        (found,) = ranks.of(dictionary.intern_all(texts), budget=budget())
+        numbers = sorted(set(map(int, texts)))
+        marks = dict(zip(map(int, texts), found.tolist(), strict=True))
+        assert [marks[int(text)] for text in texts] == found.tolist()
+        assert [number for _, number in sorted((marks[each], each) for each in numbers)] == numbers
+        assert len(set(marks.values())) == len(numbers)
+
+
+@pytest.mark.requirement("030-67")
+def test_a_session_compares_numbers_as_a_whole_evaluation_does() -> None:
+    rules = "A(X,Y) :- N(X), M(Y), IntCompare(X,'<=',Y), IntCompare(Y,'<=',X)."
+    program = check_source(rules, profile=QUERY.with_base({("N", 1), ("M", 1)}))
+    key = PredicateKey("A", 2)
+    base = FactBase(max_value_bytes=1024)
+    far = 10**30
+    base.change([("N", str(number * far)) for number in range(600)])
+    session = Session(base)
+    session.evaluate(program, program.derived)
+    for at in range(40):
+        session.change([("N", str(far >> (at + 1))), ("M", f"00{(at + 5) * far}")])
+        found = session.evaluate(program, program.derived).texts(key)
+        whole = Session(base).evaluate(program, program.derived).texts(key)
+        assert sorted(found) == sorted(whole)
+        assert len(list(whole)) == at + 1
+
+
+class Stops(Cancellation):
+    """Lets a number of checks pass."""
+
+    def __init__(self, checks: int) -> None:
+        super().__init__()
+        self._left = checks
+
+    def check(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.cancel()
+        super().check()
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_ranks_that_were_not_finished_are_given_once(few: bool) -> None:
+    dictionary = Dictionary()
+    ranks = Ranks(dictionary, IntCompare)
+    known = dictionary.intern_all([str(number) for number in range(0, 2000, 2)])
+    ranks.of(known, budget=budget())
+    count = 20 if few else 900
+    new = dictionary.intern_all([f"0{number}" for number in range(count)])
+    stopped = 0
+    for checks in range(1000):
+        try:
+            ranks.of(new, budget=Budget(CHECKED, Statistics(), supervisor=Stops(checks)))
+        except EvaluationCancelled:
+            stopped += 1
+            assert not ranks.has(new[:1])
+        else:
+            break
+    assert stopped > 3
+    size = len(known) + len(new)
+    assert ranks.size == 4 * (len(dictionary) + size + 2 * (1000 + count // 2))
+
+
+@given(st.lists(st.integers(0, 40), max_size=80))
+def test_texts_are_sorted_in_runs(numbers: list[int]) -> None:
+    texts = [str(number) for number in numbers]
+    with (
+        mock.patch.object(ranks_module, "_RUN", 8),
+        mock.patch.object(ranks_module, "_SAMPLED", 2),
+    ):
+        found = in_order(texts, list(range(len(texts))), budget())
+    assert sorted(found) == list(range(len(texts)))
+    assert [texts[at] for at in found] == sorted(texts)
+
+
+def test_sorting_looks_at_the_budget_after_each_run() -> None:
+    count = 300
+    texts = [f"{number * 7919 % count:04}" for number in range(count)]
+    with (
+        mock.patch.object(ranks_module, "_RUN", 16),
+        mock.patch.object(ranks_module, "_SAMPLED", 2),
+        mock.patch.object(Budget, "check") as looked,
+    ):
+        in_order(texts, list(range(count)), budget())
+    assert looked.call_count > 3 * count // 32
+
+
+@pytest.mark.parametrize("character", ["a", "\u0101", "\u20ac", "\U0001f600"])
+def test_texts_count_for_the_width_of_their_characters(character: str) -> None:
+    texts = [character * 1000 + str(number) for number in range(10)]
+    real = sum(map(sys.getsizeof, texts))
+    assert real <= text_bytes(texts) <= real * 1.1
 
 
 @given(

@@ -6,7 +6,9 @@ between those that are known; all are only put in order again when there are man
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from bisect import bisect_left
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,14 +18,15 @@ from lace.rules.builtins import integer_rank
 from lace.rules.syntax import IntCompare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lace.engines.budget import Budget
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.rules.syntax import LexCompare
 
-__all__ = ["Ranks", "fetched"]
+__all__ = ["Ranks", "fetched", "in_order", "stretches", "text_bytes"]
 
+_Item = TypeVar("_Item")
 _Key: TypeAlias = "str | tuple[int, int, str]"
 _SCALE: Final = 2**31 - 2
 """The highest mark."""
@@ -33,8 +36,20 @@ _FEW_SHARE: Final = 32
 """New texts that are at most this share of those known are put between them."""
 _FETCHED: Final = 2**14
 """Texts that are fetched between two looks at the budget."""
-_TEXT_BYTES: Final = 64
+_TEXT_BYTES: Final = 88
 """What a text takes in memory beside its characters, about."""
+_KEY_BYTES: Final = 128
+"""What the key of an integer takes beside its digits, about."""
+_PLACE_BYTES: Final = 64
+"""What a text takes while texts are sorted: its places in runs, and in the order."""
+_ORDER_BYTES: Final = 48
+"""What a text takes that is in order already, while others are put between."""
+_STRETCH: Final = 2**12
+"""Texts that are worked off one by one between two looks at the budget."""
+_RUN: Final = 2**16
+"""Texts that are sorted between two looks at the budget."""
+_SAMPLED: Final = 2**10
+"""The distance of two samples of a run."""
 
 
 def fetched(dictionary: Texts, ids: Ids, budget: Budget) -> list[str]:
@@ -44,11 +59,63 @@ def fetched(dictionary: Texts, ids: Ids, budget: Budget) -> list[str]:
         some = ids[first : first + _FETCHED]
         budget.charge(costs.TEXT * len(some))
         texts = dictionary.texts(some)
-        characters = sum(map(len, texts))
-        budget.charge(costs.CHARACTER * characters)
-        budget.take(_TEXT_BYTES * len(texts) + characters)
+        budget.charge(costs.CHARACTER * sum(map(len, texts)))
+        budget.take(text_bytes(texts))
         made += texts
     return made
+
+
+def text_bytes(texts: Sequence[str]) -> int:
+    """Return about what texts take in memory: one, two or four bytes for each character."""
+    if all(map(str.isascii, texts)):
+        return _TEXT_BYTES * len(texts) + sum(map(len, texts))
+    return _TEXT_BYTES * len(texts) + sum(map(_characters_bytes, texts))
+
+
+def _characters_bytes(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    # A character beyond the first 2^16 makes all of them as wide as itself.
+    is_wide = len(text.encode("utf-16-le", "surrogatepass")) > 2 * len(text)
+    return (4 if is_wide else 2) * len(text)
+
+
+def stretches(items: Sequence[_Item], budget: Budget) -> Iterator[Sequence[_Item]]:
+    """Yield items in short stretches, with a look at the budget before each."""
+    for first in range(0, len(items), _STRETCH):
+        budget.check()
+        yield items[first : first + _STRETCH]
+
+
+def in_order(keys: Sequence[Any], places: list[int], budget: Budget) -> list[int]:
+    """Return places sorted by their keys, with a look at the budget now and then.
+
+    They are sorted in runs. Samples of these at equal distances say where to cut all runs, so
+    that the pieces between two cuts are about as many as one run, whatever order they came in.
+    """
+    key = keys.__getitem__
+    budget.take(_PLACE_BYTES * len(places))
+    runs: list[list[int]] = []
+    for first in range(0, len(places), _RUN):
+        budget.check()
+        runs.append(sorted(places[first : first + _RUN], key=key))
+    if len(runs) <= 1:
+        return runs[0] if runs else []
+    samples = sorted((at for run in runs for at in run[_SAMPLED::_SAMPLED]), key=key)
+    made: list[int] = []
+    begins = [0] * len(runs)
+    for cut in samples[_RUN // _SAMPLED :: _RUN // _SAMPLED]:
+        budget.check()
+        ends = [
+            bisect_left(run, key(cut), begin, key=key)
+            for run, begin in zip(runs, begins, strict=True)
+        ]
+        pieces = zip(runs, begins, ends, strict=True)
+        made += sorted(chain.from_iterable(run[low:high] for run, low, high in pieces), key=key)
+        begins = ends
+    budget.check()
+    last = zip(runs, begins, strict=True)
+    return made + sorted(chain.from_iterable(run[begin:] for run, begin in last), key=key)
 
 
 class Ranks:
@@ -97,27 +164,34 @@ class Ranks:
         """Give ranks to numbers that have none; the ranks given before may change."""
         with budget.temporaries():
             if len(ids) * _FEW_SHARE > len(self._known):
-                self._known = np.concatenate([self._known, ids])
-                self._rank_all(budget)
+                self._rank_all(np.concatenate([self._known, ids]), budget)
             else:
                 self._insert(ids, budget)
-                self._known = np.concatenate([self._known, ids])
 
-    def _keys(self, texts: Sequence[str]) -> Sequence[_Key | None]:
-        # Code points sort as UTF-8 bytes do, so the texts need not be encoded.
-        return [integer_rank(text) for text in texts] if self._as_integers else texts
+    def _keys(self, ids: Ids, budget: Budget) -> Sequence[_Key | None]:
+        texts = fetched(self._dictionary, ids, budget)
+        if not self._as_integers:
+            # Code points sort as UTF-8 bytes do, so the texts need not be encoded.
+            return texts
+        budget.take(text_bytes(texts) + _KEY_BYTES * len(texts))
+        keys: list[_Key | None] = []
+        for some in stretches(texts, budget):
+            keys += map(integer_rank, some)
+        return keys
 
-    def _rank_all(self, budget: Budget) -> None:
-        ids = self._known
-        keys = self._keys(fetched(self._dictionary, ids, budget))
-        order = [at for at, key in enumerate(keys) if key is not None]
-        order.sort(key=keys.__getitem__)  # type: ignore[arg-type]
-        first = [
-            place
-            for place, at in enumerate(order)
-            if not place or keys[at] != keys[order[place - 1]]
-        ]
-        budget.check()
+    def _rank_all(self, ids: Ids, budget: Budget) -> None:
+        """Put all of these numbers in order; nothing is changed before that is done."""
+        keys = self._keys(ids, budget)
+        order = in_order(keys, [at for at, key in enumerate(keys) if key is not None], budget)
+        first: list[int] = []
+        before: _Key | None = None
+        for some in stretches(range(len(order)), budget):
+            for place in some:
+                key = keys[order[place]]
+                if key != before:
+                    first.append(place)
+                before = key
+        self._known = ids
         self._ranks[ids] = _NO_INTEGER
         begins = np.array(first, np.intp)
         ordered = ids[np.array(order, np.intp)] if order else ids[:0]
@@ -125,35 +199,43 @@ class Ranks:
         self._ranks[ordered] = np.repeat(self._marks, np.diff(np.append(begins, len(order))))
 
     def _insert(self, ids: Ids, budget: Budget) -> None:
-        """Put a few numbers between those that are in order."""
+        """Put a few numbers between those in order; nothing is changed before all have places."""
         budget.charge(costs.INSERTED_TEXT * len(ids))
-        keys = self._keys(fetched(self._dictionary, ids, budget))
-        self._ranks[ids] = _NO_INTEGER
-        valid = [at for at, key in enumerate(keys) if key is not None]
-        valid.sort(key=keys.__getitem__)  # type: ignore[arg-type]
+        budget.take(_ORDER_BYTES * len(self._order))
+        keys = self._keys(ids, budget)
+        valid = in_order(keys, [at for at, key in enumerate(keys) if key is not None], budget)
         new: list[list[int]] = []  # those of one key together
         places: list[int] = []
+        equal: list[int] = []  # those whose key is in the order already
+        marks: list[int] = []
         before: _Key | None = None
-        for at in valid:
-            key = keys[at]
-            if key is None:
-                raise AssertionError("what is no integer has no place")
-            if new and key == before:
-                new[-1].append(at)
-                continue
-            before = key
-            place = _place(key, self._key_at, len(self._order), places[-1] if places else 0)
-            if place < len(self._order) and self._key_at(place) == key:
-                self._ranks[ids[at]] = self._marks[place]
-                before = None  # one of the same key finds its place by itself
-                continue
-            new.append([at])
-            places.append(place)
+        for some in stretches(valid, budget):
+            for at in some:
+                key = keys[at]
+                if key is None:
+                    raise AssertionError("what is no integer has no place")
+                if new and key == before:
+                    new[-1].append(at)
+                    continue
+                before = key
+                place = _place(key, self._key_at, len(self._order), places[-1] if places else 0)
+                if place < len(self._order) and self._key_at(place) == key:
+                    equal.append(at)
+                    marks.append(int(self._marks[place]))
+                    before = None  # one of the same key finds its place by itself
+                    continue
+                new.append([at])
+                places.append(place)
+        # Marks may move for those that are new now; so all that have one are known before.
+        self._known = np.concatenate([self._known, ids])
+        self._ranks[ids] = _NO_INTEGER
+        self._ranks[ids[equal]] = marks
         if new:
             self._squeeze(np.array(places, np.intp), [ids[each] for each in new])
 
     def _key_at(self, place: int) -> _Key:
-        (key,) = self._keys([self._dictionary.text(int(self._order[place]))])
+        text = self._dictionary.text(int(self._order[place]))
+        key: _Key | None = integer_rank(text) if self._as_integers else text
         if key is None:
             raise AssertionError("only integers are in the order")
         return key
