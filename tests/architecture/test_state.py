@@ -26,7 +26,7 @@ ALLOWED = {
     "store/lock.py:_guard": "guards the turns",
     "store/lock.py:_turns": "file locks belong to the process: its threads take turns, by path",
     "store/slots.py:_own": "each thread sees its own value",
-    "store/slots.py:_slots": "threads share one interpreter lock; every method holds a condition",
+    "store/slots.py:_slots": "threads share one interpreter lock; used under a lock",
     "store/sqlite/recent.py:_by_database": "records by content, by path; used under a lock",
     "store/sqlite/recent.py:_guard": "guards them",
     "store/watching.py:_lock": "guards the watchers",

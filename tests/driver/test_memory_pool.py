@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.driver import memory_pool
 from lace.driver.memory_pool import SHARES, MemoryPool, PoolMember
 from lace.driver.supervision import CancelReason, LinkSupervisor
 from lace.engines.budget import EvaluationCancelled
 from lace.errors import LimitExceeded
+from lace.store import slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,3 +173,108 @@ def test_whoever_waits_can_be_cancelled() -> None:
     waiting.close()
     holder.end(0)
     assert pool.holders == (0, 0)
+
+
+def test_a_cancelled_evaluation_without_a_slot_gives_its_share_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    pool = MemoryPool(96 * MIB)
+    others = [member(pool, f"{number}") for number in range(SHARES)]
+    for each in others:
+        each.begin()
+    waiting = LinkSupervisor(pool, "waiting")
+    gate, inside = threading.Event(), threading.Semaphore(0)
+
+    def evaluate() -> None:
+        with (
+            slots.at_work(waiting.worker),
+            pytest.raises(EvaluationCancelled),
+            waiting.evaluating(),
+        ):
+            pytest.fail("it has no slot, and must not go on")
+
+    def hold_slot() -> None:
+        with slots.at_work():
+            inside.release()
+            gate.wait(WAIT_SECONDS)
+
+    threads = [start(evaluate)]
+    wait_until(lambda: len(pool._for_share) == 1)
+    threads += [start(hold_slot) for _ in range(slots.MOST_AT_WORK)]
+    for _ in range(slots.MOST_AT_WORK):
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    try:
+        others[0].end(0)  # the share goes to the one that waits, which has no slot
+        wait_until(lambda: len(slots._slots._waiting) == 1)
+        waiting.cancel(CancelReason.PEER_LEFT)
+        threads[0].join(WAIT_SECONDS)
+        assert not threads[0].is_alive()
+        assert pool.holders == (SHARES - 1, 0)
+    finally:
+        gate.set()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_groups_are_forgotten_by_their_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_pool, "_MANY_GROUPS", 2)
+    pool = MemoryPool(96 * MIB)
+    for group in ("a", "b", "a", "c"):
+        each = member(pool, group)
+        each.begin()
+        each.end(0)
+    assert list(pool._served) == ["a", "c"]
+
+
+def test_waiting_members_do_not_look_at_each_other() -> None:
+    """Who waits only looks whether to give up; who gives back decides about the next one."""
+    pool = MemoryPool(96 * MIB)
+    holders = [member(pool, f"holder {number}") for number in range(SHARES)]
+    for each in holders:
+        each.begin()
+    seen = looks = 0
+
+    class Group(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal seen
+            seen += 1
+            return super().__hash__()
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    def wait() -> None:
+        each = PoolMember(pool, Group("waiting"), look)
+        each.begin()
+        each.end(0)
+
+    threads = [start(wait) for _ in range(20)]
+    wait_until(lambda: len(pool._for_share) == 20)
+    seen = looks = 0
+    wait_until(lambda: looks >= 100)
+    assert seen < 100
+    holders[0].end(0)
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
+    assert pool.holders == (SHARES - 1, 0)
+
+
+def test_a_member_that_changes_its_group_makes_room_in_the_former_one() -> None:
+    pool = MemoryPool(96 * MIB)
+    supervisors = [LinkSupervisor(pool, "many") for _ in range(SHARES // 2)]
+    with ExitStack() as stack:
+        for each in supervisors:
+            stack.enter_context(each.evaluating())
+        last = member(pool, "many")
+        thread = start(last.begin)
+        wait_until(lambda: len(pool._for_share) == 1)
+        supervisors[0].belong_to("one")
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive()
+        assert last.has_share

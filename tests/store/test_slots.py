@@ -205,3 +205,75 @@ def test_who_has_computed_little_keeps_its_slot(monkeypatch: pytest.MonkeyPatch)
         assert not worker.is_long
         assert offer_slot(slots.FREE_SECONDS)
         assert worker.is_long
+
+
+def test_a_long_evaluation_is_not_kept_waiting_by_short_work() -> None:
+    """After some time it waits as those do who have something short to do."""
+    stop, advanced = threading.Event(), threading.Event()
+    inside = threading.Event()
+
+    def compute_shortly() -> None:
+        worker = Worker("many")
+        while not stop.is_set():
+            with at_work(worker):
+                until = time.monotonic() + 0.004
+                while time.monotonic() < until:
+                    pass
+
+    def evaluate() -> None:
+        with at_work(Worker("one")):
+            inside.set()
+            for _ in range(3):
+                while not offer_slot(1.0):
+                    time.sleep(0.001)
+        advanced.set()
+
+    threads = start(3 * MOST_AT_WORK, compute_shortly)
+    threads += start(1, evaluate)
+    try:
+        assert inside.wait(WAIT_SECONDS)
+        assert advanced.wait(WAIT_SECONDS)
+    finally:
+        stop.set()
+    join(threads)
+    assert not slots._slots._since
+
+
+def test_who_waits_for_a_slot_can_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    gate, is_cancelled, ended = threading.Event(), threading.Event(), threading.Event()
+    inside = threading.Semaphore(0)
+
+    def hold() -> None:
+        with at_work():
+            inside.release()
+            gate.wait(WAIT_SECONDS)
+
+    def check() -> None:
+        if is_cancelled.is_set():
+            raise InterruptedError
+
+    def evaluate() -> None:
+        try:
+            with at_work(Worker("one")):
+                inside.release()
+                while True:
+                    offer_slot(1.0, check)
+        except InterruptedError:
+            ended.set()
+
+    threads = start(1, evaluate)
+    assert inside.acquire(timeout=WAIT_SECONDS)
+    threads += start(MOST_AT_WORK, hold)
+    for _ in range(MOST_AT_WORK):
+        assert inside.acquire(timeout=WAIT_SECONDS)
+    try:
+        is_cancelled.set()
+        assert ended.wait(WAIT_SECONDS), "it waits for a slot that nobody gives back"
+        assert not slots._slots._waiting
+        assert len(slots._slots._since) == MOST_AT_WORK
+    finally:
+        gate.set()
+    join(threads)
+    assert not slots._slots._since

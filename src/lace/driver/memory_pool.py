@@ -13,12 +13,14 @@ when others need the memory while that link does not evaluate.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import LimitExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
 
 __all__ = ["MemoryPool", "PoolMember"]
 
@@ -37,7 +39,7 @@ class PoolMember:
 
     Args:
         pool: what they share with others.
-        group: whom they take turns with; it may change.
+        group: whom they take turns with; `belong_to` changes it.
         check: called while they wait; raises to give up.
     """
 
@@ -48,6 +50,12 @@ class PoolMember:
         self.drop: Callable[[], None] = lambda: None
         """Frees what is kept between evaluations; called in any thread, but never in one."""
         self.has_share = self.has_rest = self.is_evaluating = False
+        self.may_go = threading.Event()
+        """Set when it has what it waits for."""
+
+    def belong_to(self, group: str) -> None:
+        """Take turns with another group from now on."""
+        self._pool.move(self, group)
 
     def begin(self, *, wait: bool = True) -> bool:
         """Begin an evaluation: wait for a share, unless this member has one.
@@ -98,7 +106,7 @@ class MemoryPool:
         self.total_bytes = total_bytes
         self.share_bytes = total_bytes // _SMALL_PART // SHARES
         self.rest_bytes = total_bytes - SHARES * self.share_bytes
-        self._changed = threading.Condition()
+        self._guard = threading.RLock()
         self._shares: list[PoolMember] = []
         self._rest: PoolMember | None = None
         self._for_share: list[PoolMember] = []
@@ -109,97 +117,141 @@ class MemoryPool:
     @property
     def holders(self) -> tuple[int, int]:
         """How many members hold a share, and how many the rest."""
-        with self._changed:
+        with self._guard:
             return len(self._shares), int(self._rest is not None)
+
+    def move(self, member: PoolMember, group: str) -> None:
+        """Move a member to another group; see `PoolMember.belong_to`."""
+        with self._guard:
+            member.group = group
+            self._hand_out()
 
     def begin(self, member: PoolMember, *, wait: bool) -> bool:
         """Wait for a share, and hold it; see `PoolMember.begin`."""
-        with self._changed:
-            if not member.has_share:
-                if wait:
-                    self._wait(self._for_share, member, self._find_share)
-                elif self._for_share or not self._find_share(member):
-                    return False
-                self._shares.append(member)
-                member.has_share = True
-            member.is_evaluating = True
-            return True
+        with self._guard:
+            if member.has_share:
+                member.is_evaluating = True
+                return True
+            if not wait and self._for_share:
+                return False
+            self._queue(self._for_share, member)
+            if not wait:
+                self._leave_queue(self._for_share, member)
+                return member.has_share
+        self._wait(self._for_share, member)
+        return True
 
     def take_rest(self, member: PoolMember) -> None:
         """Wait for the rest, and hold it."""
-        with self._changed:
-            self._wait(self._for_rest, member, self._find_rest)
-            self._rest, member.has_rest = member, True
+        with self._guard:
+            self._queue(self._for_rest, member)
+        self._wait(self._for_rest, member)
 
     def end(self, member: PoolMember, total_bytes: int) -> None:
         """End an evaluation; see `PoolMember.end`."""
-        with self._changed:
+        with self._guard:
             member.is_evaluating = False
             if total_bytes <= self.share_bytes:
                 self._give_rest(member)
             if not total_bytes:
                 self._give_share(member)
-            self._changed.notify_all()
+            self._hand_out()
 
     def leave(self, member: PoolMember) -> None:
         """Give everything back; see `PoolMember.leave`."""
-        with self._changed:
+        with self._guard:
             member.is_evaluating = False
             self._give_rest(member)
             self._give_share(member)
-            self._changed.notify_all()
+            self._hand_out()
 
-    def _wait(
-        self,
-        queue: list[PoolMember],
-        member: PoolMember,
-        find: Callable[[PoolMember], bool],
-    ) -> None:
-        """Wait in a queue until it is this member's turn and there is room for it."""
+    def _queue(self, queue: list[PoolMember], member: PoolMember) -> None:
+        """Put a member into a queue; it may have its turn at once."""
+        member.may_go.clear()
         queue.append(member)
-        try:
-            while not (self._is_next(queue, member) and find(member)):
-                self._changed.wait(_LOOK_SECONDS)
-                member.check()
-        finally:
+        self._hand_out()
+
+    def _leave_queue(self, queue: list[PoolMember], member: PoolMember) -> None:
+        if member in queue:
             queue.remove(member)
-            self._changed.notify_all()
+
+    def _wait(self, queue: list[PoolMember], member: PoolMember) -> None:
+        """Wait until a member of a queue has had its turn."""
+        try:
+            while not member.may_go.wait(_LOOK_SECONDS):
+                member.check()
+        except BaseException:
+            with self._guard:
+                self._leave_queue(queue, member)
+                if member.may_go.is_set():  # it had its turn meanwhile
+                    if queue is self._for_rest:
+                        self._give_rest(member)
+                    else:
+                        member.is_evaluating = False
+                        self._give_share(member)
+                self._hand_out()
+            raise
+
+    def _hand_out(self) -> None:
+        """Give what is free to those who wait, and drop for them what others keep."""
+        while self._serve_share() or self._serve_rest():
+            pass
+
+    def _serve_share(self) -> bool:
+        """Give a share to the member whose turn it is; tells whether there was one for it."""
+        if not self._for_share:
+            return False
+        counts = Counter(each.group for each in self._shares)
+        idle = {each.group for each in self._shares if not each.is_evaluating}
+        if len(self._shares) >= SHARES and not idle:
+            return False
+        full = {group for group, count in counts.items() if count >= SHARES // 2}
+        member = self._find_next(self._for_share, full - idle)
+        if member is None:
+            return False
+        if member.group in full:
+            self._drop_one([each for each in self._shares if each.group == member.group])
+        elif len(self._shares) >= SHARES:
+            self._drop_one(self._shares)
+        self._shares.append(member)
+        member.has_share = member.is_evaluating = True
+        self._serve(self._for_share, member)
+        return True
+
+    def _serve_rest(self) -> bool:
+        """Give the rest to the member whose turn it is; tells whether it was there for it."""
+        member = self._find_next(self._for_rest, frozenset())
+        if member is None or (self._rest is not None and self._rest.is_evaluating):
+            return False
+        if self._rest is not None:
+            self._drop_one([self._rest])
+        self._rest, member.has_rest = member, True
+        self._serve(self._for_rest, member)
+        return True
+
+    def _find_next(self, queue: list[PoolMember], full: AbstractSet[str]) -> PoolMember | None:
+        """Return whose turn it is: of the group that was served longest ago, the first."""
+        able = (each for each in queue if each.group not in full)
+        return min(able, key=lambda each: self._served.get(each.group, 0), default=None)
+
+    def _serve(self, queue: list[PoolMember], member: PoolMember) -> None:
+        """Note that a member has had its turn, and wake it up."""
+        queue.remove(member)
         self._turns += 1
+        self._served.pop(member.group, None)
         self._served[member.group] = self._turns
         if len(self._served) > _MANY_GROUPS:
             del self._served[next(iter(self._served))]
+        member.may_go.set()
 
-    def _is_next(self, queue: list[PoolMember], member: PoolMember) -> bool:
-        """Tell whose turn it is: of the group that was served longest ago, the first."""
-        able = [each for each in queue if queue is self._for_rest or self._may_share(each)]
-        if not able:
-            return False
-        return min(able, key=lambda each: self._served.get(each.group, 0)) is member
-
-    def _may_share(self, member: PoolMember) -> bool:
-        """Tell whether its group has fewer shares than it may have, or one that can be dropped."""
-        mine = [each for each in self._shares if each.group == member.group]
-        return len(mine) < SHARES // 2 or not all(each.is_evaluating for each in mine)
-
-    def _find_share(self, member: PoolMember) -> bool:
-        """Tell whether there is a share for a member; what others keep may be dropped for it."""
-        mine = [each for each in self._shares if each.group == member.group]
-        if len(mine) >= SHARES // 2:
-            return self._drop_one(mine)
-        return len(self._shares) < SHARES or self._drop_one(self._shares)
-
-    def _find_rest(self, _member: PoolMember) -> bool:
-        return self._rest is None or self._drop_one([self._rest])
-
-    def _drop_one(self, among: list[PoolMember]) -> bool:
+    def _drop_one(self, among: list[PoolMember]) -> None:
         """Drop what a member keeps that does not evaluate; the one that kept it for longest."""
         for each in among:
             if not each.is_evaluating:
                 each.drop()
                 self._give_rest(each)
                 self._give_share(each)
-                return True
-        return False
+                return
 
     def _give_rest(self, member: PoolMember) -> None:
         if self._rest is member:

@@ -63,7 +63,8 @@ class LinkSupervisor:
 
     def belong_to(self, group: str) -> None:
         """Take turns with another group from now on."""
-        self.worker.group = self._member.group = group
+        self.worker.group = group
+        self._member.belong_to(group)
 
     def when_dropped(self, drop: Callable[[], None]) -> None:
         """Say how to free what is kept between two evaluations."""
@@ -84,11 +85,11 @@ class LinkSupervisor:
         self._since = time.monotonic()
         try:
             self._check_cancelled()
-            if not self._member.begin(wait=False):
-                with slot_lent():
-                    self._member.begin()
-            self._cpu = time.thread_time()
             try:
+                if not self._member.begin(wait=False):
+                    with slot_lent(self._check_cancelled):
+                        self._member.begin()
+                self._cpu = time.thread_time()
                 yield
             finally:
                 self._member.end(self._held)
@@ -99,7 +100,7 @@ class LinkSupervisor:
         """Stop if that is wished, and let others compute from time to time."""
         self._check_cancelled()
         now = time.thread_time()
-        if offer_slot(now - self._cpu):
+        if offer_slot(now - self._cpu, self._check_cancelled):
             self._cpu = time.thread_time()
             self._check_cancelled()
 
@@ -108,7 +109,7 @@ class LinkSupervisor:
         if self._member.has_room(total_bytes):
             self._member.hold(total_bytes)
         else:
-            with slot_lent():
+            with slot_lent(self._check_cancelled):
                 self._member.hold(total_bytes)
         self._held = total_bytes
 

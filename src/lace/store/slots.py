@@ -7,8 +7,9 @@ for the write lock, lends its slot to others; and whoever computes for long keep
 waiting, but shares the interpreter with the next one.
 
 An evaluation that goes on for longer than others (`offer_slot`) waits for its next turn after
-all who have something short to do, and few such evaluations run at once. Turns go round between
-the groups that those who wait belong to, whatever number of them a group has.
+all who have something short to do, but not for longer than `AGED_SECONDS`: from then on it waits
+as they do. Few such evaluations run at once. Turns go round between the groups that those who
+wait belong to, whatever number of them a group has.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["LONG_SECONDS", "MOST_AT_WORK", "Worker", "at_work", "offer_slot", "slot_lent"]
 
@@ -30,6 +31,10 @@ MAX_LONG_EVALUATIONS: Final = max(1, min(2, (os.cpu_count() or 1) // 2))
 """Those of them that are evaluations which go on for long."""
 LONG_SECONDS: Final = 0.25
 """How long a slot is held; who goes on for longer has none any more, and is not stopped."""
+AGED_SECONDS: Final = 0.5
+"""How long an evaluation waits after those who have something short to do."""
+_LOOK_SECONDS: Final = 0.25
+"""How often a thread that waits looks whether a slot was held for long, and whether to give up."""
 TURN_SECONDS: Final = 0.05
 """How long an evaluation computes before it offers its slot to others."""
 FREE_SECONDS: Final = 0.1
@@ -68,14 +73,19 @@ class Worker:
         return self._used * left > FREE_SECONDS
 
 
+def _go_on() -> None:
+    """Wait on: nothing ends the wait."""
+
+
 class _Waiter:
     """A thread that waits for a slot."""
 
-    __slots__ = ("is_long", "may_go", "thread", "worker")
+    __slots__ = ("is_long", "may_go", "since", "thread", "worker")
 
     def __init__(self, worker: Worker, *, is_long: bool) -> None:
         self.thread = threading.get_ident()
         self.worker, self.is_long = worker, is_long
+        self.since = time.monotonic()
         self.may_go = threading.Event()
 
 
@@ -90,15 +100,22 @@ class _Slots:
         self._served: dict[str, int] = {}
         self._turns = 0
 
-    def take(self, worker: Worker, *, is_long: bool = False) -> None:
-        """Wait for a slot, and hold it."""
+    def take(
+        self, worker: Worker, check: Callable[[], None] = _go_on, *, is_long: bool = False
+    ) -> None:
+        """Wait for a slot, and hold it; `check` is called meanwhile, and raises to give up."""
         waiter = _Waiter(worker, is_long=is_long)
         with self._guard:
             self._waiting.append(waiter)
             self._hand_out()
-        while not waiter.may_go.wait(LONG_SECONDS):
-            with self._guard:
-                self._hand_out()
+        try:
+            while not waiter.may_go.wait(_LOOK_SECONDS):
+                check()
+                with self._guard:
+                    self._hand_out()
+        except BaseException:
+            self._give_up(waiter)
+            raise
 
     def give(self) -> float:
         """Give back the slot of this thread, unless it was held for long; tells for how long."""
@@ -110,8 +127,19 @@ class _Slots:
 
     def held_for(self) -> float:
         """Return for how many seconds this thread has held its slot; many, if it was for long."""
-        since = self._since.get(threading.get_ident())
+        with self._guard:
+            since = self._since.get(threading.get_ident())
         return LONG_SECONDS if since is None else time.monotonic() - since
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        """Wait no more; give a slot back that was handed out meanwhile."""
+        with self._guard:
+            if waiter.may_go.is_set():
+                self._since.pop(waiter.thread, None)
+                self._long.discard(waiter.thread)
+            else:
+                self._waiting.remove(waiter)
+            self._hand_out()
 
     @property
     def _is_free(self) -> bool:
@@ -125,7 +153,7 @@ class _Slots:
         return True
 
     def _hand_out(self) -> None:
-        """Give free slots to those who wait: the short ones first."""
+        """Give free slots to those who wait: the short ones and the aged ones first."""
         while self._waiting and self._is_free:
             waiter = self._next()
             if waiter is None:
@@ -143,8 +171,14 @@ class _Slots:
 
     def _next(self) -> _Waiter | None:
         """Return who is next: of the group that was served longest ago, the first who came."""
-        able = [waiter for waiter in self._waiting if not waiter.is_long]
-        if not able and len(self._long) < MAX_LONG_EVALUATIONS:
+        may_be_long = len(self._long) < MAX_LONG_EVALUATIONS
+        aged = time.monotonic() - AGED_SECONDS
+        able = [
+            waiter
+            for waiter in self._waiting
+            if not waiter.is_long or (may_be_long and waiter.since <= aged)
+        ]
+        if not able and may_be_long:
             able = self._waiting
         return min(able, key=lambda each: self._served.get(each.worker.group, 0), default=None)
 
@@ -171,8 +205,12 @@ def at_work(worker: Worker | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def slot_lent() -> Iterator[None]:
-    """Leave the slot of this thread, if it holds one, to others inside the `with` block."""
+def slot_lent(check: Callable[[], None] = _go_on) -> Iterator[None]:
+    """Leave the slot of this thread, if it holds one, to others inside the `with` block.
+
+    Args:
+        check: called while this thread waits to have it back; raises to go on without.
+    """
     worker: Worker | None = getattr(_own, "worker", None)
     if worker is None:
         yield
@@ -181,14 +219,15 @@ def slot_lent() -> Iterator[None]:
     try:
         yield
     finally:
-        _slots.take(worker)
+        _slots.take(worker, check)
 
 
-def offer_slot(seconds: float) -> bool:
+def offer_slot(seconds: float, check: Callable[[], None] = _go_on) -> bool:
     """Let others compute, if this thread has a slot and its turn is over; called in evaluations.
 
     Args:
         seconds: the processor time of this evaluation since it was last offered.
+        check: called while this thread waits for its next turn; raises to go on without.
 
     Returns:
         Whether the turn was over, so that the time was counted.
@@ -199,5 +238,5 @@ def offer_slot(seconds: float) -> bool:
     worker.use(seconds)
     if worker.is_long:
         _slots.give()
-        _slots.take(worker, is_long=True)
+        _slots.take(worker, check, is_long=True)
     return True
