@@ -24,6 +24,7 @@ from lace.rules.limits import peer_limits_of
 from lace.store.links import LinkFiles
 from lace.store.modules import ModuleFiles
 from lace.store.sqlite.store import SqliteStore
+from lace.transport.accepting import counted_place
 from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
@@ -377,7 +378,7 @@ def party_of(
         resources=resources,
         receipts=_receipts(side, clock) if options.receipts else None,
         steady=steady,
-        group=found.place,
+        group=counted_place(found.place),
     )
 
 

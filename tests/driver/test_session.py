@@ -22,6 +22,7 @@ from lace.iltp.items import PREFACE
 from lace.interlacing.failures import Failure
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.transport.listening import connect, listen
+from lace.transport.stream import Proven
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
@@ -428,3 +429,15 @@ def test_a_cancelled_session_leaves_no_view_of_the_store(
     left.add(plex("later"))
     left.store.close()
     assert not left.store.path.with_name(left.store.path.name + "-wal").exists()
+
+
+def test_an_ipv6_host_takes_turns_as_one(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    """Its turns are counted as its connections are: it has a whole /64 to itself."""
+    left, _ = sides
+    side = Side(left.store, left.settings, policy(left, SELECT), left.signing_key())
+    groups = []
+    for place in ("2001:db8::1", "2001:db8::2:3", "2001:db8:0:1::1", "192.0.2.1"):
+        party = party_of(side, 1, now, proven=Proven(transport="tcp", place=place))
+        groups.append(party.supervisor.worker.group)
+        party.close()
+    assert groups == ["2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "192.0.2.1"]
