@@ -220,6 +220,19 @@ def test_the_file_of_another_link_is_not_taken(tmp_path: Path) -> None:
     assert not files._path("b").exists()
 
 
+def test_what_a_crash_has_left_is_removed(tmp_path: Path) -> None:
+    files = LinkFiles(tmp_path)
+    files.save("a", kept_link(2))
+    stale, fresh = files.folder / "b.new", files.folder / "c.new"
+    for path in (stale, fresh):
+        path.write_bytes(b"half")
+    os.utime(stale, (1, 1))
+    files.save("d", kept_link(3))
+    assert not stale.exists()
+    assert fresh.exists(), "another process may be writing it"
+    assert files.load("a") == kept_link(2)
+
+
 def test_few_links_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "MOST_LINKS", 3)
     files = LinkFiles(tmp_path)

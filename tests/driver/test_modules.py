@@ -281,6 +281,19 @@ def test_nothing_is_written_where_nothing_may_be(tmp_path: Path) -> None:
     assert not quiet.folder.exists()
 
 
+def test_what_a_crash_has_left_is_removed(tmp_path: Path) -> None:
+    cache = files(tmp_path)
+    cache.save(ALICE, R, b"text")
+    stale, fresh = cache.folder / "a.b.new", cache.folder / "c.d.new"
+    for path in (stale, fresh):
+        path.write_bytes(b"half")
+    os.utime(stale, (1, 1))
+    cache.save(BOB, R, b"text")
+    assert not stale.exists()
+    assert fresh.exists(), "another process may be writing it"
+    assert cache.get(ALICE, R) == b"text"
+
+
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     cache = files(tmp_path)
     cache.folder.mkdir()

@@ -19,7 +19,7 @@ from lace.engines.embedded.exchange_facts import ClaimTable
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
-from lace.store.file_errors import remove_all
+from lace.store.file_errors import remove_all, stale_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,7 +125,7 @@ class LinkFiles:
             total += size
             if number >= MOST_LINKS or (number and total > MOST_BYTES):
                 too_many.append(path)
-        remove_all(too_many)
+        remove_all((*too_many, *stale_files(self.folder, _FRESH)))
 
 
 def _private(path: str, flags: int) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES, digest
-from lace.store.file_errors import remove_all
+from lace.store.file_errors import remove_all, stale_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,7 @@ class ModuleFiles:
                 continue
             kept, total = kept + 1, total + status.st_size
             of_peer[peer] += 1
-        remove_all(too_many)
+        remove_all((*too_many, *stale_files(self.folder, _FRESH)))
 
 
 def _name(text: str) -> str:
