@@ -164,8 +164,10 @@ class Supervisor(Protocol):
     One supervisor may watch many evaluations in one thread after the other, such as all
     evaluations of a link. Both methods are called in the thread that evaluates, between two
     steps; steps take well under a second. They may wait, and they may raise: an error of
-    theirs ends the evaluation and reaches its caller. Nothing of a supervisor is counted as
-    work, so that what an evaluation decides does not depend on it.
+    theirs ends the evaluation and reaches its caller. Nothing that a supervisor does is
+    counted as work. An evaluation that it ended leaves no state to start from, so the next
+    one is a whole evaluation: its answer is the same, but its work is not that of an update,
+    and a limit may stop the one and not the other.
     """
 
     def check(self) -> None:
@@ -333,8 +335,11 @@ class Budget:
     def hold(self, size: int) -> None:
         """Count bytes that a plan holds while it runs on; a negative size gives them back."""
         if self.is_weighted and size:
-            self._memory.held += size
+            memory = self._memory
+            memory.held += size
             if size > 0:
+                if memory.total > self._limits.max_memory:  # it was reserved to be made, too
+                    memory.since, memory.kept = 0, memory.measure()
                 self._check_memory()
 
     @contextmanager

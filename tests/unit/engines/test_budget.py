@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from lace.enforcement import Enforcement
@@ -14,7 +16,9 @@ from lace.engines import budget as budgets
 from lace.engines import costs
 from lace.engines.budget import Cancellation, Statistics
 from lace.engines.embedded.factbase import FactBase
+from lace.engines.embedded.frames import Frame
 from lace.engines.embedded.session import Session
+from lace.engines.embedded.steps import Plan, run_plan
 from lace.errors import LimitExceeded
 from lace.policy.compile import compile_policy
 from lace.policy.exposure import exposure_of
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.engine import Evaluation
+    from lace.engines.embedded.steps import Context
 
 ALICE = str(Verifier.from_public_key(b"\x01" * 32))
 Fact = tuple[str, ...]
@@ -224,6 +229,77 @@ def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: s
         evaluated(rules, facts, tight)
     assert caught.value.limit == "peer_max_memory"
     assert "bytes" in caught.value.message
+
+
+ONE, OTHER = "BCDEFGH", "IJKLMNO"
+AT_ONCE: dict[str, tuple[str, Sequence[Fact], int]] = {
+    "product": (
+        "A(X,Y,Z,W) :- B(X), G(Y), G(Z), G(W), Y != Z, Z != W, C(X,X2), X2 != X.",
+        [("B", "a"), ("C", "a", "b"), *[("G", f"{at}") for at in range(230)]],
+        2**27,
+    ),
+    "wide frames": (
+        f"A(X,Q) :- V(X,{','.join(ONE)}), W(X,{','.join(OTHER)}), Y(X,Q), "
+        + ", ".join(f"Q != {name}" for name in ONE + OTHER)
+        + ".",
+        [
+            *[
+                (name, f"{at % 30}", *[f"{at * k}" for k in range(1, 8)])
+                for at in range(600)
+                for name in "VW"
+            ],
+            *[("Y", f"{at % 30}", f"{at}") for at in range(9000)],
+        ],
+        300_000_000,
+    ),
+}
+
+
+@pytest.mark.requirement("030-119")
+@pytest.mark.parametrize("kind", AT_ONCE)
+def test_no_more_memory_is_allocated_than_a_peer_may_hold(kind: str) -> None:
+    rules, facts, allowed = AT_ONCE[kind]
+    limits = replace(PEER_LIMITS, max_work=2**50, max_memory=allowed, max_cpu_seconds=10_000)
+    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+    program = check_source(rules, profile=profile, limits=limits)
+    base = FactBase(max_value_bytes=1024)
+    base.change(facts)
+    session = Session(base)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitExceeded, match="peer_max_memory"):
+            session.evaluate(program, program.derived)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert allocated <= allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A step that makes a frame, and notes what is counted while it does."""
+
+    rows: int
+    counted: list[int]
+
+    def apply(self, frame: Frame, context: Context) -> Frame:
+        context.budget.reserve(4 * self.rows)
+        self.counted.append(context.budget.statistics.most_bytes)
+        return Frame(self.rows, {"X": np.zeros(self.rows, np.int32)})
+
+
+@pytest.mark.requirement("030-119")
+def test_the_frame_that_a_step_reads_counts_while_the_next_one_is_made() -> None:
+    program = check_source("A(X) :- Have(X).", limits=PEER_LIMITS)
+    budget = budgets.Budget(program, Statistics())
+    context = mock.Mock(budget=budget)
+    counted: list[int] = []
+    rows = 2**23  # each frame is large enough that it is measured what is kept
+    steps = (Making(rows, counted), Making(rows, counted), Making(rows, counted))
+    assert [frame.rows for frame in run_plan(Plan(steps), context)] == [rows]
+    assert counted == [4 * rows, 8 * rows, 8 * rows]
+    budget.hold(1)
+    assert budget.statistics.most_bytes == 8 * rows  # and nothing is held at the end
 
 
 @pytest.mark.requirement("030-119")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "in_frames",
     "joined_frames",
     "multiplied",
+    "multiplied_by_all",
 ]
 
 MAX_FRAME_ROWS: Final = 2**21
@@ -112,8 +113,8 @@ def joined_frames(sources: Sequence[Frame | Frames], names: Sequence[str]) -> Fr
         if waiting:
             yield _concatenated(waiting, names)
 
-    held = sum(source.size for source in sources) + FRAME_ROW_BYTES * MAX_FRAME_ROWS
-    return Frames(rows, gathered, held)
+    waiting_bytes = (FRAME_ROW_BYTES + 4 * len(names)) * MAX_FRAME_ROWS
+    return Frames(rows, gathered, sum(source.size for source in sources) + waiting_bytes)
 
 
 def _each(source: Frame | Frames) -> Iterator[Frame]:
@@ -148,3 +149,24 @@ def multiplied(frame: Frame, other: Frame, names: Sequence[str]) -> Frame | Fram
         )
 
     return in_frames(total, expand, frame.size + other.size)
+
+
+def multiplied_by_all(
+    frame: Frame, others: Sequence[Frame], names: Sequence[str]
+) -> Frame | Frames:
+    """Return every combination of the rows of a frame with those of others.
+
+    What is too long for one frame is made when it is its turn: only the others are held.
+    """
+    if len(others) == 1:
+        return multiplied(frame, others[0], names)
+
+    def each(other: Frame) -> Frames:
+        return Frames(
+            frame.rows * other.rows,
+            lambda: _each(multiplied(frame, other, names)),
+            other.size,
+        )
+
+    made = joined_frames([each(other) for other in others], names)
+    return made if isinstance(made, Frame) else replace(made, size=made.size + frame.size)

@@ -22,6 +22,7 @@ from lace.engines.embedded.frames import (
     in_frames,
     joined_frames,
     multiplied,
+    multiplied_by_all,
 )
 from lace.engines.embedded.index import Members
 
@@ -117,7 +118,7 @@ class Plan:
 def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
     """Yield the frames of a plan that have rows."""
     steps, budget = plan.steps, context.budget
-    frame, at = UNIT, 0
+    frame, at, held = UNIT, 0, 0  # held are the bytes of the frame
     levels: list[_Level] = []  # of frames that are still to come, the last one first
     try:
         while True:
@@ -129,37 +130,43 @@ def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
                     levels.append(_Level(iter(made), at, made.size))
                     budget.hold(made.size)
                     break
-                frame = made
+                # It is held, also when it is measured while the next one is made.
+                more, held, frame = made.size - held, made.size, made
+                budget.hold(more)
             else:
                 if frame.rows:
                     yield frame
             while levels:
                 level = levels[-1]
-                budget.hold(-level.frame_size)
-                level.frame_size = 0
+                budget.reserve(level.next_size)  # the frame before is not free yet
                 following = next(level.frames, None)
                 if following is None:
                     budget.hold(-level.size)
                     levels.pop()
                 elif following.rows:
-                    level.frame_size = following.size
-                    budget.hold(level.frame_size)
-                    frame, at = following, level.at
+                    level.next_size = _frame_bytes(following.rows, len(following.columns))
+                    more, held, frame = following.size - held, following.size, following
+                    budget.hold(more)
+                    at = level.at
                     break
             else:
                 return
     finally:
-        budget.hold(-sum(level.size + level.frame_size for level in levels))
+        budget.hold(-held - sum(level.size for level in levels))
 
 
 @dataclass(slots=True)
 class _Level:
-    """Frames that a step makes one after the other, and the step that they go to."""
+    """Frames that a step makes one after the other, and the step that they go to.
+
+    `size` is what they hold, and `next_size` what it takes to make one more; the step has
+    counted the first one.
+    """
 
     frames: Iterator[Frame]
     at: int
     size: int
-    frame_size: int = 0
+    next_size: int = 0
 
 
 def _look_ahead(steps: tuple[Step, ...], at: int, frames: Frames, context: Context) -> None:
@@ -480,9 +487,12 @@ class ProductStep:
 
     def apply(self, frame: Frame, context: Context) -> Frame | Frames:
         """Return the combinations."""
-        made: list[Frame | Frames] = []
-        for other in run_plan(self.plan, context):
-            total, cells = frame.rows * other.rows, len(self.columns)
-            context.budget.spend(total, costs.row(cells) * total, _frame_bytes(total, cells))
-            made.append(multiplied(frame, other, self.columns))
-        return joined_frames(made, self.columns)
+        budget = context.budget
+        others: list[Frame] = []
+        with budget.temporaries():
+            for other in run_plan(self.plan, context):
+                total, cells = frame.rows * other.rows, len(self.columns)
+                budget.spend(total, costs.row(cells) * total, _frame_bytes(total, cells))
+                budget.take(other.size)
+                others.append(other)
+            return multiplied_by_all(frame, others, self.columns)
