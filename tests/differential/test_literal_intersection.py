@@ -19,6 +19,7 @@ from lace.engines.queries import check_rules
 from lace.engines.reference import evaluate_naively
 from lace.facts.extract import facts_of_records
 from lace.interlacing.advertisement import Advertisement
+from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.effects import Evaluate
 from lace.policy.compile import compile_policy
 from lace.policy.exposure import exposure_of
@@ -182,7 +183,10 @@ def test_the_driver_selects_what_the_literal_rules_select(
     life: list[tuple[list[int], dict[str, Advertisement]]],
 ) -> None:
     """Records and claims come and go; at each step both say the same."""
-    pair = pair_of(rules=operands, keys=(None, None), lowering=lowering)
+    means = Capabilities(offer_all=True)  # each operand may read what it likes of the other side
+    pair = pair_of(
+        rules=operands, keys=(None, None), lowering=lowering, capabilities=(means, means)
+    )
     terms = pair.terms(index, transport_peer=policies.VIEWER if proven else None)
     modules = [operand_of(text, each) for each, text in enumerate(operands)]
     viewer = terms.peer.viewer

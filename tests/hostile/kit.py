@@ -27,7 +27,7 @@ from lace.interlacing.capabilities import Capabilities
 from lace.interlacing.hello import Hello, make_hello, proof_context
 from lace.interlacing.setup import Setup, make_setup, read_setup
 from lace.interlacing.vocabulary import Phase
-from lace.policy.operand import operand_of
+from lace.policy.operand import advertised_fields, operand_of
 from lace.policy.transcript import make_plan
 from tests.cli.links import Party, hashes, make_parties, plex, serving
 from tests.cli.policies import ALL
@@ -187,7 +187,8 @@ class Peer:
         facts, modules = self.read_block()
         self.theirs = read_setup(check_block(facts, Phase.SETUP), local_index=0)
         theirs = modules[self.theirs.module_id] if modules else select
-        plan = make_plan(operand_at(select, 0), operand_of(theirs, 1))
+        operand = operand_at(select, 0)
+        plan = make_plan(operand, operand_of(theirs, 1))
         assert self.ours is not None
         context = proof_context(self.ours, self.theirs, plan.id)
         self.read_block()
@@ -198,6 +199,7 @@ class Peer:
             index=0,
             key=key,
             context=context,
+            own=advertised_fields(operand.module),
         )
 
     def enter(self, select: str = ALL, *, mode: int = 0, **how: Any) -> str:

@@ -106,7 +106,8 @@ def test_deep_recursion(tmp_path: Path) -> None:
         + "Reached(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Begin',_,_).\n"
         + "Reached(Q,S) :- Reached(P,S), AdvertisedField(P,S,'Next',_,Q), Advertised(Q,S)."
     )
-    with attacked(tmp_path, "--set", "peer_max_iterations=300", "--debug") as target:
+    options = ("--all-fields", "--set", "peer_max_iterations=300", "--debug")
+    with attacked(tmp_path, *options) as target:
         peer = target.connect()
         source = peer.enter(rules)
         peer.read_block()
