@@ -7,7 +7,6 @@ content of records are in it, and no secret.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -39,17 +38,21 @@ Event: TypeAlias = Literal[
 
 
 class JsonLog:
-    """Writes events to standard error, each as a line of JSON."""
+    """Writes events to standard error, each as a line of JSON.
+
+    Args:
+        output: takes the lines.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
     def write(self, level: Level, event: Event, figures: Mapping[str, Any]) -> None:
         """Write an event."""
-        if sys.stderr is None:
-            return
         at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
         known = {name: value for name, value in figures.items() if value is not None}
         line = json.dumps({"time": at, "level": level, "event": event, **known})
-        sys.stderr.write(without_secrets(line) + "\n")
-        sys.stderr.flush()
+        self._output.put_aside(without_secrets(line) + "\n")
 
     def message(self, level: Level, text: str) -> None:
         """Write what is text and nothing more."""

@@ -142,7 +142,7 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
 def _take_log_format(ctx: click.Context, _param: click.Parameter, value: str) -> None:
     session: Session | None = ctx.obj
     if session is not None and value == "json":
-        session.output.log = JsonLog()
+        session.output.log = JsonLog(session.output)
 
 
 def tls_options(certificate: str, key: str) -> Callable[[Decorated], Decorated]:

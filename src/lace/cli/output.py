@@ -90,6 +90,8 @@ class Output:
         self.color = True
         self.log: JsonLog | None = None
         """Takes what goes to standard error, where that is to be JSON."""
+        self.put_aside: Callable[[str], None] = _write_stderr
+        """Writes whole lines to standard error."""
         self.beside: Callable[[], AbstractContextManager[None]] | None = None
         """Takes away for a moment what is shown on the terminal while work goes on."""
         self.is_held = False
@@ -287,8 +289,13 @@ class Output:
             width = self.aside_width
             lines = [safe_text(text)] if width is None else wrap_answer(safe_text(text), width)
             with nullcontext() if self.beside is None else self.beside():
-                sys.stderr.write("".join(f"{line}\n" for line in lines))
-                sys.stderr.flush()
+                self.put_aside("".join(f"{line}\n" for line in lines))
+
+
+def _write_stderr(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _columns(stream: IO[str]) -> int:

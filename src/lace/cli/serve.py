@@ -32,6 +32,7 @@ from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
+from lace.cli.stderr_queue import stderr_queued
 from lace.driver.collecting import keep_one_arena
 from lace.driver.receipts import check_receipt_key
 from lace.errors import LaceError, StoreError, UsageError
@@ -125,7 +126,7 @@ class _Serve:
         keep_one_arena()
         sys.setswitchinterval(SWITCH_SECONDS)
         signals = Signals(self._stop, self._renew)
-        with self._log:
+        with stderr_queued(self._session.output), self._log:
             signals.run(self._run())
         signals.check()
         if self._problem is not None:
