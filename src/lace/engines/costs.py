@@ -23,6 +23,7 @@ __all__ = [
     "SELECTED",
     "SET_COLUMN",
     "SET_ROW",
+    "SHAPED_TEXT",
     "SORTED",
     "STEP",
     "TEXT",
@@ -52,6 +53,8 @@ SET_COLUMN: Final = 250
 """A column of such a row beyond what one number holds: its pairs are numbered."""
 TEXT: Final = 1_500
 """A text that a test asks about, or that is put in order among others."""
+SHAPED_TEXT: Final = 3 * TEXT
+"""A different value of a `TextShape` of several variables: sorted, turned, sorted again."""
 CHARACTER: Final = 6
 """A character of such a text."""
 INSERTED_TEXT: Final = 120_000

@@ -15,6 +15,7 @@ from lace.enforcement import Enforcement
 from lace.engines import budget as budgets
 from lace.engines import costs
 from lace.engines.budget import Cancellation, Statistics
+from lace.engines.embedded import verdicts
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.frames import Frame
 from lace.engines.embedded.session import Session
@@ -103,7 +104,7 @@ KINDS: dict[str, tuple[str, Sequence[Fact], int]] = {
     "shape of two": (
         "A(X) :- Item(X), Item(Y), TextShape(X,Y,'','x').",
         items(300),
-        300 * 300 * (costs.MATCH + costs.ROW),
+        300 * 300 * (costs.MATCH + costs.ROW) + 2 * 300 * (costs.TEXT + costs.SHAPED_TEXT),
     ),
     "few pairs": (
         "A(X) :- Item(X), Item(Y), TextShape(X,Y,'','x').",
@@ -273,6 +274,17 @@ def test_no_more_memory_is_allocated_than_a_peer_may_hold(kind: str) -> None:
     finally:
         tracemalloc.stop()
     assert allocated <= allowed
+
+
+@pytest.mark.requirement("030-119")
+def test_different_values_of_a_shape_are_charged_before_a_text_is_fetched() -> None:
+    facts = [("W", f"x{at}", f"y{at}") for at in range(1000)]
+    tight = replace(PEER_LIMITS, max_work=2000 * costs.SHAPED_TEXT)
+    with (
+        mock.patch.object(verdicts, "fetched", side_effect=AssertionError("a text is fetched")),
+        pytest.raises(LimitExceeded, match="peer_max_work"),
+    ):
+        evaluated("A(X) :- W(X,Y), TextShape(X,Y,'./','x').", facts, tight)
 
 
 @dataclass(frozen=True, slots=True)

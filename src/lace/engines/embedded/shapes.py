@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from lace.engines.embedded.ranks import in_order, stretches
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,9 +49,10 @@ class Values:
 def shape_mask(text: Values, start: Values, delimiters: str, end: Values, budget: Budget) -> Flags:
     """Tell for which rows a text has a shape."""
     lengths, skipped, closing = text.lengths, start.lengths, end.lengths
-    mask = _begin(text.texts, start.texts).among(text.at, start.at)
-    turned = [each[::-1] for each in text.texts], [each[::-1] for each in end.texts]
-    mask &= _begin(*turned).among(text.at, end.at)
+    mask = _begin(text.texts, start.texts, budget).among(text.at, start.at)
+    mask &= _begin(_turned(text.texts, budget), _turned(end.texts, budget), budget).among(
+        text.at, end.at
+    )
     budget.check()
     if not delimiters:
         mask &= lengths >= skipped + closing
@@ -76,16 +79,22 @@ class _Stretches:
         return mask
 
 
-def _begin(texts: Sequence[str], beginnings: Sequence[str]) -> _Stretches:
-    order = sorted(range(len(texts)), key=texts.__getitem__)
+def _turned(texts: Sequence[str], budget: Budget) -> list[str]:
+    return [each[::-1] for some in stretches(texts, budget) for each in some]
+
+
+def _begin(texts: Sequence[str], beginnings: Sequence[str], budget: Budget) -> _Stretches:
+    order = in_order(texts, list(range(len(texts))), budget)
     ordered = [texts[at] for at in order]
     places = np.empty(len(texts), np.int64)
     places[np.array(order, np.intp)] = np.arange(len(texts))
-    first = [bisect_left(ordered, each) for each in beginnings]
-    behind = [
-        len(ordered) if (after := _after(each)) is None else bisect_left(ordered, after)
-        for each in beginnings
-    ]
+    first: list[int] = []
+    behind: list[int] = []
+    for some in stretches(beginnings, budget):
+        for each in some:
+            first.append(bisect_left(ordered, each))
+            after = _after(each)
+            behind.append(len(ordered) if after is None else bisect_left(ordered, after))
     return _Stretches(places, np.array(first, np.int64), np.array(behind, np.int64))
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lace.engines import costs
 from lace.engines.embedded.keys import distinct_ids
-from lace.engines.embedded.ranks import Ranks, fetched
+from lace.engines.embedded.ranks import Ranks, fetched, text_bytes
 from lace.engines.embedded.shapes import Values, shape_mask
 from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.syntax import Inequality, IntCompare, LexCompare, TextShape, Variable
@@ -41,6 +41,8 @@ _ASKED: Final = 2**12
 """Values that are asked about between two looks at the budget."""
 _MATCH_BYTES: Final = 64
 """What a row takes while a test of several variables is answered for all of them at once."""
+_SHAPED_BYTES: Final = 64
+"""What a different value takes for that, beside its text and what sorting takes."""
 _MAX_TABLE_BYTES: Final = 2**27
 """What the tables of all tests take together; the one asked longest ago goes first."""
 _COMPARE: Final = {
@@ -137,16 +139,27 @@ class Verdicts:
             raise AssertionError("only a TextShape is left")
         budget.charge(costs.MATCH * rows)
         budget.take(_MATCH_BYTES * rows)
+        terms = test.text, test.start, test.end
+        different = [
+            distinct_ids(columns[term.name], self._size) if isinstance(term, Variable) else None
+            for term in terms
+        ]
+        count = sum(len(ids) for ids in different if ids is not None)
+        budget.charge(costs.SHAPED_TEXT * count)
+        budget.take(_SHAPED_BYTES * count)
         text, start, end = (
-            self._values(term, columns, rows, budget) for term in (test.text, test.start, test.end)
+            self._values(term, ids, columns, rows, budget)
+            for term, ids in zip(terms, different, strict=True)
         )
+        budget.take(text_bytes(text.texts) + text_bytes(end.texts))  # from behind
         return shape_mask(text, start, test.delimiters.value, end, budget)
 
-    def _values(self, term: Term, columns: Columns, rows: int, budget: Budget) -> Values:
-        if not isinstance(term, Variable):
+    def _values(
+        self, term: Term, ids: Ids | None, columns: Columns, rows: int, budget: Budget
+    ) -> Values:
+        if not isinstance(term, Variable) or ids is None:
             return Values([str_of(term, {})], np.zeros(rows, np.int64))
         column = columns[term.name]
-        ids = distinct_ids(column, self._size)
         return Values(fetched(self._dictionary, ids, budget), np.searchsorted(ids, column))
 
 
