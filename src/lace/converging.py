@@ -81,17 +81,21 @@ def interlace(
         ProtocolError: the sides do not agree, or a limit was reached; valid records that
             were received before stay stored.
         StoreError: a lace could not be read or written; the message says which.
+        PolicyError: a selector reads a field that the settings of its lace do not offer.
         UsageError: an argument is of another type.
     """
     from lace.api import now
     from lace.driver.receipts import check_receipt_key
     from lace.exchanging import OpenInterlace, Side, SideOptions, run_exchange
+    from lace.interlacing.capabilities import capabilities_of
     from lace.policy.local import check_policy
 
     _check_lace(left, "left")
     _check_lace(right, "right")
     check_policy(left_policy, "left_policy")
     check_policy(right_policy, "right_policy")
+    for each, policy in ((left, left_policy), (right, right_policy)):
+        capabilities_of(each.settings, policy, offer_all=offer_all)  # refuses its fields
     if receipts:
         for each in (left, right):
             check_receipt_key(each.signing_key())
@@ -163,6 +167,7 @@ def connect(
     Raises:
         UsageError: the address is none, or does not have such an option; or an argument is
             of another type.
+        PolicyError: the selector reads a field that the settings do not offer.
         ProtocolError: at the begin of the block, there is no connection to be had.
     """
     from lace.api import now
@@ -257,6 +262,7 @@ def serve(
     Raises:
         UsageError: the address is none, or does not have such an option; or an argument is
             of another type.
+        PolicyError: the selector reads a field that the settings do not offer.
         StoreError: at the begin of the block, the address cannot be had.
     """
     from lace.api import now
@@ -329,14 +335,16 @@ def _check_lace(store: object, said: str) -> None:
     check_argument(store, Lace, f"{said} is an open lace", "open it with lace.open(path)")
 
 
-def _check_side(address: object, store: object, policy: object, key: object) -> None:
+def _check_side(address: object, store: Lace, policy: Policy, key: object) -> None:
     """Refuse what one side of a link cannot be made of."""
+    from lace.interlacing.capabilities import capabilities_of
     from lace.policy.local import check_policy
     from lace.record.seal import SigningKey
 
     check_argument(address, str, "address is text", "as in 'tcp:127.0.0.1:4790'")
     _check_lace(store, "store")
     check_policy(policy)
+    capabilities_of(store.settings, policy)  # refuses fields that are not offered
     if key is not None:
         check_argument(key, SigningKey, "key is a SigningKey", "as in store.keys.load(verifier)")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.blocking import LoopThread
 from lace.errors import LaceError, UsageError
+from lace.interlacing.capabilities import capabilities_of
 from lace.policy.local import check_policy
 from lace.serving import Server
 
@@ -64,7 +65,7 @@ class Serving:
         report: Callable[[Served], None] | None = None,
         settings: Settings = DEFAULT_SETTINGS,
     ) -> None:
-        self._wanted, self._listening = address, listening
+        self._wanted, self._listening, self._settings = address, listening, settings
         self._report = report
         self._served: deque[Served] = deque(maxlen=MOST_SERVED)
         self._server = Server(policy, opening, options, clock, report=self._take, settings=settings)
@@ -111,9 +112,11 @@ class Serving:
         """Go on with another policy: for new links at once, on open ones in a new epoch.
 
         Raises:
+            PolicyError: the selector reads a field that the settings do not offer.
             UsageError: the server has ended, or it is no policy.
         """
         check_policy(policy)
+        capabilities_of(self._settings, policy)  # refuses fields that are not offered
         is_over = self._running is not None and self._running.done()
         if not is_over and self._loop is not None:
             is_over = not self._loop.tell(lambda: self._server.renew(policy))

@@ -183,6 +183,29 @@ def test_a_policy_offers_what_its_own_selector_reads() -> None:
     assert policy(SELECT).schema is None
 
 
+@pytest.mark.requirement("050-130", "050-131")
+def test_settings_offer_what_ones_own_selector_reads(filled: Sides) -> None:
+    left, right = filled
+    viewer, at = str(right.keys.default()), "tcp:127.0.0.1:0"
+    with lace.open(left.store.folder, settings={"offer_fields": ["Group"]}) as here:
+        for select, told in ((TOPIC, "advertised field Topic"), (ANY_FIELD, "by variables")):
+            mine = policy(select)
+            for refused in (
+                lambda mine=mine: lace.interlace(here, right, mine, policy()),
+                lambda mine=mine: lace.interlace(right, here, policy(), mine, open=True),
+                lambda mine=mine: lace.connect(at, here, mine),
+                lambda mine=mine: lace.serve(at, here, mine),
+                lambda mine=mine: lace.serve(at, here, policy()).renew(mine),
+                lambda mine=mine: here.preview(mine, EVERYTHING, viewer=viewer),
+                lambda mine=mine: here.disclose(mine, viewer),
+            ):
+                with pytest.raises(PolicyError, match=told):
+                    refused()
+        named = policy(TOPIC, fields=["Topic"])
+        assert here.preview(named, EVERYTHING, viewer=viewer).offer.is_met, "the policy counts"
+        assert lace.interlace(here, right, policy(TOPIC), policy(all_fields=True), offer_all=True)
+
+
 @pytest.mark.parametrize("value", ["a:b", ["a b"], [""], 7, [1]])
 def test_settings_that_name_no_fields(filled: Sides, value: object) -> None:
     with pytest.raises(SettingError, match="offer_fields"):

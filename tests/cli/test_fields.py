@@ -172,3 +172,33 @@ def test_preview_and_disclose_show_it(parties: tuple[Party, Party], tmp_path: Pa
     change = call(*disclose, "--field", "Topic", "--baseline", saved)
     assert change.code == 1
     assert change.lines == ["+\toffer\tTopic"]
+
+
+@pytest.mark.requirement("050-130", "050-131")
+def test_the_setting_is_held_against_ones_own_selector(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    left, right = parties
+    topic, every = tmp_path / "topic.lace", tmp_path / "every.lace"
+    topic.write_text(TOPIC)
+    every.write_text(TOPIC.replace("'Topic'", "_"))
+    (left.folder / "lace.toml").write_text('offer_fields = ["Group"]\n')
+    on, none = ("--lace", left.folder), "tcp:127.0.0.1:1"
+    asked = ("--viewer", right.verifier, "--peer-select", left.select, "--expose", left.view)
+    for select, told in (
+        (topic, "the selector reads the advertised field Topic"),
+        (every, "by va"),
+    ):
+        for refused in (
+            call("serve", ANY, "--select", select, *on),
+            call("sync", none, "--select", select, *on),
+            call("remote", "watch", none, "--select", select, *on),
+            call("preview", "--select", select, *asked, *on),
+            call("disclose", "--select", select, *asked, *on),
+        ):
+            assert refused.code == 1, refused.err
+            assert told in refused.err
+            assert "the peer's selector" not in refused.err
+    asked = ("--viewer", right.verifier, "--select", left.select, "--expose", left.view)
+    warned = call("preview", "--peer-select", every, *asked, *on)
+    assert "the peer's selector reads fields by variables" in warned.err

@@ -18,6 +18,7 @@ from lace.cli.rule_files import (
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
+from lace.interlacing.capabilities import capabilities_of
 from lace.policy.exposure import Exposure
 from lace.policy.local import Policy, exposure_warnings
 from lace.policy.operand import operand_of
@@ -227,7 +228,8 @@ def read_own_policy(
     Raises:
         UsageError: a file cannot be read.
         RuleError: rules are not legal; all findings were shown.
-        PolicyError: a viewer is a label of one exchange.
+        PolicyError: a viewer is a label of one exchange, or the selector reads a field that
+            neither `offer` nor the settings offer.
     """
     named = [parse_exposure(argument) for argument in expose]
     refuse_shared_input((select, *dict.fromkeys(each.file for each in named)))
@@ -244,6 +246,7 @@ def read_own_policy(
         allow_undefined=allow_undefined,
         **offer,
     )
+    capabilities_of(session.settings(session.find_settings())[0], policy)  # refuses its fields
     warn_of(session, policy.warnings)
     return policy
 
@@ -315,11 +318,14 @@ def offer_text(offer: Offer) -> str:
 
 
 def warn_of_unmet(session: Session, offer: Offer) -> None:
-    """Say that no exchange can begin, where the selectors need fields that are not offered."""
+    """Say that no exchange can begin, where the peer's selector needs what is not offered.
+
+    A policy that does not offer what its own selector reads was refused before.
+    """
     if offer.needs_all:
         session.output.warn(
-            "the selectors need all fields, and you do not offer them, so that an exchange would "
-            "fail [050-131]; see --all-fields"
+            "the peer's selector reads fields by variables and needs all of them, which you do not "
+            "offer, so that an exchange would fail [050-131]; see --all-fields"
         )
     elif offer.unmet:
         names = safe_text(", ".join(offer.unmet))

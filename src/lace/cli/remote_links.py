@@ -37,6 +37,7 @@ from lace.driver.claims import Claims
 from lace.errors import LaceError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
+from lace.interlacing.capabilities import capabilities_of
 from lace.policy.local import Policy
 from lace.policy.plan_lines import LOWERINGS
 from lace.record.receipt import make_receipt
@@ -174,6 +175,7 @@ class Remote:
             allow_undefined=allow,
             **offered(self.known.field, self.known.all_fields, self.known.format),
         )
+        capabilities_of(self.lace.settings, made)  # refuses fields that are not offered
         if expose:
             warn_of_names(self.session, self.lace, *(each.module for each in made.exposures))
         return made

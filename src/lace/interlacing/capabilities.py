@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import SettingError
-from lace.policy.operand import RequiredFields
-from lace.policy.schema import ALL_FIELDS, STORED_FORMATS, Schema, formats_of, offered_schema
+from lace.policy.operand import RequiredFields, advertised_fields
+from lace.policy.schema import (
+    ALL_FIELDS,
+    STORED_FORMATS,
+    Schema,
+    check_own_fields,
+    formats_of,
+    offered_schema,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,11 +174,17 @@ def capabilities_of(
         settings: the settings of its lace.
         policy: what it selects and exposes, with the fields and formats that it names.
         offer_all: offer all fields, unless the policy names some.
+
+    Raises:
+        PolicyError: the selector of the policy reads a field that the settings do not offer, or
+            no store can hold a format.
     """
     made = _capabilities_of(settings)
     if policy is None:
         return made
     schema = policy.schema or (ALL_FIELDS if offer_all else made.schema)
+    if schema is not None:
+        check_own_fields(schema, advertised_fields(policy.select))
     return replace(made, schema=schema, formats=policy.formats or made.formats)
 
 

@@ -15,10 +15,9 @@ from lace.policy.compile import Executable, compile_policy, plan_provenance
 from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, advertised_fields, operand_of
 from lace.policy.plan_lines import check_lowering
-from lace.policy.schema import Schema, formats_of, schema_of
+from lace.policy.schema import Schema, check_own_fields, formats_of, schema_of
 from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
 from lace.rules.checks.undefined import parse_allowed
-from lace.rules.findings import show
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.program import RULE_KINDS, refuse_undefined
 
@@ -117,7 +116,8 @@ class Policy:
         for module in (self.select, *(each.module for each in self.exposures)):
             refuse_undefined(module, empty)
         schema = schema_of(fields, all_fields=all_fields)
-        _check_own_fields(schema, self.select)
+        if schema is not None:
+            check_own_fields(schema, advertised_fields(self.select))
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "formats", formats_of(formats))
 
@@ -134,25 +134,6 @@ class Policy:
     def warnings(self) -> tuple[Finding, ...]:
         """What is legal and still looks wrong, the registration of exposures included."""
         return (*self.select.warnings, *exposure_warnings(self.exposures))
-
-
-def _check_own_fields(schema: Schema | None, select: CheckedProgram) -> None:
-    """Refuse a schema without a field that one's own selector reads: no exchange could begin."""
-    own = advertised_fields(select)
-    if schema is None or schema.meets(own):
-        return
-    if own.all:
-        raise PolicyError(
-            "the selector reads fields by variables, so all of them must be offered",
-            rule="050-131",
-            hint="offer all fields (--all-fields), or name the fields in the rules",
-        )
-    missing = ", ".join(show(name) for name in sorted(own.names - schema.names))
-    raise PolicyError(
-        f"the selector reads the advertised field {missing}, which is not among those offered",
-        rule="050-130",
-        hint="name it as well, with --field",
-    )
 
 
 def check_policy(policy: object, said: str = "policy") -> None:

@@ -16,6 +16,7 @@ from lace.arguments import check_argument, check_many
 from lace.base.text import shorten
 from lace.errors import PolicyError, UsageError
 from lace.policy.operand import RequiredFields
+from lace.rules.findings import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,7 @@ __all__ = [
     "Offer",
     "Schema",
     "allowed_schema",
+    "check_own_fields",
     "formats_of",
     "offered_schema",
     "schema_of",
@@ -100,6 +102,28 @@ def schema_of(fields: Iterable[str] | None, *, all_fields: bool) -> Schema | Non
         raise UsageError("some fields and all fields were asked for", hint="leave one of them out")
     RequiredFields(names=names)
     return Schema(names=names)
+
+
+def check_own_fields(schema: Schema, own: RequiredFields) -> None:
+    """Refuse a schema without a field that one's own selector reads: no exchange could begin.
+
+    Raises:
+        PolicyError: it lacks one.
+    """
+    if schema.meets(own):
+        return
+    if own.all:
+        raise PolicyError(
+            "the selector reads fields by variables, so all of them must be offered",
+            rule="050-131",
+            hint="offer all fields (--all-fields), or name the fields in the rules",
+        )
+    missing = ", ".join(show(name) for name in sorted(own.names - schema.names))
+    raise PolicyError(
+        f"the selector reads the advertised field {missing}, which is not among those offered",
+        rule="050-130",
+        hint="name it as well, with --field or in the setting offer_fields",
+    )
 
 
 def formats_of(formats: Iterable[str] | None) -> frozenset[str] | None:
