@@ -144,7 +144,7 @@ def test_a_peer_that_proves_nothing_is_named_in_none(
     with serving(right, left, ADDRESS) as server:
         refused = process("sync", server.address, *nobody, "--receipts")
     assert refused.code == 2
-    assert "a receipt is signed, and there is no key" in refused.err
+    assert "a receipt must be signed, and this exchange uses no key" in refused.err
     with serving(right, left, ADDRESS, "--receipts", *open_to_all, "--json") as server:
         address = json.loads(server.address)["address"]
         assert process("sync", address, *nobody).code == 0
@@ -175,7 +175,7 @@ def test_what_cannot_be_had(parties: tuple[Party, Party], tmp_path: Path) -> Non
             command, ADDRESS, "--lace", tmp_path / "nobody", "--select", left.select, "--receipts"
         )
         assert done.code == 2
-        assert "there is no key" in done.err
+        assert "this exchange uses no key" in done.err
     policy = lace.Policy(select=ALL)
     with (
         lace.open(left.folder) as store,

@@ -32,9 +32,9 @@ def check_receipt_key(key: SigningKey | None) -> SigningKey:
     """
     if key is None:
         raise UsageError(
-            "a receipt is signed, and there is no key",
+            "a receipt must be signed, and this exchange uses no key",
             rule="050-209",
-            hint="`lace key new`, or name one with --key V",
+            hint="make a key with `lace key new`, and leave --plain and --claim out",
         )
     return key
 

@@ -14,7 +14,7 @@ from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.session import Session
 from lace.engines.queries import check_rules, evaluate_given, find_predicates
 from lace.engines.result import Result
-from lace.errors import LaceError, LimitExceeded, RuleError, UsageError
+from lace.errors import LaceError, LimitExceeded, PolicyError, RuleError, UsageError
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.policy.exposure import exposure_of
 from lace.policy.local import Policy, prepare_exchange
@@ -136,6 +136,12 @@ class Runner:
         exchange = self._prepare(case, settings)
         executable = exchange.executable
         facts, public = self._facts(case, executable.viewer)
+        if executable.reads_clock and not any(fact[0] == "_LocalTAI" for fact in public):
+            raise PolicyError(
+                "an exposure reads _LocalTAI, and the case gives no time",
+                rule="G05b",
+                hint="add the fact to the case: facts = [\"_LocalTAI('1763683237:000000000')\"]",
+            )
         base = FactBase(max_value_bytes=settings.max_value_bytes)
         base.change(facts)
         preview = Preview(exchange, base, public, formats=None)  # made-up records have any name
