@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lace.engines.budget import Statistics
+from lace.engines.budget import Cancellation, EvaluationCancelled, Statistics
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.relation import Relation
@@ -44,6 +44,18 @@ def test_work_and_answers_do_not_depend_on_the_base() -> None:
         assert enclave.change([("Edge", "d", "e")], [("Edge", "a", "b")]) is not None
         assert len(paths(enclave)) == 6
     assert one.work == other.work > 0
+
+
+def test_an_enclave_looks_at_its_supervisor_while_facts_are_put_in_order() -> None:
+    base, cancellation = base_of(), Cancellation()
+    program = check_source(RULES, profile=QUERY.with_base([("Edge", 2)]))
+    relations = {EDGE: base.relations[EDGE]}
+    enclave = Enclave(program, relations, {EDGE: (0, 1)}, base, supervisor=cancellation)
+    cancellation.cancel()
+    with pytest.raises(EvaluationCancelled):
+        enclave.change([("Edge", "d", "e")])
+    with pytest.raises(EvaluationCancelled):
+        Enclave(program, relations, {EDGE: (0, 1)}, base, supervisor=cancellation)
 
 
 def test_a_change_tells_what_changed() -> None:

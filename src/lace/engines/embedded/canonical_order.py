@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.factbase import Columns
@@ -32,8 +32,16 @@ _DIGIT_BITS: Final = 16
 _DIGIT: Final = 2**_DIGIT_BITS - 1
 
 
+def _no_check() -> None:
+    pass
+
+
 def in_text_order(
-    relations: Columns, identifying: Identifying, dictionary: Texts, size: int
+    relations: Columns,
+    identifying: Identifying,
+    dictionary: Texts,
+    size: int,
+    check: Callable[[], None] = _no_check,
 ) -> dict[PredicateKey, tuple[list[Ids], int]]:
     """Return rows by predicate, and their columns, in an order that their texts decide.
 
@@ -42,15 +50,18 @@ def in_text_order(
         identifying: what orders the rows of each predicate; without it all columns do.
         dictionary: what the numbers mean.
         size: above every number.
+        check: is called between two sorts; what it raises ends this.
     """
     keys = sorted(relations)
     named = {key: identifying.get(key, range(key.arity)) for key in keys}
     present, columns = _packed({key: relations[key][0] for key in keys}, size)
+    check()
     ranks = _text_ranks(
         [columns[key][at] for key in keys for at in named[key]], present, dictionary
     )
     made: dict[PredicateKey, tuple[list[Ids], int]] = {}
     for key in keys:
+        check()
         given, rows = relations[key]
         order = _order([ranks[columns[key][at]] for at in named[key]], rows)
         made[key] = [column[order] for column in given], rows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.budget import Statistics
+from lace.engines.budget import Cancellation, Statistics
 from lace.engines.embedded.canonical_order import in_text_order
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.keys import RowSet
@@ -61,6 +61,7 @@ class Enclave:
         self.program = program
         self._outer = base
         self._identifying = identifying
+        self._supervisor = supervisor or Cancellation()
         self._limit = program.limits.max_value_bytes
         self._texts = ReferredTexts(base.dictionary, np.empty(0, np.int32), self._limit)
         self._base = FactBase(max_value_bytes=self._limit, dictionary=self._texts)
@@ -77,7 +78,9 @@ class Enclave:
     def _own(self, columns: Columns) -> Columns:
         """Return rows of the base in numbers, and in an order, of one's own."""
         dictionary = self._outer.dictionary
-        ordered = in_text_order(columns, self._identifying, dictionary, len(dictionary))
+        size = len(dictionary)
+        check = self._supervisor.check
+        ordered = in_text_order(columns, self._identifying, dictionary, size, check)
         before = len(self._texts)
         made: dict[PredicateKey, tuple[list[Ids], int]] = {}
         for key, (each, rows) in ordered.items():
