@@ -1,4 +1,4 @@
-"""`--stdio-peer`: who is at the other end of the pipes, on the word of whoever starts a command."""
+"""`--stdio-peer`: who is at the other end of the pipes, on the word of its starter."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_server_that_is_stopped(
 
 @pytest.fixture
 def bait(tmp_path: Path) -> tuple[Party, Party]:
-    """A client, and a server whose selector is endless for whoever is shown its records."""
+    """A client, and a server whose selector is endless for a peer that is shown its records."""
     left, right = make_parties(tmp_path)
     endless = tmp_path / "endless.lace"
     endless.write_text(ENDLESS)

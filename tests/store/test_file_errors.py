@@ -138,7 +138,7 @@ def test_what_the_file_itself_refuses(tmp_path: Path) -> None:
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files whose names begin with stuck stay, whoever removes them."""
+    """Files whose names begin with stuck stay when they are removed."""
     unlink = os.unlink
 
     def refuse(path: Any, *, dir_fd: int | None = None) -> None:

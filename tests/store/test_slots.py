@@ -138,7 +138,7 @@ def test_who_waits_for_the_write_lock_lets_others_work(
 
 
 def test_a_long_evaluation_lets_others_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It offers its slot; whoever has something short to do goes first, and few run at once."""
+    """It offers its slot; short work goes first, and few run at once."""
     monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(slots, "MAX_LONG_EVALUATIONS", 1)
@@ -199,7 +199,7 @@ def test_turns_of_evaluations_go_round_between_groups(monkeypatch: pytest.Monkey
 def test_who_has_computed_little_keeps_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
     worker = Worker()
-    assert not offer_slot(1.0), "without a slot there is none to offer"
+    assert not offer_slot(1.0), "no slot, nothing to offer"
     with at_work(worker):
         assert offer_slot(slots.FREE_SECONDS / 2)
         assert not worker.is_long
