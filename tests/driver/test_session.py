@@ -16,11 +16,14 @@ from lace.driver.collecting import collecting_rarely
 from lace.driver.messages import Block
 from lace.driver.session import Session
 from lace.exchanging import Side, party_of
+from lace.iltp import resources
 from lace.iltp.address import parse_address
 from lace.iltp.faults import WriteError
-from lace.iltp.items import PREFACE
+from lace.iltp.items import PREFACE, PUZZLE_PIECE
 from lace.interlacing.failures import Failure
+from lace.rules.program import check_source
 from lace.store.sqlite.snapshot import SqliteSnapshot
+from lace.transport.duplex import DuplexStream
 from lace.transport.listening import connect, listen
 from lace.transport.stream import Proven
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
     from lace.driver.messages import Message
     from lace.interlacing.result import Outcome
+    from lace.rules.limits import RuleLimits
+    from lace.rules.program import CheckedProgram
     from lace.transport.stream import ByteStream
 
 SECONDS = 60.0
@@ -135,6 +140,32 @@ def test_bytes_that_are_no_exchange(
     outcome = answered_with(left, right, raw)
     assert outcome.failure is not None
     assert outcome.failure.failure in {failure, Failure.PEER_CLOSED}
+
+
+def test_long_rules_of_a_peer_that_has_left_are_not_checked(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = sides
+    checked: list[bytes] = []
+    check = resources.check_canonical
+
+    def count(body: bytes, *, limits: RuleLimits) -> CheckedProgram:
+        checked.append(body)
+        return check(body, limits=limits)
+
+    monkeypatch.setattr(resources, "check_canonical", count)
+    many = "\n".join(f"Rule{number}(P) :- Have(P)." for number in range(1_000))
+    rules = check_source(many)
+    body = rules.canonical.encode()
+    raw = PREFACE + PUZZLE_PIECE + f"{rules.id} lacegram\n".encode() + body + b"\n\nnonsense\n\n"
+    outcome = answered_with(left, right, raw, then_wait=True)
+    assert outcome.failure is not None
+    assert checked.count(body) == 1, "one that is there has its rules checked"
+    monkeypatch.setattr(DuplexStream, "peer_has_left", property(lambda _: True))
+    outcome = answered_with(left, right, raw, then_wait=True)
+    assert outcome.failure is not None
+    assert outcome.failure.failure is Failure.PEER_CLOSED
+    assert checked.count(body) == 1
 
 
 def test_a_peer_that_says_nothing_is_given_up(

@@ -32,6 +32,13 @@ def join(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
+def long_worker(group: str) -> Worker:
+    """Make a worker that has computed for long."""
+    worker = Worker(group)
+    worker.use(10_000.0)
+    return worker
+
+
 def test_so_many_are_at_work_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
     guard, full = threading.Lock(), threading.Barrier(MOST_AT_WORK)
@@ -141,7 +148,7 @@ def test_a_long_evaluation_lets_others_pass(monkeypatch: pytest.MonkeyPatch) -> 
     """It offers its slot; short work goes first, and few run at once."""
     monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(slots, "MAX_LONG_EVALUATIONS", 1)
+    monkeypatch.setattr(slots, "MAX_LONG", 1)
     guard, done = threading.Lock(), threading.Event()
     now = 0
     most: list[int] = []
@@ -149,10 +156,10 @@ def test_a_long_evaluation_lets_others_pass(monkeypatch: pytest.MonkeyPatch) -> 
 
     def evaluate() -> None:
         nonlocal now
-        with at_work(Worker("attackers")):
+        with at_work(long_worker("attackers")):
             inside.release()
             while not done.is_set():
-                assert offer_slot(1.0)
+                assert offer_slot()
                 with guard:
                     now += 1
                     most.append(now)
@@ -174,15 +181,17 @@ def test_a_long_evaluation_lets_others_pass(monkeypatch: pytest.MonkeyPatch) -> 
 def test_turns_of_evaluations_go_round_between_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "LONG_SECONDS", WAIT_SECONDS)
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(slots, "MAX_LONG_EVALUATIONS", 1)
+    monkeypatch.setattr(slots, "MAX_LONG", 1)
     turns: list[str] = []
     begun = threading.Barrier(4)
 
     def evaluate(group: str) -> None:
-        with at_work(Worker(group)):
+        worker = Worker(group)
+        with at_work(worker):
             begun.wait(WAIT_SECONDS)
+            worker.use(10_000.0)
             while len(turns) < 200:
-                offer_slot(1.0)
+                offer_slot()
                 turns.append(group)
 
     threads = [
@@ -198,13 +207,56 @@ def test_turns_of_evaluations_go_round_between_groups(monkeypatch: pytest.Monkey
 
 def test_who_has_computed_little_keeps_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
+    spent = iter((0.0, slots.FREE_SECONDS / 2, 1.5 * slots.FREE_SECONDS, 5.0, 5.0))
+    monkeypatch.setattr(slots.time, "thread_time", lambda: next(spent))
     worker = Worker()
-    assert not offer_slot(1.0), "no slot, nothing to offer"
+    assert not offer_slot(), "no slot, nothing to offer"
     with at_work(worker):
-        assert offer_slot(slots.FREE_SECONDS / 2)
+        assert offer_slot()
         assert not worker.is_long
-        assert offer_slot(slots.FREE_SECONDS)
+        assert offer_slot()
         assert worker.is_long
+
+
+def test_whatever_a_worker_computes_counts() -> None:
+    """Not evaluations alone: reading and checking a peer's rules takes time as well."""
+    worker = Worker()
+    with at_work(worker):
+        until = time.thread_time() + 2 * slots.FREE_SECONDS
+        while time.thread_time() < until:
+            pass
+    assert worker.is_long
+
+
+def test_long_work_that_offers_no_turn_is_not_joined_by_more_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others pass it, but the next long work waits for its end, however long it takes."""
+    monkeypatch.setattr(slots, "MAX_LONG", 1)
+    gate, done = threading.Event(), threading.Event()
+    inside = threading.Semaphore(0)
+
+    def compute() -> None:
+        with at_work(is_long=True):
+            inside.release()
+            assert gate.wait(WAIT_SECONDS)
+
+    threads = start(2 * MOST_AT_WORK, compute)
+    assert inside.acquire(timeout=WAIT_SECONDS)
+
+    def work() -> None:
+        for _ in range(3 * MOST_AT_WORK):
+            with at_work():
+                time.sleep(slots.LONG_SECONDS / MOST_AT_WORK)
+        done.set()
+
+    threads += start(1, work)
+    assert done.wait(WAIT_SECONDS)
+    assert not inside.acquire(blocking=False)
+    gate.set()
+    join(threads)
+    assert not slots._slots._since
+    assert not slots._slots._long
 
 
 def test_a_long_evaluation_is_not_kept_waiting_by_short_work() -> None:
@@ -221,10 +273,10 @@ def test_a_long_evaluation_is_not_kept_waiting_by_short_work() -> None:
                     pass
 
     def evaluate() -> None:
-        with at_work(Worker("one")):
+        with at_work(long_worker("one")):
             inside.set()
             for _ in range(3):
-                while not offer_slot(1.0):
+                while not offer_slot():
                     time.sleep(0.001)
         advanced.set()
 
@@ -256,10 +308,10 @@ def test_who_waits_for_a_slot_can_give_up(monkeypatch: pytest.MonkeyPatch) -> No
 
     def evaluate() -> None:
         try:
-            with at_work(Worker("one")):
+            with at_work(long_worker("one")):
                 inside.release()
                 while True:
-                    offer_slot(1.0, check)
+                    offer_slot(check)
         except InterruptedError:
             ended.set()
 

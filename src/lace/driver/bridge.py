@@ -46,6 +46,10 @@ __all__ = ["Inbound", "Outbound", "failure_of"]
 GROUP_RECORDS: Final = 8_000
 """Records of a batch that are handed on together."""
 GROUP_BYTES: Final = 8 * 2**20
+LARGE_SETUP_BYTES: Final = 16 * 1024
+"""A setup block, with its rules, whose checks take long."""
+LARGE_BLOCK_BYTES: Final = 512 * 1024
+"""Another block of facts that takes long."""
 PROGRESS_BYTES: Final = 2**20
 """Received bytes that show a peer to be at work (G47b)."""
 
@@ -122,6 +126,11 @@ class Inbound:
         if self._progress >= PROGRESS_BYTES:
             self._progress = 0
             self._made.append(happened.Progressed())
+
+    def is_large(self, *, is_early: bool) -> bool:
+        """Tell whether so much has come since the last block that the next step takes long."""
+        size = self.received - self._counted - self._record_bytes
+        return size > (LARGE_SETUP_BYTES if is_early else LARGE_BLOCK_BYTES)
 
     def next_event(self, *, is_batch: bool, is_early: bool = False) -> Event | None:
         """Return the next event; None when more bytes are needed.

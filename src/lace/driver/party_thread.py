@@ -50,12 +50,17 @@ class PartyThread:
         self._jobs = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
 
-    async def do(self, work: Callable[[], _Made]) -> _Made:
-        """Do something there, and return what it returns."""
+    async def do(self, work: Callable[[], _Made], *, is_long: bool = False) -> _Made:
+        """Do something there, and return what it returns.
+
+        Args:
+            work: what to do.
+            is_long: whether it is known to take long, so that others go first.
+        """
         loop = asyncio.get_running_loop()
         self._jobs += 1
         try:
-            doing = loop.run_in_executor(self._thread, self._at_work, work)
+            doing = loop.run_in_executor(self._thread, self._at_work, work, is_long)
             try:
                 while not (await asyncio.wait((doing,), timeout=LOOK_SECONDS))[0]:
                     self._during()
@@ -73,8 +78,8 @@ class PartyThread:
         """Whether something is being done there, or waits to be."""
         return self._jobs > 0
 
-    def _at_work(self, work: Callable[[], _Made]) -> _Made:
-        with at_work(self._worker):
+    def _at_work(self, work: Callable[[], _Made], is_long: bool) -> _Made:
+        with at_work(self._worker, is_long=is_long):
             return work()
 
     def close(self) -> None:

@@ -280,7 +280,13 @@ class Session:
 
     async def _step(self) -> bool:
         """Do one thing that can be done now; tells whether there was one."""
-        done = await self._thread.do(self._step_here)
+        state = self._party.machine.state
+        is_early = state in (State.SETUP, State.HELLO)
+        is_large = state is not State.TRANSFERRING and self._inbound.is_large(is_early=is_early)
+        if is_large and is_early and self._stream.peer_has_left:
+            await self._fail(InterlaceFailure(Failure.PEER_CLOSED, CancelReason.PEER_LEFT.value))
+            return True
+        done = await self._thread.do(self._step_here, is_long=is_large)
         if isinstance(done, InterlaceFailure):
             await self._fail(done)
         elif done:

@@ -47,7 +47,6 @@ class LinkSupervisor:
         self.reason: CancelReason | None = None
         self._member = PoolMember(pool, group, self._check_cancelled)
         self._held = 0
-        self._cpu = 0.0
         self._since: float | None = None
 
     def cancel(self, reason: CancelReason) -> None:
@@ -89,7 +88,6 @@ class LinkSupervisor:
                 if not self._member.begin(wait=False):
                     with slot_lent(self._check_cancelled):
                         self._member.begin()
-                self._cpu = time.thread_time()
                 yield
             finally:
                 self._member.end(self._held)
@@ -99,9 +97,7 @@ class LinkSupervisor:
     def check(self) -> None:
         """Stop if that is wished, and let others compute from time to time."""
         self._check_cancelled()
-        now = time.thread_time()
-        if offer_slot(now - self._cpu, self._check_cancelled):
-            self._cpu = time.thread_time()
+        if offer_slot(self._check_cancelled):
             self._check_cancelled()
 
     def hold(self, total_bytes: int) -> None:

@@ -6,10 +6,11 @@ than on work. Here they wait without waking. Whoever waits for something else me
 for the write lock, lends its slot to others; and whoever computes for long keeps nobody
 waiting, but shares the interpreter with the next one.
 
-An evaluation that goes on for longer than others (`offer_slot`) waits for its next turn after
-all who have something short to do, but not for longer than `AGED_SECONDS`: from then on it waits
-as they do. Few such evaluations run at once. Turns go round between the groups that those who
-wait belong to, whatever number of them a group has.
+Work is long if it is known to be, or if its worker has computed for longer than others lately.
+Long work waits for its turn after short work, but not for longer than `AGED_SECONDS`: from then
+on it waits as short work does. Few threads do long work at once, and an evaluation offers its slot
+to others from time to time (`offer_slot`). Turns go round between the groups that those who wait
+belong to, whatever number of them a group has.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ __all__ = ["LONG_SECONDS", "MOST_AT_WORK", "Worker", "at_work", "offer_slot", "s
 
 MOST_AT_WORK: Final = 4
 """Threads that compute at once: one runs, and others are in the database or ready to follow."""
-MAX_LONG_EVALUATIONS: Final = max(1, min(2, (os.cpu_count() or 1) // 2))
-"""Those of them that are evaluations which go on for long."""
+MAX_LONG: Final = max(1, min(2, (os.cpu_count() or 1) // 2))
+"""Those of them that do long work; such a thread counts until its work ends or is offered."""
 LONG_SECONDS: Final = 0.25
 """How long a slot is held; who goes on for longer has none any more, and is not stopped."""
 AGED_SECONDS: Final = 0.5
-"""How long an evaluation waits after those who have something short to do."""
+"""How long long work waits after short work."""
 _LOOK_SECONDS: Final = 0.25
 """How often a thread that waits looks whether a slot was held for long, and whether to give up."""
 TURN_SECONDS: Final = 0.05
 """How long an evaluation computes before it offers its slot to others."""
 FREE_SECONDS: Final = 0.1
-"""Processor time for evaluations that a worker has before it waits after others."""
+"""Processor time that a worker has before its work is long."""
 _MANY_GROUPS: Final = 1_000
 """Groups whose last turn is remembered."""
 _FORGET_SECONDS: Final = 1.0
@@ -46,7 +47,7 @@ _FORGET_SECONDS: Final = 1.0
 
 
 class Worker:
-    """A user of the processor, such as one link: what its evaluations have used, and its group.
+    """A user of the processor, such as one link: what it has used, and its group.
 
     Args:
         group: those who share turns with it, as all links of one address.
@@ -60,7 +61,7 @@ class Worker:
         self._at = time.monotonic()
 
     def use(self, seconds: float) -> None:
-        """Count processor time of an evaluation."""
+        """Count processor time."""
         now = time.monotonic()
         self._used *= 0.5 ** ((now - self._at) / _FORGET_SECONDS)
         self._used += seconds
@@ -68,7 +69,7 @@ class Worker:
 
     @property
     def is_long(self) -> bool:
-        """Whether its evaluations have used more than others get at once."""
+        """Whether it has used more than others get at once."""
         left: float = 0.5 ** ((time.monotonic() - self._at) / _FORGET_SECONDS)
         return self._used * left > FREE_SECONDS
 
@@ -149,7 +150,6 @@ class _Slots:
         if time.monotonic() - self._since[longest] < LONG_SECONDS:
             return False
         del self._since[longest]
-        self._long.discard(longest)
         return True
 
     def _hand_out(self) -> None:
@@ -171,7 +171,7 @@ class _Slots:
 
     def _next(self) -> _Waiter | None:
         """Return who is next: of the group that was served longest ago, the first who came."""
-        may_be_long = len(self._long) < MAX_LONG_EVALUATIONS
+        may_be_long = len(self._long) < MAX_LONG
         aged = time.monotonic() - AGED_SECONDS
         able = [
             waiter
@@ -188,19 +188,21 @@ _own = threading.local()
 
 
 @contextmanager
-def at_work(worker: Worker | None = None) -> Iterator[None]:
+def at_work(worker: Worker | None = None, *, is_long: bool = False) -> Iterator[None]:
     """Hold a slot inside the `with` block; wait for one first.
 
     Args:
-        worker: who computes, so that `offer_slot` knows.
+        worker: who computes; its processor time is counted.
+        is_long: whether the work is known to be long.
     """
     found = worker or Worker()
-    _slots.take(found)
-    _own.worker = found
+    _slots.take(found, is_long=is_long or found.is_long)
+    _own.worker, _own.counted = found, time.thread_time()
     try:
         yield
     finally:
         _own.worker = None
+        found.use(time.thread_time() - _own.counted)
         _slots.give()
 
 
@@ -219,14 +221,13 @@ def slot_lent(check: Callable[[], None] = _go_on) -> Iterator[None]:
     try:
         yield
     finally:
-        _slots.take(worker, check)
+        _slots.take(worker, check, is_long=worker.is_long)
 
 
-def offer_slot(seconds: float, check: Callable[[], None] = _go_on) -> bool:
+def offer_slot(check: Callable[[], None] = _go_on) -> bool:
     """Let others compute, if this thread has a slot and its turn is over; called in evaluations.
 
     Args:
-        seconds: the processor time of this evaluation since it was last offered.
         check: called while this thread waits for its next turn; raises to go on without.
 
     Returns:
@@ -235,7 +236,9 @@ def offer_slot(seconds: float, check: Callable[[], None] = _go_on) -> bool:
     worker: Worker | None = getattr(_own, "worker", None)
     if worker is None or _slots.held_for() < TURN_SECONDS:
         return False
-    worker.use(seconds)
+    now = time.thread_time()
+    worker.use(now - _own.counted)
+    _own.counted = now
     if worker.is_long:
         _slots.give()
         _slots.take(worker, check, is_long=True)
