@@ -196,14 +196,15 @@ class Stages:
         check_spark(master)
         from lace.pipeline.evaluate import exchange_question
         from lace.policy.public_facts import with_local_time, with_peer
-        from lace.previewing import exchange_of, local_instant
+        from lace.previewing import exchange_of, local_instant, offer_of
 
         instant = local_instant(self._settings, at, now)
         found = exchange_of(self._settings, policy, peer_select, index=index, viewer=viewer)
         facts = with_peer(public, viewer)
         if found.executable.reads_clock:
             facts = with_local_time(facts, instant)
-        question = exchange_question(found.executable, facts)
+        offer = offer_of(self._settings, policy, found.executable.plan.required)
+        question = exchange_question(found.executable, facts, offer.schema)
         return self._evaluated(question, name, spark, master)
 
     def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> Evaluated:  # noqa: ANN401
@@ -243,7 +244,7 @@ class Stages:
             all_fields: carry every field.
             of: only a derived set, `NAME` or `NAME/PREDICATE`; all records by default.
             exchange: what the exchange evaluated under this name may send, with the fields that
-                its plan needs.
+                its plan needs and its policy offers.
             name: what to call them: `all`, or the name of the derived set.
             spark: a session that there is.
             master: where to start one otherwise.

@@ -57,7 +57,8 @@ __all__ = ["command"]
 @click.option(
     "--exchange",
     metavar="NAME",
-    help="What the exchange evaluated as NAME may send, with the fields that its plan needs.",
+    help="What the exchange evaluated as NAME may send, with the fields that its plan needs and "
+    "that you offered there.",
 )
 @click.option("--name", metavar="NAME", help="What to call it: `all`, or the derived set's name.")
 @spark_options

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.cli.policy_files import explain_empty_view, note_missing_facts, read_policy, warn_of
+from lace.cli.policy_files import (
+    explain_empty_view,
+    note_missing_facts,
+    read_policy,
+    warn_of,
+    warn_of_unmet,
+)
 from lace.cli.questions import SELECTED
 from lace.cli.rule_files import read_file, refusing
 from lace.engines.queries import check_rules, find_predicates
@@ -104,6 +110,7 @@ def read_exchange(session: Session, given: PolicyArguments) -> Question:
         FactLineError: a line of a fact file does not belong there.
     """
     from lace.pipeline.evaluate import exchange_question
+    from lace.previewing import offer_of
 
     read = read_policy(session, given)
     executable = prepare_exchange(read.policy, read.peer, read.viewer).executable
@@ -112,7 +119,10 @@ def read_exchange(session: Session, given: PolicyArguments) -> Question:
             session, read.policy.exposures, read.viewer, so=", so nothing would be sent"
         )
     note_missing_facts(session, executable, read.public)
-    return exchange_question(executable, read.public)
+    settings = session.settings(session.find_settings())[0]
+    offer = offer_of(settings, read.policy, executable.plan.required)
+    warn_of_unmet(session, offer)
+    return exchange_question(executable, read.public, offer.schema)
 
 
 def engine_options(session: Session, options: SparkOptions) -> Options:

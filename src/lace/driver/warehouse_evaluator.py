@@ -12,6 +12,7 @@ from lace.base.limits import MAX_LINE_BYTES
 from lace.driver.evaluator import StoreEvaluator
 from lace.errors import StoreError
 from lace.interlacing.advertisement import Advertisement, is_bare
+from lace.interlacing.capabilities import Schema
 from lace.interlacing.events import Described, Evaluated
 from lace.interlacing.negotiation import runtime_facts
 
@@ -99,14 +100,25 @@ def _not_registered(
     folder, count = served.warehouse.folder, len(served.index)
     proven = terms.peer.verifier
     viewer = f" --viewer {proven}" if proven is not None else ""
+    what = "--exchange exchange"
+    if not _is_required(terms.schema, executable):  # both sides offer more than the plan needs
+        what = "--of exchange/MaySend"
+        names = sorted(terms.schema.names)
+        what += " --all-fields" if terms.schema.all else "".join(f" --field {n}" for n in names)
     return PlanNotRegisteredError(
         f"the plan {executable.plan.id} for the viewer {executable.viewer} is not registered in "
         f"{folder}, whose {count:,} records are more than are evaluated here",
         hint=f"register it: `lace pipeline evaluate {folder} --index {executable.index} "
         f"--select FILE --peer-select FILE --expose FILE{viewer} && lace pipeline advertise "
-        f"{folder} --exchange exchange --source {terms.source}`; or raise the limit, "
+        f"{folder} {what} --source {terms.source}`; or raise the limit, "
         f"{_LIMIT}={allowed}, with --set {_LIMIT}=N",
     )
+
+
+def _is_required(schema: Schema, executable: Executable) -> bool:
+    """Tell whether advertisements carry the fields that the plan requires, and no others."""
+    required = executable.plan.required
+    return schema == Schema(names=required.names, all=required.all)
 
 
 class _Registered:

@@ -30,9 +30,15 @@ from lace.pipeline.derived import (
 from lace.pipeline.failures import translated
 from lace.pipeline.inputs import Inputs, count_facts, read_inputs
 from lace.pipeline.questions import write_question
-from lace.pipeline.registered import name_of_digest, name_of_facts, register
+from lace.pipeline.registered import (
+    name_of_digest,
+    name_of_facts,
+    register,
+    registered_schema,
+)
 from lace.pipeline.tables import read_dictionary, write_rows
 from lace.policy.public_facts import check_public, split_local
+from lace.policy.schema import ALL_FIELDS
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from lace.pipeline.manifest import DataFile, Manifest
     from lace.pipeline.warehouse import Job, Warehouse
     from lace.policy.compile import Executable
+    from lace.policy.schema import Schema
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 
@@ -72,21 +79,30 @@ _ONE_FILE_ROWS: Final = 200_000
 class Question:
     """What is asked: checked programs, each after those that it reads, and what is wanted.
 
-    `exchange` is the policy that they are the programs of, if they are those of an exchange.
+    `exchange` is the policy that they are the programs of, if they are those of an exchange;
+    `offered` are the fields of advertisements that this side offers in it.
     """
 
     programs: tuple[CheckedProgram, ...]
     predicates: tuple[PredicateKey, ...]
     public: tuple[Fact, ...] = ()
     exchange: Executable | None = None
+    offered: Schema = ALL_FIELDS
 
     def __post_init__(self) -> None:
         if not self.predicates:
             raise UsageError("the rules define nothing", hint="write at least one rule")
 
 
-def exchange_question(executable: Executable, public: Iterable[Fact]) -> Question:
+def exchange_question(
+    executable: Executable, public: Iterable[Fact], offered: Schema = ALL_FIELDS
+) -> Question:
     """Return the question what an exchange may send and request.
+
+    Args:
+        executable: the policy of this side.
+        public: the facts that are not of records.
+        offered: the fields that advertisements of this side may carry.
 
     Raises:
         EngineError: a fact is not public.
@@ -98,7 +114,7 @@ def exchange_question(executable: Executable, public: Iterable[Fact]) -> Questio
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
     for value in {value for fact in told for value in fact[1:]}:
         check_value(value, allowed)
-    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable)
+    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable, offered)
 
 
 def identity_of(manifest: Manifest, question: Question) -> str:
@@ -125,6 +141,10 @@ def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluate
     found = read_evaluated(warehouse, name)
     if found is None or found.identity != identity_of(warehouse.manifest, question):
         return None
+    if question.exchange is not None:
+        schema = registered_schema(question.exchange, question.offered)
+        if found.registration is None or found.registration.schema != schema:
+            return None
     return found if set(found.counts) == set(question.predicates) else None
 
 
@@ -174,7 +194,9 @@ def evaluate(
         identity_of(manifest, question),
         MappingProxyType(counts),
         fresh=True,
-        registration=register(manifest, told, question.public) if told is not None else None,
+        registration=None
+        if told is None
+        else register(manifest, told, question.public, question.offered),
         made_by=made_by(),
     )
     folder, asked = job.folder("evaluation"), job.folder("question")

@@ -32,8 +32,10 @@ __all__ = [
     "format_schema",
     "name_of_digest",
     "name_of_facts",
+    "name_of_sending",
     "parse_schema",
     "register",
+    "registered_schema",
 ]
 
 _FORMAT: Final = 1
@@ -50,6 +52,8 @@ _VARYING: Final = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """An exchange that was evaluated: its plan, the viewer, and the fields of advertisements.
+
+    The fields are those that the plan requires, as far as the policy offers them (040-106).
 
     `sends` is the name of all that decides what may be sent; empty where that depends on what
     the peer says, or on the time.
@@ -86,24 +90,33 @@ class Registration:
         )
 
 
-def register(manifest: Manifest, executable: Executable, public: Iterable[Fact]) -> Registration:
+def register(
+    manifest: Manifest, executable: Executable, public: Iterable[Fact], offered: Schema
+) -> Registration:
     """Return the registration of an exchange over the facts of a warehouse.
 
     Args:
         manifest: the state of the warehouse.
         executable: the policy, compiled for this side.
         public: the facts that are not of records.
+        offered: the fields that this side offers.
     """
-    required = executable.plan.required
     return Registration(
         plan=executable.plan.id,
         viewer=executable.viewer,
-        schema=Schema(names=required.names, all=required.all),
-        sends=_name_of_sending(manifest, executable, public),
+        schema=registered_schema(executable, offered),
+        sends=name_of_sending(manifest, executable, public),
     )
 
 
-def _name_of_sending(manifest: Manifest, executable: Executable, public: Iterable[Fact]) -> str:
+def registered_schema(executable: Executable, offered: Schema) -> Schema:
+    """Return the fields that a plan requires, as far as they are offered."""
+    required = executable.plan.required
+    return offered & Schema(names=required.names, all=required.all)
+
+
+def name_of_sending(manifest: Manifest, executable: Executable, public: Iterable[Fact]) -> str:
+    """Return the name of all that decides what may be sent; empty where that may change."""
     whole = flat_program(executable)
     read = {key for key in PUBLIC | {LOCAL_TAI} if whole.depends_on(MAY_SEND, key)}
     if read & _VARYING:

@@ -24,7 +24,7 @@ from lace.pipeline.interning import HEAD_COLUMNS, facts_of_heads
 from lace.pipeline.lookup import RecordIndex
 from lace.pipeline.manifest import WarehouseDamagedError, WarehouseOutdatedError
 from lace.pipeline.records import batches_of
-from lace.pipeline.registered import register
+from lace.pipeline.registered import name_of_sending
 from lace.pipeline.states import WHOLE, inputs_of, read_partitions, read_state, state_names
 from lace.pipeline.tables import ADVERTISEMENTS, RECORDS
 from lace.pipeline.warehouse import Warehouse
@@ -134,7 +134,7 @@ class ServedWarehouse:
             WarehouseOutdatedError: it was there, and files of it were removed since.
             WarehouseDamagedError: it is there, and damaged.
         """
-        names = self._plans.get(register(self.warehouse.manifest, executable, runtime).sends, ())
+        names = self._plans.get(name_of_sending(self.warehouse.manifest, executable, runtime), ())
         tables = {answer_table(name, MAY_SEND) for name in names}
         for state in self._states:
             asked = state.asked
