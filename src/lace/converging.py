@@ -145,7 +145,7 @@ def connect(
         policy: what this side selects and exposes.
         open: go on after a fixed point, until the end of the block.
         wait_ticks: of a bounded link, how many ticks to wait for before it ends; it goes on after
-            a fixed point until then, if the server does.
+            a fixed point until then, if the server does; else `Outcome.ticks_missed` is true.
         peer: the verifier, or those, that the server may have; else anyone's.
         key: who this side is; else the default key of the lace says so.
         claim: the verifier that this side claims without a key, because its transport proves

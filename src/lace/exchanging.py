@@ -15,6 +15,7 @@ from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
 from lace.driver.receipts import Receipts, check_receipt_key
+from lace.driver.tick_wait import TickWait
 from lace.driver.waiting import steady_now
 from lace.errors import StoreError, UsageError
 from lace.interlacing.capabilities import capabilities_of
@@ -147,7 +148,7 @@ def run_exchange(
 
 def _result(parties: Sequence[Party]) -> Interlaced:
     """Return what came of an exchange, or raise why it failed."""
-    outcomes = [party.machine.outcome for party in parties]
+    outcomes = [party.outcome for party in parties]
     if outcomes[0] is None or outcomes[1] is None:
         raise AssertionError("an exchange that nobody disturbs ends")
     result = Interlaced(outcomes[0], outcomes[1])
@@ -325,7 +326,7 @@ def party_of(
         index: the index of its operand.
         clock: gives the time.
         is_open: go on after a fixed point.
-        wait_ticks: of a bounded side, ticks to wait for before it closes.
+        wait_ticks: of a bounded side, ticks to wait for before it closes; it is open until then.
         is_plain: leave the nonce out, for a peer that knows only 050.
         claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
@@ -354,8 +355,7 @@ def party_of(
         peer_limits=peer_limits_of(side.settings),
         cursors={} if kept is None else kept,
         modules=modules,
-        is_open=is_open,
-        wait_ticks=wait_ticks,
+        is_open=is_open or wait_ticks > 0,
         is_plain=is_plain,
         claim=claim,
         store_differing=options.store_differing or bool(side.settings.store_differing),
@@ -363,8 +363,9 @@ def party_of(
         transport_peer=found.peer,
         channel=found.channel,
     )
+    machine = Machine(config)
     return Party(
-        Machine(config),
+        machine,
         store,
         side.settings,
         transport=found.transport,
@@ -379,6 +380,7 @@ def party_of(
         receipts=_receipts(side, clock) if options.receipts else None,
         steady=steady,
         group=counted_place(found.place),
+        tick_wait=TickWait(machine, wait_ticks) if wait_ticks else None,
     )
 
 

@@ -663,6 +663,7 @@ def test_waiting_for_a_tick_is_a_condition_of_who_runs_the_exchange() -> None:
         assert side.outcome.failure is None
         assert side.outcome.at_fixed_point
     assert set(a.store) == {late[0].hash_text}
+    assert not any("wait" in each.name or "until" in each.name for each in fields(MachineConfig))
     bounded = world_of([], late, rules=(rules, rules))
     bounded.run()
     assert bounded.is_over

@@ -8,9 +8,10 @@ import pytest
 
 import lace
 from lace.driver.pairing import Pairing
+from lace.driver.tick_wait import TickWait
 from lace.exchanging import Side, party_of
 from lace.interlacing import events as happened
-from lace.interlacing.machine import MachineConfig
+from lace.interlacing.machine import Machine, MachineConfig
 from lace.interlacing.transitions import State
 from tests.cli.links import make_parties, serving
 from tests.driver.test_pairing import SELECT, hashes, plex, policy
@@ -78,7 +79,7 @@ class World:
 
     def reason(self) -> str | None:
         """Why the waiting side has ended; None while it goes on."""
-        outcome = self.left.machine.outcome
+        outcome = self.left.outcome
         return None if outcome is None else outcome.reason
 
     def close(self) -> None:
@@ -144,6 +145,20 @@ def test_a_peer_that_does_not_go_on_ends_it(sides: tuple[lace.Lace, lace.Lace]) 
         "at a fixed point; the peer ended the exchange, before the ticks that were waited for"
     )
     assert hashes(left) == {record}
+    outcome = world.left.outcome
+    assert outcome is not None
+    assert (outcome.at_fixed_point, outcome.ticks_missed) == (True, True)
+    world.close()
+
+
+@pytest.mark.requirement("050-143")
+def test_whoever_stops_it_waits_for_no_tick(sides: tuple[lace.Lace, lace.Lace]) -> None:
+    world = World(sides, LATER, wait_ticks=2)
+    world.pass_seconds(3)
+    world.left.take(happened.Stopped())
+    outcome = world.left.outcome
+    assert outcome is not None
+    assert (outcome.reason, outcome.ticks_missed) == ("at a fixed point", False)
     world.close()
 
 
@@ -158,6 +173,8 @@ def test_a_peer_that_is_never_ready_does_not_keep_it(
     assert world.reason() is None
     world.pass_seconds(1, asleep=world.right)
     assert "the peer was not ready for the tick in time" in str(world.reason())
+    assert world.left.outcome is not None
+    assert world.left.outcome.ticks_missed
     assert world.left.machine.state is State.CLOSED
     world.close()
 
@@ -177,9 +194,10 @@ def test_a_peer_whose_clock_is_behind_is_waited_for(sides: tuple[lace.Lace, lace
 def test_what_makes_no_sense(sides: tuple[lace.Lace, lace.Lace], tmp_path: Path) -> None:
     left, right = sides
     operand = policy(right).operand(0)
-    for given in ({"wait_ticks": -1}, {"wait_ticks": 1, "is_open": True}):
-        with pytest.raises(ValueError, match="a bounded side waits"):
-            MachineConfig(operand=operand, random_bytes=bytes, **given)  # type: ignore[arg-type]
+    for count, is_open in ((0, True), (-1, True), (1, False)):
+        config = MachineConfig(operand=operand, random_bytes=bytes, is_open=is_open)
+        with pytest.raises(ValueError, match="waits for at least 1 tick"):
+            TickWait(Machine(config), count)
     for ticks, is_open in ((-1, False), (10**7, False), (1, True)):
         with pytest.raises(lace.UsageError):
             lace.connect("tcp:h", left, policy(right), wait_ticks=ticks, open=is_open)
@@ -208,3 +226,20 @@ def test_a_real_server_and_its_ticks(tmp_path: Path) -> None:
     refused = here.sync(there, "tcp:127.0.0.1:1", "--wait-ticks", "1", "--open")
     assert refused.code == 2
     assert "[G54d]" in refused.err
+
+
+@pytest.mark.requirement("050-143")
+def test_a_server_that_does_not_go_on_is_told_of(tmp_path: Path) -> None:
+    """What was to be had is there; but nobody has waited, and a script has to see that."""
+    here, there = make_parties(tmp_path)
+    with serving(there, here, "tcp:127.0.0.1:0") as server:
+        done = here.sync(there, server.address, "--wait-ticks", "1", "--json")
+        assert done.code == 1
+        told = done.json()
+        assert (told["at-fixed-point"], told["ticks-missed"]) == (True, True)
+        assert len(told["received-hashes"]) == 5
+        said = " ".join(done.err.split())
+        assert "the peer ended the exchange, before the ticks that were waited for" in said
+        assert "the server has to go on for that (lace serve --open)" in said
+        again = here.sync(there, server.address, "--json")
+        assert (again.code, again.json()["ticks-missed"]) == (0, False)

@@ -46,6 +46,7 @@ OUTCOME_KEYS: Final = {
     "control-bytes-sent": "all other bytes that were sent",
     "cursor-updated": "whether something is kept that makes the next exchange shorter",
     "at-fixed-point": "whether nothing more was to be had",
+    "ticks-missed": "whether ticks were to be waited for, and did not come",
     "reason": "why it ended, in words",
     "noted": "how often each failure came up that did not end it, by name",
     "failure": "the name of the failure, or null",
@@ -80,10 +81,13 @@ _SAMPLES: Final = 40
 
 
 def exit_code_of(outcome: Outcome) -> int:
-    """Return what a command exits with after an exchange: 0 at a fixed point."""
+    """Return what a command exits with after an exchange: 0 at a fixed point.
+
+    Where ticks were to be waited for, they have to have come as well.
+    """
     if outcome.failure is not None:
         return outcome.failure.exit_code
-    return 0 if outcome.at_fixed_point else 1
+    return 0 if outcome.at_fixed_point and not outcome.ticks_missed else 1
 
 
 def count_rows(outcome: Outcome) -> Iterator[tuple[str, object]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
 
 __all__ = ["command"]
+
+_OPEN_SERVER: Final = "the server has to go on for that (lace serve --open), with its clock set"
 
 
 def _arguments(session: Session, given: SyncArguments) -> SyncArguments:
@@ -137,7 +139,7 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
     metavar="N",
     type=click.IntRange(1, MAX_WAIT_TICKS),
     help="Go on after a fixed point until N ticks have passed, for rules that read TickTAI, and "
-    "end then; the server has to go on as well (--open).",
+    "end then; exit code 1 if they do not come, as from a server without --open.",
 )
 @click.option(
     "--dry-run",
@@ -176,9 +178,10 @@ def command(
 
     What both selectors choose, and each side exposes to the other, moves both ways; every
     record is validated before it is stored. Exit code 0 means that nothing more was to be
-    had, 1 that it ended before, 4 that the peer or the network failed. Whatever was received
-    stays, and running it again completes the set. A first Ctrl-C or SIGTERM ends it at a
-    good moment, and an evaluation that takes long at once; a second ends the process at once.
+    had, 1 that it ended before that, or before the ticks of --wait-ticks, 4 that the peer or the
+    network failed. Whatever was received stays, and running it again completes the set. A first
+    Ctrl-C or SIGTERM ends it at a good moment, and an evaluation that takes long at once; a
+    second ends the process at once.
 
     With --dry-run both sides compare what they have, and then this one breaks off: to the
     peer that is a connection that was lost.
@@ -211,5 +214,6 @@ def command(
         outcome = work.finish(given.address)
         change.exit_code = work.exit_code
     if change.exit_code:
-        session.output.complain(f"lace: {given.address}: {outcome.reason}; run it again")
+        advice = _OPEN_SERVER if outcome.ticks_missed else "run it again"
+        session.output.complain(f"lace: {given.address}: {outcome.reason}; {advice}")
     return change.exit_code

@@ -92,7 +92,7 @@ class OpenPairing:
     def outcomes(self) -> tuple[Outcome | None, Outcome | None]:
         """What came of it, once it has ended."""
         left, right = self.parties
-        return left.machine.outcome, right.machine.outcome
+        return left.outcome, right.outcome
 
     @property
     def _is_over(self) -> bool:

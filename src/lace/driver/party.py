@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lace.driver.kept import KeptLinks
     from lace.driver.messages import Message
     from lace.driver.receipts import Receipts
+    from lace.driver.tick_wait import TickWait
     from lace.errors import LaceError
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event
@@ -74,6 +75,7 @@ class Party:
         receipts: makes receipts for records that are stored; None: there are none.
         group: whom it takes turns with for resources, as long as the peer is nobody that the
             policy names.
+        tick_wait: when to end the machine of an open side; None: that is not for the party.
     """
 
     def __init__(
@@ -94,18 +96,20 @@ class Party:
         receipts: Receipts | None = None,
         steady: Callable[[], Tai] = steady_now,
         group: str = "",
+        tick_wait: TickWait | None = None,
     ) -> None:
         self._make_evaluator = evaluating
         shared = resources or Resources(settings)
         self.supervisor = LinkSupervisor(shared.memory, group)
         """Watches the evaluations, and can stop them."""
         self.machine = machine
+        self._tick_wait = tick_wait
         self._store = store
         self._settings = settings
         self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
         self._clock, self._steady = clock, steady
         self._evaluator: Evaluator | None = None
-        self._cursors = CursorSaver(kept, steady, is_open=machine.config.goes_on)
+        self._cursors = CursorSaver(kept, steady, is_open=machine.config.is_open)
         self._kept = kept
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
@@ -134,6 +138,8 @@ class Party:
         """Give the machine an event, and carry out what it wants."""
         if isinstance(event, happened.Ended):  # what has come by then is kept (G47b)
             self._store_all()
+        if isinstance(event, happened.Stopped) and self._tick_wait is not None:
+            self._tick_wait.give_up()
         self._take(event)
         if self.machine.is_ending and not self._is_storing:
             self._store_all()
@@ -163,15 +169,27 @@ class Party:
                     self.watcher(effect, answer)
                 if answer is not None:
                     events.append(answer)
+            if (
+                not events
+                and self._tick_wait is not None
+                and self._tick_wait.is_over(self._clock())
+            ):
+                events.append(happened.Stopped())
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the exchange; None while it goes on."""
+        outcome, wait = self.machine.outcome, self._tick_wait
+        return outcome if outcome is None or wait is None else wait.outcome(outcome)
 
     @property
     def seconds_to_alarm(self) -> float | None:
         """How long until the machine is to be woken; None where nothing is waited for."""
-        at, is_deadline = self._alarm.at, self._alarm.is_deadline
-        if at is None:
-            return None
-        now = self._steady() if is_deadline else self._clock()
-        return max(0.0, (at.nanoseconds - now.nanoseconds) / _SECOND)
+        alarms = [(self._alarm.at, self._steady if self._alarm.is_deadline else self._clock)]
+        if self._tick_wait is not None:
+            alarms.append((self._tick_wait.due, self._clock))
+        left = [at.nanoseconds - clock().nanoseconds for at, clock in alarms if at is not None]
+        return max(0.0, min(left) / _SECOND) if left else None
 
     def take_alarm(self) -> bool:
         """Tell whether the machine is to be woken now; once for each alarm."""
@@ -185,6 +203,8 @@ class Party:
         if self.supervisor.reason is CancelReason.PEER_LEFT:
             effects = self.machine.lose_peer()
         else:
+            if self._tick_wait is not None:
+                self._tick_wait.give_up()
             effects = self.machine.receive(happened.Stopped(), self._clock(), self._steady())
         for effect in effects:
             self._do(effect)
@@ -228,7 +248,7 @@ class Party:
     @property
     def rejected(self) -> int:
         """How many records were rejected up to the end of the last round; never fewer later."""
-        outcome = self.machine.outcome or self.report
+        outcome = self.outcome or self.report
         if outcome is not None:  # one that came after all is not among them any more
             self._rejected = max(self._rejected, len(outcome.rejected))
         return self._rejected
@@ -299,7 +319,7 @@ class Party:
         self.agreed = self.reporter = self.watcher = self._intake.stored = None
         if self.machine.is_closed:
             self.machine.release()
-        outcome = self.machine.outcome
+        outcome = self.outcome
         errors: list[BaseException | None] = [self.error, outcome.failure if outcome else None]
         for error in errors:
             while error is not None:
@@ -314,6 +334,8 @@ class Party:
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
                 self.supervisor.when_dropped(self._evaluator.release)
+                if self._tick_wait is not None:
+                    self._tick_wait.agree(effect.terms)
                 if self._receipts is not None:
                     self._receipts.sender = effect.terms.peer.verifier
                 if self.agreed is not None:

@@ -155,7 +155,7 @@ class Session:
 
     async def run(self) -> Outcome:
         """Run the exchange to its end."""
-        machine = self._party.machine
+        party = self._party
         writing: asyncio.Task[None] | None = None
         self.announcer.begin(asyncio.get_running_loop())
         try:
@@ -164,14 +164,14 @@ class Session:
                 writing = asyncio.create_task(self._writing.run())
                 writing.add_done_callback(lambda _: self._to_look.set())
                 await self._read_all(writing)
-                if machine.outcome is not None and machine.outcome.failure is None:
+                if party.outcome is not None and party.outcome.failure is None:
                     await asyncio.wait([writing], timeout=self._patience)
         finally:
             if writing is not None and not writing.done():
                 writing.cancel()
                 with suppress(asyncio.CancelledError):
                     await writing
-            outcome = machine.outcome
+            outcome = party.outcome
             # One that was stopped before there was a plan has nothing to wait for.
             is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
             await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
@@ -179,10 +179,10 @@ class Session:
             self._inbound.release()
             self._writing.release()
             self._thread.close()
-        if machine.outcome is None:
+        if outcome is None:
             raise AssertionError("a session ends with its machine")
-        self.announcer.tell(LinkEnded(machine.outcome))
-        return machine.outcome
+        self.announcer.tell(LinkEnded(outcome))
+        return outcome
 
     def stop(self) -> None:
         """End soon: with the round that is under way or, if that takes long, with a phase."""
@@ -361,7 +361,7 @@ class Session:
         if party.take_alarm():
             await self._take_held()
             await self._take(happened.Woken())
-        is_waiting = machine.config.goes_on and machine.state is State.WAITING
+        is_waiting = machine.config.is_open and machine.state is State.WAITING
         if is_waiting and await self._thread.do(party.has_news):
             await self._take(happened.Changed())
 

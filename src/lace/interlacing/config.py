@@ -68,7 +68,6 @@ class MachineConfig:
         claim: the verifier that this side claims without a key, because its transport proves
             it to the peer; a key claims its own verifier.
         is_open: go on after a fixed point.
-        wait_ticks: of a bounded side, ticks to wait for before it closes; it is open until then.
         is_plain: leave the nonce out, for a peer that knows only 050.
         expected: the verifiers that a peer may claim; none: anyone.
         transport_peer: the verifier that the transport has proven.
@@ -89,7 +88,6 @@ class MachineConfig:
     key: SigningKey | None = None
     claim: Verifier | None = None
     is_open: bool = False
-    wait_ticks: int = 0
     is_plain: bool = False
     expected: frozenset[str] = frozenset()
     transport_peer: str | None = None
@@ -103,15 +101,8 @@ class MachineConfig:
     def __post_init__(self) -> None:
         if self.key is not None and self.claim is not None:
             raise ValueError("a key claims its own verifier: give a key or a claim")
-        if self.wait_ticks < 0 or (self.wait_ticks and self.is_open):
-            raise ValueError(f"a bounded side waits for 0 or more ticks, not {self.wait_ticks}")
 
     @property
     def verifier(self) -> Verifier | None:
         """The verifier that this side claims in its setup; None if it claims none."""
         return self.claim if self.key is None else self.key.verifier
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether this side goes on after a fixed point: for good, or until its ticks have come."""
-        return self.is_open or self.wait_ticks > 0

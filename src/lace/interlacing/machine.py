@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 from lace.interlacing import events as happened
 from lace.interlacing.account import Account
 from lace.interlacing.blocks import is_only_tick
-from lace.interlacing.capabilities import SECOND
 from lace.interlacing.config import Cursor, MachineConfig
 from lace.interlacing.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock
 from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
 from lace.interlacing.handshake import Handshake
 from lace.interlacing.loops import End, Loops
-from lace.interlacing.ticks import LocalTime, TickWait, start_wait
+from lace.interlacing.ticks import LocalTime
 from lace.interlacing.timing import Timing
 from lace.interlacing.transitions import State, check_legal, takes_input
 
@@ -45,7 +44,6 @@ class _Why(Enum):
     LIMIT = "not at a fixed point: the loop limit was reached"
     STOPPED = "stopped before a fixed point"
     PEER_ENDED = "the peer ended the exchange"
-    NO_TICK = "the peer was not ready for the tick in time"
 
 
 _RECONCILING = (State.ADVERTISING, State.WAITING)
@@ -67,7 +65,6 @@ class Machine:
         self._renewal: happened.Renewed | None = None
         self._has_changed = self._has_ended = self._reads_clock = False
         self._local = LocalTime(config.capabilities.tick_interval)
-        self._wait: TickWait | None = None
         self._handshakes = 0
         self._last: tuple[str, InterlaceFailure | None] | None = None
         """Why it ends, while the records that came before that are being stored."""
@@ -100,6 +97,12 @@ class Machine:
         return self._account.traffic
 
     @property
+    def tick(self) -> Tai | None:
+        """The TickTAI of the last loop; None where no rule depends on it, or there was no hello."""
+        loops = self._loops
+        return loops.ticks.tick if loops is not None and loops.depends_on_tick else None
+
+    @property
     def outstanding(self) -> int:
         """How many requests of this side have no answer yet."""
         return self._account.ledger.outstanding
@@ -123,7 +126,6 @@ class Machine:
             effects = self._take(event, now, passed)
             if self._has_ended and self.takes_input:
                 effects += self._ended()
-            effects += self._end_wait(now)
         except InterlaceFailure as failure:
             return self._fail(failure)
         self._account.times.note(self.state, passed)
@@ -252,18 +254,13 @@ class Machine:
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
             local=self._local,
-            is_open=self.config.goes_on,
+            is_open=self.config.is_open,
             cursor=cursor,
             store_differing=self.config.store_differing,
             max_line_bytes=self.config.max_line_bytes,
         )
         self._state = State.WAITING
         self._has_changed = False
-        if self.config.wait_ticks and self._wait is None:
-            patience = terms.clock_skew_seconds + self._timing.seconds
-            self._wait = start_wait(
-                terms.start_tai, terms.tick_interval, self.config.wait_ticks, patience * SECOND
-            )
         known = None if cursor is None else cursor.theirs
         kept = self._handshake.kept_module
         agreed: list[Effect] = [Agree(executable, terms, known)]
@@ -293,7 +290,7 @@ class Machine:
         if end is End.GOES_ON:
             return [*effects, *loops.begin_next(now)]
         effects = [*effects, *self._keep_cursor(loops)]
-        if not self.config.goes_on:
+        if not self.config.is_open:
             return [*effects, *self._close(_WHY[end])]
         return [*effects, Report(self._outcome(_WHY[end].value)), *self._look(now)]
 
@@ -350,15 +347,13 @@ class Machine:
             return self._timing.set_alarm(deadline, is_deadline=True)
         due = [waiting.ticks.next_due] if waiting.depends_on_tick else []
         due += [waiting.local.next_due] if self._reads_clock else []
-        if self._wait is not None:
-            due.append(self._wait.deadline if waiting.depends_on_tick else self._wait.goal)
         known = [each for each in due if each is not None]
         return self._timing.set_alarm(min(known, default=None))
 
     @property
     def _waiting(self) -> Loops | None:
         """The loops of an exchange that waits, for which time may be a reason to go on."""
-        is_waiting = self.config.goes_on and self.state is State.WAITING
+        is_waiting = self.config.is_open and self.state is State.WAITING
         return self._loops if is_waiting else None
 
     def _woken(self, now: Tai, passed: Tai) -> list[Effect]:
@@ -380,16 +375,6 @@ class Machine:
         if self._reads_clock and loops.local.is_due(now):
             self._has_changed = True  # a loop begins only if that changes what may move
         return [*effects, *self._look(now)]
-
-    def _end_wait(self, now: Tai) -> list[Effect]:
-        """End a bounded exchange that has waited for its ticks, once nothing is under way."""
-        loops, wait = self._loops, self._wait
-        if wait is None or loops is None or self.state is not State.WAITING or self.is_closed:
-            return []
-        if wait.is_reached(loops.ticks, now, depends_on_tick=loops.depends_on_tick):
-            self._wait = None
-            return self._close(_Why.FIXED_POINT)
-        return self._close(_Why.NO_TICK) if wait.is_over(now) else []
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -422,8 +407,6 @@ class Machine:
         reason = why.value
         if self._loops is not None and self._loops.ended in _WHY:
             reason = _WHY[self._loops.ended].value
-            if self._wait is not None and why is not _Why.STOPPED:
-                reason += f"; {why.value}, before the ticks that were waited for"
         return self._end_after_storing(reason)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:

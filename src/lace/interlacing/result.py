@@ -55,6 +55,8 @@ class Outcome:
     not_available: tuple[str, ...] = ()
     cursor_updated: bool = False
     at_fixed_point: bool = False
+    ticks_missed: bool = False
+    """Whether ticks were to be waited for and did not come; `reason` says why."""
     reason: str = ""
     failure: InterlaceFailure | None = None
     noted: tuple[tuple[Failure, int], ...] = ()
@@ -91,6 +93,7 @@ class Outcome:
             "control-bytes-sent": self.counters.control_sent,
             "cursor-updated": self.cursor_updated,
             "at-fixed-point": self.at_fixed_point,
+            "ticks-missed": self.ticks_missed,
             "reason": self.reason,
             "noted": {row.name: count for row, count in self.noted},
             "failure": None if self.failure is None else self.failure.failure.name,

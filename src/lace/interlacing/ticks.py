@@ -19,15 +19,12 @@ from lace.rules.findings import show
 __all__ = [
     "LocalTime",
     "TickState",
-    "TickWait",
     "aligned_tick",
     "is_aligned",
     "start_ticks",
-    "start_wait",
 ]
 
 _BEGINNING: Final = Tai.from_nanoseconds(0)
-_LAST: Final = Tai("9999999999:999999999")
 
 
 def aligned_tick(start: Tai, interval: int, now: Tai) -> Tai:
@@ -157,43 +154,6 @@ class TickState:
     def begin_loop(self) -> TickState:
         """Return the state of the next loop, with its tick."""
         return replace(self, tick=self.next_tick)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickWait:
-    """What a bounded side waits for before it closes.
-
-    `goal` is the tick, counted from the start of the first epoch. Where rules depend on
-    ticks, both sides have to be ready for it; a peer that never is ends the wait at `deadline`.
-    """
-
-    goal: Tai
-    deadline: Tai
-
-    def is_reached(self, ticks: TickState, now: Tai, *, depends_on_tick: bool) -> bool:
-        """Tell whether the tick has come: for the rules, or by this side's clock alone."""
-        return ticks.tick >= self.goal if depends_on_tick else now >= self.goal
-
-    def is_over(self, now: Tai) -> bool:
-        """Tell whether nothing is waited for any longer."""
-        return now >= self.deadline
-
-
-def start_wait(start: Tai, interval: int, count: int, patience: int) -> TickWait:
-    """Return the wait for the tick that is `count` intervals after the start.
-
-    `patience` is how much longer, in nanoseconds, the peer may take to be ready for it.
-    """
-    goal = _later(start, count * interval)
-    return TickWait(goal=goal, deadline=_later(goal, patience))
-
-
-def _later(tai: Tai, nanoseconds: int) -> Tai:
-    """Return a later instant; the last one that there is a text for, if it lies beyond that."""
-    try:
-        return tai.shift(nanoseconds)
-    except TaiError:
-        return _LAST
 
 
 def start_ticks(start: Tai, interval: int) -> TickState:
