@@ -21,7 +21,7 @@ from lace.iltp.address import parse_address
 from lace.iltp.faults import WriteError
 from lace.iltp.items import PREFACE, PUZZLE_PIECE
 from lace.interlacing.failures import Failure
-from lace.rules.program import check_source
+from lace.rules.program import check_canonical, check_source
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.transport.duplex import DuplexStream
 from lace.transport.listening import connect, listen
@@ -147,11 +147,10 @@ def test_long_rules_of_a_peer_that_has_left_are_not_checked(
 ) -> None:
     left, right = sides
     checked: list[bytes] = []
-    check = resources.check_canonical
 
     def count(body: bytes, *, limits: RuleLimits) -> CheckedProgram:
         checked.append(body)
-        return check(body, limits=limits)
+        return check_canonical(body, limits=limits)
 
     monkeypatch.setattr(resources, "check_canonical", count)
     many = "\n".join(f"Rule{number}(P) :- Have(P)." for number in range(1_000))

@@ -208,7 +208,7 @@ def test_turns_of_evaluations_go_round_between_groups(monkeypatch: pytest.Monkey
 def test_who_has_computed_little_keeps_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "TURN_SECONDS", 0.0)
     spent = iter((0.0, slots.FREE_SECONDS / 2, 1.5 * slots.FREE_SECONDS, 5.0, 5.0))
-    monkeypatch.setattr(slots.time, "thread_time", lambda: next(spent))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     worker = Worker()
     assert not offer_slot(), "no slot, nothing to offer"
     with at_work(worker):
