@@ -85,7 +85,7 @@ def interlace(
         UsageError: an argument is of another type.
     """
     from lace.api import now
-    from lace.driver.receipts import check_receipt_key
+    from lace.driver.receipts import choose_receipt_key
     from lace.exchanging import OpenInterlace, Side, SideOptions, run_exchange
     from lace.interlacing.capabilities import capabilities_of
     from lace.policy.local import check_policy
@@ -96,19 +96,25 @@ def interlace(
     check_policy(right_policy, "right_policy")
     for each, policy in ((left, left_policy), (right, right_policy)):
         capabilities_of(each.settings, policy, offer_all=offer_all)  # refuses its fields
-    if receipts:
-        for each in (left, right):
-            check_receipt_key(each.signing_key())
-    options = SideOptions(offer_all=offer_all, store_differing=store_differing, receipts=receipts)
-    if open:
-        opened = (
-            left.side(left_policy, left.signing_key(), purpose="lace.interlace"),
-            right.side(right_policy, right.signing_key(), purpose="lace.interlace"),
+    options = SideOptions(offer_all=offer_all, store_differing=store_differing)
+    parties = [
+        (
+            each,
+            policy,
+            each.signing_key(),
+            choose_receipt_key(each.keys, None) if receipts else None,
         )
-        return OpenInterlace(opened, now, options)
-    sides = [
-        Side(each.store, each.settings, policy, each.signing_key(), each.workers)
         for each, policy in ((left, left_policy), (right, right_policy))
+    ]
+    if open:
+        first, second = (
+            each.side(policy, key, receipt_key=signer, purpose="lace.interlace")
+            for each, policy, key, signer in parties
+        )
+        return OpenInterlace((first, second), now, options)
+    sides = [
+        Side(each.store, each.settings, policy, key, each.workers, receipt_key=signer)
+        for each, policy, key, signer in parties
     ]
     return run_exchange(sides[0], sides[1], now, options)
 
@@ -154,8 +160,9 @@ def connect(
             it is given here, and the transport has to prove it.
         uid_map: which verifier a user at the other end of a Unix socket is: a file with
             `uid V` lines, or a mapping.
-        receipts: publish a receipt, signed with the key, for each record that comes and is stored
-            (050-208); the peer has to be proven.
+        receipts: publish a receipt for each record that comes and is stored (050-208); the peer has
+            to be proven. It is signed with the key, else with that of the claim, else with the
+            default key of the lace.
         command: what to start, for `stdio`.
         stdio_peer: the verifier that this command is, on the caller's word: nothing is checked.
         ca: whose certificates are taken, for `wss`; else the system's authorities.
@@ -171,7 +178,7 @@ def connect(
         ProtocolError: at the begin of the block, there is no connection to be had.
     """
     from lace.api import now
-    from lace.driver.receipts import check_receipt_key
+    from lace.driver.receipts import choose_receipt_key
     from lace.iltp.address import parse_address
     from lace.linking import Link
     from lace.syncing import LinkOptions, check_pinned, check_wait_ticks
@@ -193,18 +200,16 @@ def connect(
             authorities=paths[0], certificate=paths[1], key=paths[2], is_pinned=tls_pin
         )
     who = store.signing_key() if key is None and claimed is None and not plain else key
-    if receipts:
-        check_receipt_key(who)
+    signer = choose_receipt_key(store.keys, who, claimed) if receipts else None
     return Link(
         parse_address(address),
-        lambda: store.side(policy, who),
+        lambda: store.side(policy, who, receipt_key=signer),
         LinkOptions(
             is_open=open,
             wait_ticks=wait_ticks,
             is_plain=plain,
             claim=claimed,
             expected=expected,
-            receipts=receipts,
         ),
         now,
         ConnectOptions(
@@ -250,8 +255,9 @@ def serve(
         plain: leave the nonce out, for peers that know only 050.
         uid_map: which verifier a user at the other end of a Unix socket is: a file with
             `uid V` lines, or a mapping.
-        receipts: publish a receipt, signed with the key, for each record that comes and is stored
-            (050-208), if its sender is proven.
+        receipts: publish a receipt for each record that comes and is stored (050-208), if its
+            sender is proven. It is signed with the key, else with that of the claim, else with the
+            default key of the lace.
         tls_cert: this side's certificate, for `wss`.
         tls_key: its key.
         tls_client_map: a file that says which verifier a client's certificate is, with
@@ -266,7 +272,7 @@ def serve(
         StoreError: at the begin of the block, the address cannot be had.
     """
     from lace.api import now
-    from lace.driver.receipts import check_receipt_key
+    from lace.driver.receipts import choose_receipt_key
     from lace.errors import UsageError
     from lace.hosting import Serving
     from lace.iltp.address import parse_address
@@ -304,8 +310,7 @@ def serve(
             hint="give the certificate of this server and its key",
         )
     who = store.signing_key() if key is None and claimed is None and not plain else key
-    if receipts:
-        check_receipt_key(who)
+    signer = choose_receipt_key(store.keys, who, claimed) if receipts else None
     limits = ConnectionLimits(
         in_all=store.settings.max_links,
         of_address=store.settings.max_links_of_address,
@@ -314,13 +319,12 @@ def serve(
     return Serving(
         where,
         policy,
-        lambda chosen: store.side(chosen, who, purpose="lace.serve"),
+        lambda chosen: store.side(chosen, who, receipt_key=signer, purpose="lace.serve"),
         LinkOptions(
             is_open=open,
             is_plain=plain,
             claim=claimed,
             expected=_verifiers(peer),
-            receipts=receipts,
         ),
         now,
         ListenOptions(tls=tls, verifiers=_users(uid_map), limits=limits),

@@ -14,7 +14,7 @@ from lace.driver.kept import KeptLinks
 from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
-from lace.driver.receipts import Receipts, check_receipt_key
+from lace.driver.receipts import Receipts
 from lace.driver.tick_wait import TickWait
 from lace.driver.waiting import steady_now
 from lace.errors import StoreError, UsageError
@@ -76,6 +76,8 @@ class Side:
     """Makes what answers the questions of an exchange, at the beginning of each epoch."""
     links: LinkFiles | None = None
     """Where cursors are kept; None: with the records."""
+    receipt_key: SigningKey | None = None
+    """Signs a receipt for each record that comes and is stored (050-208); None: no receipts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +89,11 @@ class SideOptions:
             reads; more is told, and rules may read what no constant names.
         store_differing: store a record also if its advertisement said something else (X1).
         keeps_links: keep what both advertised, which makes the next exchange shorter.
-        receipts: publish a receipt for each record that comes and is stored (050-208).
     """
 
     offer_all: bool = False
     store_differing: bool = False
     keeps_links: bool = True
-    receipts: bool = False
 
 
 _USUAL: Final = SideOptions()
@@ -336,7 +336,7 @@ def party_of(
         steady: gives readings of a clock that is never set, for timeouts.
 
     Raises:
-        UsageError: receipts are to be published, and there is no key, or no lace to hold them.
+        UsageError: receipts are to be published, and there is no lace to hold them.
     """
     found = proven or _IN_PROCESS
     store = side.store
@@ -377,15 +377,14 @@ def party_of(
         kept=kept,
         evaluating=side.evaluating,
         resources=resources,
-        receipts=_receipts(side, clock) if options.receipts else None,
+        receipts=None if side.receipt_key is None else _receipts(side, side.receipt_key, clock),
         steady=steady,
         group=counted_place(found.place),
         tick_wait=TickWait(machine, wait_ticks) if wait_ticks else None,
     )
 
 
-def _receipts(side: Side, clock: Callable[[], Tai]) -> Receipts:
-    key = check_receipt_key(side.key)
+def _receipts(side: Side, key: SigningKey, clock: Callable[[], Tai]) -> Receipts:
     if not isinstance(side.store, SqliteStore):
         raise UsageError(
             "a receipt is stored in the lace that is served, and a warehouse is only read",

@@ -89,6 +89,7 @@ class Lace:
         policy: Policy,
         key: SigningKey | None,
         *,
+        receipt_key: SigningKey | None = None,
         workers: int | None = None,
         purpose: str = "lace.connect",
     ) -> Iterator[Side]:
@@ -97,6 +98,7 @@ class Lace:
         Args:
             policy: what this side selects and exposes.
             key: who it is; None for nobody.
+            receipt_key: signs a receipt for each record that comes; None: no receipts.
             workers: processes that validate records; else as many as an import has.
             purpose: what this process is doing, for whoever waits for it.
         """
@@ -104,7 +106,7 @@ class Lace:
 
         with self.again(purpose) as own:
             count = own.workers if workers is None else workers
-            yield Side(own.store, own.settings, policy, key, count)
+            yield Side(own.store, own.settings, policy, key, count, receipt_key=receipt_key)
 
     def __len__(self) -> int:
         with self.store.snapshot() as snapshot:

@@ -102,7 +102,6 @@ class LinkOptions:
         expected: the verifiers that the peer may be; none: anyone.
         dry_run: stop before anything moves; takes note of what would.
         claims: takes note of what the peer claims; nothing is kept then for a next time.
-        receipts: publish a receipt for each record that comes and is stored.
     """
 
     is_open: bool = False
@@ -112,7 +111,6 @@ class LinkOptions:
     expected: frozenset[str] = frozenset()
     dry_run: DryRun | None = None
     claims: Claims | None = None
-    receipts: bool = False
 
 
 async def run_link(
@@ -140,8 +138,8 @@ async def run_link(
         ServerFullError: the peer is a server that has no room for this link.
         StoreError: the lace cannot be opened, read or written; where that has ended the
             exchange, `result` is its outcome.
-        UsageError: receipts are wanted, and there is no key to sign them; or a certificate is
-            to be proven by a key, and no key is expected.
+        UsageError: receipts are wanted of a warehouse; or a certificate is to be proven by a
+            key, and no key is expected.
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.driver.session import Session
@@ -161,7 +159,7 @@ async def run_link(
             claim=options.claim,
             expected=options.expected,
             proven=stream.proven,
-            options=SideOptions(keeps_links=claims is None, receipts=options.receipts),
+            options=SideOptions(keeps_links=claims is None),
             resources=resources,
         )
         session = Session(party, stream, dry_run=options.dry_run, claims=claims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lace.store.sqlite.store import SqliteStore
 
 ADDRESS = "tcp:127.0.0.1:0"
+NOWHERE = "tcp:127.0.0.1:1"
 PREFIX = "//lace//receipt//store/"
 
 
@@ -144,7 +146,7 @@ def test_a_peer_that_proves_nothing_is_named_in_none(
     with serving(right, left, ADDRESS) as server:
         refused = process("sync", server.address, *nobody, "--receipts")
     assert refused.code == 2
-    assert "a receipt must be signed, and this exchange uses no key" in refused.err
+    assert "a receipt must be signed, and this lace has no default key" in refused.err
     with serving(right, left, ADDRESS, "--receipts", *open_to_all, "--json") as server:
         address = json.loads(server.address)["address"]
         assert process("sync", address, *nobody).code == 0
@@ -172,19 +174,49 @@ def test_what_cannot_be_had(parties: tuple[Party, Party], tmp_path: Path) -> Non
         pass
     for command in ("serve", "sync"):
         done = call(
-            command, ADDRESS, "--lace", tmp_path / "nobody", "--select", left.select, "--receipts"
+            command, NOWHERE, "--lace", tmp_path / "nobody", "--select", left.select, "--receipts"
         )
         assert done.code == 2
-        assert "this exchange uses no key" in done.err
+        assert "this lace has no default key" in done.err
     policy = lace.Policy(select=ALL)
     with (
         lace.open(left.folder) as store,
         lace.open(tmp_path / "nobody") as nobody,
-        pytest.raises(lace.UsageError, match="no key"),
+        pytest.raises(lace.UsageError, match="no default key"),
     ):
         lace.interlace(store, nobody, policy, policy, receipts=True)
-    with lace.open(left.folder) as store, pytest.raises(lace.UsageError, match="no key"):
+    with lace.open(tmp_path / "nobody") as store, pytest.raises(lace.UsageError, match="key"):
         lace.connect(ADDRESS, store, policy, plain=True, receipts=True)
+
+
+@pytest.mark.requirement("050-208", "050-209")
+@pytest.mark.parametrize("has_claimed_key", [True, False], ids=["own key", "other key"])
+def test_a_side_that_claims_without_a_key_signs_with_a_key_of_its_lace(
+    parties: tuple[Party, Party], tmp_path: Path, *, has_claimed_key: bool
+) -> None:
+    """The transport proves who both are; the key of the claim signs, else the default one."""
+    left, right = parties
+    other = lace.SigningKey.generate()
+    with open_lace(left.folder) as store:
+        store.keys.add(other)
+        store.keys.set_default(other.verifier)
+        if not has_claimed_key:
+            store.keys.remove(lace.Verifier(left.verifier))
+    for name, party in (("left", left), ("right", right)):
+        (tmp_path / f"{name}.users").write_text(f"{os.getuid()} {party.verifier}\n")
+    server_options = ("--claim", right.verifier, "--uid-map", tmp_path / "left.users")
+    with serving(right, left, f"unix:{tmp_path}/s", *server_options, "--receipts") as server:
+        own = ("--claim", left.verifier, "--uid-map", tmp_path / "right.users")
+        done = left.sync(right, server.address, *own, "--receipts", "--json")
+        assert done.code == 0, done.err
+        assert (done.json()["receipts"], done.json()["receipts-omitted"]) == (5, 0)
+    signers = {each.signed_by for made in receipts(left).values() for each in made}
+    signer = left.verifier if has_claimed_key else str(other.verifier)
+    assert signers == {signer, right.verifier}
+    with lace.open(left.folder) as store:
+        policy = lace.Policy(select=ALL)
+        lace.connect(NOWHERE, store, policy, claim=left.verifier, receipts=True)
+        lace.connect(NOWHERE, store, policy, plain=True, receipts=True)
 
 
 @pytest.mark.requirement("050-208")

@@ -461,7 +461,7 @@ def test_a_lace_without_a_key(parties: tuple[Party, Party], tmp_path: Path) -> N
         assert len(call("remote", "list", address, *anybody).lines) == 5
         signed = call("remote", "get", address, "//u//n//right/1", "--sign-receipts", *anybody)
         assert signed.code == 2
-        assert "a receipt must be signed, and this exchange uses no key" in signed.err
+        assert "a receipt must be signed, and this lace has no default key" in signed.err
     finally:
         started.kill()
         started.wait(60)

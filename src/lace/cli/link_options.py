@@ -123,8 +123,9 @@ def link_options(*, select_required: bool) -> Callable[[Decorated], Decorated]:
             is_flag=True,
             default=None,
             help="Store a receipt for each record that comes, signed with your key: a record that "
-            "says what was stored, from whom and when, and moves by the ordinary rules. The peer "
-            "has to be proven; receipts get no receipt.",
+            "says what was stored, from whom and when, and moves by the ordinary rules. Where no "
+            "key is used (--claim, --plain) the key of the claimed verifier signs it if the lace "
+            "has it, else the default key. The peer has to be proven; receipts get no receipt.",
         ),
         click.option(
             "--log-format",

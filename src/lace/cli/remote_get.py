@@ -26,7 +26,7 @@ from lace.cli.remote_links import (
     publish_receipts,
     remote_options,
 )
-from lace.driver.receipts import check_receipt_key
+from lace.driver.receipts import choose_receipt_key
 from lace.policy.operations import select_record
 from lace.record.paths import parse_address
 
@@ -106,8 +106,9 @@ def command(
     given = SyncArguments(address=address, command=child, **rest)
     with session.changing("remote get") as change:
         remote = Remote(session, change.lace, given, "remote get")
+        signer = None
         if sign_receipts:
-            check_receipt_key(remote.key)
+            signer = choose_receipt_key(change.lace.keys, remote.key, remote.claim)
         policy = remote.policy(select, given.expose or ())
         change.result.update(logged_link(given.address, policy))
         run = remote.run(policy)
@@ -116,7 +117,7 @@ def command(
         outcome = run.finish(given.address)
         found = _find(remote, record, outcome)
         session.output.note(came_and_stays(len(outcome.received), change.lace.store.folder))
-        if sign_receipts:
-            publish_receipts(remote, change, outcome.received, outcome.peer_verifier)
+        if signer is not None:
+            publish_receipts(session, change, signer, outcome)
     write_record(session.output, found, body=body, target=target)
     return 0

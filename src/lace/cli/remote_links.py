@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lace.cli.peers import SyncArguments
     from lace.cli.session import Change, Session
     from lace.driver.happenings import LinkEvent
+    from lace.interlacing.result import Outcome
     from lace.policy.local import Exposing, Rules
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
@@ -225,26 +226,23 @@ def came_and_stays(count: int, folder: Path) -> str:
     return f"{plural(count, 'record')} came and {'is' if count == 1 else 'are'} stored in {folder}"
 
 
-def publish_receipts(
-    remote: Remote, change: Change, records: Sequence[str], sender: str | None
-) -> None:
-    """Store a signed receipt for each record that came.
+def publish_receipts(session: Session, change: Change, key: SigningKey, outcome: Outcome) -> None:
+    """Store a receipt, signed with a key, for each record that came.
 
     Raises:
         RemoteError: the peer has proven no verifier that a receipt could name.
     """
-    if not records:
+    sender = outcome.peer_verifier
+    if not outcome.received:
         return
-    if remote.key is None:
-        raise AssertionError("whoever wants receipts has a key")
     if sender is None:
         raise RemoteError(
             "the peer has proven nothing, so that no receipt can name it",
             rule="050-208",
             hint="the records are stored; leave --sign-receipts out",
         )
-    made = [make_receipt(record, sender, remote.key) for record in records]
+    made = [make_receipt(record, sender, key) for record in outcome.received]
     change.lace.add_all(made)
     change.result["receipts"] = len(made)
     for receipt in made:
-        remote.session.output.note(f"receipt {receipt.id}")
+        session.output.note(f"receipt {receipt.id}")

@@ -34,7 +34,7 @@ from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
 from lace.cli.stderr_queue import stderr_queued
 from lace.driver.collecting import keep_one_arena
-from lace.driver.receipts import check_receipt_key
+from lace.driver.receipts import choose_receipt_key
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
@@ -89,10 +89,10 @@ class _Serve:
             is_plain=bool(given["plain"]),
             claim=claim,
             expected=parse_peers(given["peer"]),
-            receipts=bool(given["receipts"]),
         )
-        if self._options.receipts:
-            check_receipt_key(self._key)
+        self._receipt_key: SigningKey | None = None
+        if given["receipts"]:
+            self._receipt_key = choose_receipt_key(lace.keys, self._key, claim)
             if self._warehouse is not None:
                 raise UsageError(
                     "a receipt is stored in the lace that is served, and a warehouse is only read",
@@ -172,7 +172,13 @@ class _Serve:
         # Processes for validation are of use to few links: more than processors help nobody.
         is_busy = self._server is not None and self._server.links > processors()
         workers = 0 if is_busy or self._warehouse is not None else None
-        opened = self._lace.side(policy, self._key, workers=workers, purpose="lace serve")
+        opened = self._lace.side(
+            policy,
+            self._key,
+            receipt_key=self._receipt_key,
+            workers=workers,
+            purpose="lace serve",
+        )
         return opened if self._warehouse is None else self._warehouse.side(opened)
 
     def _bound(self, address: Address) -> None:

@@ -28,7 +28,7 @@ from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
 from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.cli.policy_options import offered
 from lace.driver.dry_run import DryRun
-from lace.driver.receipts import check_receipt_key
+from lace.driver.receipts import choose_receipt_key
 from lace.errors import UsageError
 from lace.exchanging import Side
 from lace.iltp.address import parse_address
@@ -75,7 +75,6 @@ def _sync(
         is_plain=bool(given.plain),
         claim=claimed_verifier(given.claim, given.key),
         expected=parse_peers([given.peer] if given.peer is not None else []),
-        receipts=bool(given.receipts),
         wait_ticks=0 if dry_run else given.wait_ticks or 0,
     )
     check_wait_ticks(options.wait_ticks, is_open=options.is_open)
@@ -83,7 +82,8 @@ def _sync(
         check_pinned(options.expected, is_plain=options.is_plain)
     connecting = connect_options(given)
     warn_of_links(session, policy, address, key, is_plain=options.is_plain, claim=options.claim)
-    side = Side(lace.store, lace.settings, policy, key, lace.workers)
+    signer = choose_receipt_key(lace.keys, key, options.claim) if given.receipts else None
+    side = Side(lace.store, lace.settings, policy, key, lace.workers, receipt_key=signer)
     taken = None if capture is None else Capture(Path(capture))
     return LinkRun(session, side, address, options, connecting, taken)
 
@@ -198,8 +198,6 @@ def command(
     claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:
         key = signing_key(change.lace, given.key, is_plain=bool(given.plain), claim=claim)
-        if given.receipts:
-            check_receipt_key(key)
         change.result.update(logged_link(address, policy))
         warn_of_names(session, change.lace, policy)
         work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)

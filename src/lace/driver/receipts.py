@@ -17,26 +17,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lace.base.tai import Tai
+    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
     from lace.record.validate import ValidRecord
     from lace.store.interface import RecordStore, Snapshot
+    from lace.store.keys import KeyRing
 
-__all__ = ["Receipts", "check_receipt_key"]
+__all__ = ["Receipts", "choose_receipt_key"]
 
 
-def check_receipt_key(key: SigningKey | None) -> SigningKey:
+def choose_receipt_key(
+    keys: KeyRing, key: SigningKey | None, claim: Verifier | None = None
+) -> SigningKey:
     """Return the key that signs receipts.
 
+    It is the key of the exchange. A side that proves nothing by a key, because its transport does
+    or because it is plain, signs with the key of the verifier that it claims if the lace has it,
+    else with the default key of the lace.
+
+    Args:
+        keys: the keys of the lace.
+        key: the key of the exchange, if it uses one.
+        claim: the verifier that this side claims without a key, if it does.
+
     Raises:
-        UsageError: this side has no key.
+        UsageError: the lace has no such key.
+        StoreError: the key cannot be read.
     """
-    if key is None:
+    if key is not None:
+        return key
+    chosen = claim if claim in keys.verifiers() else keys.default()
+    if chosen is None:
         raise UsageError(
-            "a receipt must be signed, and this exchange uses no key",
+            "a receipt must be signed, and this lace has no default key",
             rule="050-209",
-            hint="make a key with `lace key new`, and leave --plain and --claim out",
+            hint="make a key with `lace key new`, or choose one with `lace key default V`",
         )
-    return key
+    return keys.load(chosen)
 
 
 class Receipts:
