@@ -245,14 +245,14 @@ class Lace:
             RuleError: the rules are not legal.
         """
         from lace.engines.queries import check_rules
-        from lace.policy.local import Policy
+        from lace.policy.local import Policy, modules_of
         from lace.querying import find_strange_names
         from lace.rules.limits import limits_of
 
         programs: list[CheckedProgram] = []
         for each in rules:
             if isinstance(each, Policy):
-                programs += [each.select, *(exposure.module for exposure in each.exposures)]
+                programs += modules_of(each)
             else:
                 programs.append(check_rules(each, limits=limits_of(self.settings)))
         return find_strange_names(self.store, programs)

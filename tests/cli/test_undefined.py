@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.api import open_lace
+from lace.record.model import Plex
 from tests.cli.links import Party, hashes, make_parties, plex, serving
 from tests.cli.policies import ALL, BOB, TEAM, make_lace, write
 from tests.cli.running import call, process
@@ -245,3 +248,25 @@ def test_links_warn_of_names(parties: tuple[Party, Party], tmp_path: Path) -> No
         )
         assert done.code == 0, done.err
         assert said in done.err
+
+
+def test_a_server_looks_names_up_again_at_sighup(
+    parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    """It looks at the new rules, and at the records that there are by then."""
+    left, right = parties
+    view = tmp_path / "view2.lace"
+    view.write_text("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).\n")
+    rule = "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'App',_,'{}').\n"
+    said = "warning: no record here has the app '{}' [020-08]"
+    exposing = ("--expose", f"{view}@{left.verifier}")
+    with serving(right, left, "tcp:127.0.0.1:0", *exposing) as server:
+        view.write_text(rule.format("later"))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(said.format("later"))
+        with open_lace(right.folder) as store:
+            store.add(Plex(group="u", app="later", name="x", data=b""))
+        view.write_text(rule.format("later") + rule.format("never"))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(said.format("never"))
+        assert server.errors.count("the app 'later'") == 1

@@ -449,3 +449,24 @@ def test_what_advertise_takes_of_an_exchange(world: World) -> None:
     made = call("pipeline", "evaluate", world.warehouse, "--rules", rules, "--out", "rules")
     assert made.code == 0, made.err
     assert call(*wrong, "--exchange", "rules").code == 2
+
+
+@pytest.mark.requirement("020-08")
+def test_names_that_no_record_of_the_warehouse_has(world: World, tmp_path: Path) -> None:
+    """They are looked up in the warehouse, at the start and at SIGHUP, up to its limit."""
+    rule = "AllowQueryRecord(V,P) :- _Viewer(V), Field(P,'App',_,'{}').\n"
+    said = "warning: no record here has the app '{}' [020-08]"
+    view = tmp_path / "view2.lace"
+    view.write_text(rule.format("dign") + rule.format("ding"))
+    exposing = ("--expose", f"{view}@{world.peer.verifier}")
+    with world.serving(*EMBEDDED, *exposing) as server:
+        server.wait_for(f"{said.format('dign')}; did you mean 'ding'?")
+        view.write_text(rule.format("ding") + rule.format("zip"))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(said.format("zip"))
+        assert "the app 'ding'" not in server.errors
+    with world.serving(*REGISTERED_ONLY, *exposing) as server:
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("the rule files were read again")
+        assert server.end() == 143
+        assert "no record here" not in server.errors

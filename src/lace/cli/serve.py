@@ -26,7 +26,7 @@ from lace.cli.link_options import (
 from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
-from lace.cli.policy_files import read_own_policy, warn_of_names
+from lace.cli.policy_files import read_own_policy, warn_of, warn_of_names
 from lace.cli.policy_options import offered
 from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
@@ -35,6 +35,7 @@ from lace.cli.signals import Signals
 from lace.cli.stderr_queue import stderr_queued
 from lace.driver.collecting import keep_one_arena
 from lace.driver.receipts import choose_receipt_key
+from lace.engines.budget import Cancellation, EvaluationCancelled
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
 from lace.policy.plan_lines import LOWERINGS
@@ -42,11 +43,12 @@ from lace.serving import Server
 from lace.syncing import LinkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
     from lace.api import Lace
     from lace.cli.session import Session
+    from lace.errors import Finding
     from lace.exchanging import Side
     from lace.iltp.address import Address
     from lace.interlacing.negotiation import Terms
@@ -60,6 +62,30 @@ __all__ = ["command"]
 
 SWITCH_SECONDS: Final = 0.001
 """How long a thread computes while others wait for the interpreter: short work of many links."""
+
+
+class _Repeated:
+    """Work that runs once at a time, and once more if it is asked for meanwhile."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+        self._is_asked = False
+
+    def ask(self) -> None:
+        """Start the work, or let it run once more."""
+        self._is_asked = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._is_asked:
+            self._is_asked = False
+            try:
+                await self._work()
+            except Exception as error:  # noqa: BLE001 - else nobody would see it
+                context = {"message": "what a signal asked for has failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
 
 class _Serve:
@@ -78,12 +104,13 @@ class _Serve:
         self._log = ServeLog(session, lace)
         self._server: Server | None = None
         self._policy = self._read_policy()
-        if given["warehouse"] is None:  # else most records are there, and not looked at here
-            warn_of_names(session, lace, self._policy)  # later it would keep links waiting
         folder = given["warehouse"]
         self._warehouse = WarehouseBehind(lace, Path(folder)) if folder is not None else None
-        self._renewing: asyncio.Task[None] | None = None
-        self._must_renew = False
+        if self._warehouse is None:  # else most records are there, and it takes longer
+            warn_of_names(session, lace, self._policy)
+        self._renewal = _Repeated(self._renew_warehouse)
+        self._name_check = _Repeated(self._check_names)
+        self._ending = Cancellation()
         self._options = LinkOptions(
             is_open=bool(given["is_open"]),
             is_plain=bool(given["plain"]),
@@ -151,6 +178,8 @@ class _Serve:
             once=self._given["once"],
             settings=self._lace.settings,
         )
+        if self._warehouse is not None:
+            self._name_check.ask()
         async with self._measured():
             await self._server.run(self._address, self._listening, bound=self._bound)
 
@@ -200,6 +229,7 @@ class _Serve:
         tell_event(self._session.output, "link-opened", figures)
 
     def _stop(self) -> bool:
+        self._ending.cancel()
         if self._server is None:
             return False
         self._server.stop()
@@ -212,26 +242,43 @@ class _Serve:
         gets that also where the warehouse cannot be read.
         """
         self._take_renewal()
-        if self._warehouse is None:
-            return
-        self._must_renew = True
-        if self._renewing is None or self._renewing.done():
-            self._renewing = asyncio.create_task(self._renew_warehouse(self._warehouse))
+        if self._warehouse is not None:
+            self._renewal.ask()
 
-    async def _renew_warehouse(self, warehouse: WarehouseBehind) -> None:
-        while self._must_renew:  # also for whoever asked while it was read
-            self._must_renew = False
-            before = warehouse.generation
-            try:
-                # Beside the event loop: other links go on while an index is made.
-                await asyncio.to_thread(warehouse.renew)
-            except LaceError as error:
-                self._refuse_renewal("warehouse is", error)
-            except (OSError, MemoryError) as error:
-                self._refuse_renewal("warehouse is", StoreError(f"it cannot be read: {error!r}"))
-            else:
-                if warehouse.generation != before and self._server is not None:
-                    self._take_renewal()
+    async def _renew_warehouse(self) -> None:
+        warehouse = self._warehouse
+        if warehouse is None:
+            return
+        before = warehouse.generation
+        try:
+            # Beside the event loop: other links go on while an index is made.
+            await asyncio.to_thread(warehouse.renew)
+        except LaceError as error:
+            self._refuse_renewal("warehouse is", error)
+        except (OSError, MemoryError) as error:
+            self._refuse_renewal("warehouse is", StoreError(f"it cannot be read: {error!r}"))
+        else:
+            if warehouse.generation != before and self._server is not None:
+                self._take_renewal()
+
+    async def _check_names(self) -> None:
+        """Warn of the names in the rules that no record has; links go on meanwhile."""
+        if self._session.output.quiet:
+            return
+        try:
+            found = await asyncio.to_thread(self._strange_names, self._policy)
+        except EvaluationCancelled:
+            return
+        except (LaceError, OSError) as error:
+            self._session.output.warn(f"the names in the rules were not looked up: {error}")
+            return
+        warn_of(self._session, found)
+
+    def _strange_names(self, policy: Policy) -> tuple[Finding, ...]:
+        if self._warehouse is not None:
+            return self._warehouse.strange_names(policy, self._ending)
+        with self._lace.again("lace serve") as own:
+            return own.check(policy)
 
     def _take_renewal(self) -> None:
         """Go on with the rules of now; while they are not legal, what was read before counts."""
@@ -242,6 +289,8 @@ class _Serve:
         except LaceError as error:
             self._refuse_renewal("rule files are", error)
             return
+        self._policy = policy
+        self._name_check.ask()
         self._server.renew(policy)
         self._metrics.add_renewal(is_taken=True)
         self._log.add_rules(policy)
@@ -392,7 +441,8 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
     does); then ADDRESS says which one is expected.
 
     SIGHUP reads the rule files again, and the newest state of a warehouse: new links get them,
-    and open ones begin a new epoch. A
+    and open ones begin a new epoch. Names of fields, groups and apps in the rules that no record
+    has are shown as warnings, at the start and at SIGHUP. A
     first SIGTERM or Ctrl-C takes no more links and ends those that there are, each at a good
     moment, and evaluations that take long at once; a second ends the process at once. Whatever
     was said to be stored is.

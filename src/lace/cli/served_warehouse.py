@@ -6,14 +6,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from lace.base.limits import MAX_LINE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from lace.api import Lace
+    from lace.engines.budget import Cancellation
+    from lace.errors import Finding
     from lace.exchanging import Side
+    from lace.facts.lines import Fact
     from lace.pipeline.served import ServedWarehouse
+    from lace.policy.local import Policy
 
 __all__ = ["WarehouseBehind"]
 
@@ -59,6 +65,29 @@ class WarehouseBehind:
         """
         self._served = self._open(self._served)
 
+    def strange_names(self, policy: Policy, cancellation: Cancellation) -> tuple[Finding, ...]:
+        """Return a warning for each field name, group and app of rules that no record has.
+
+        All records are read, in constant memory. A warehouse of more than the setting
+        `warehouse_embedded_records` is not looked at.
+
+        Raises:
+            EvaluationCancelled: it was cancelled.
+            WarehouseDamagedError: a file is damaged, or was removed since.
+        """
+        from lace.engines.embedded.factbase import FactBase
+        from lace.engines.embedded.vocabulary import distinct_names, strange_names, uses_names
+        from lace.policy.local import modules_of
+
+        served = self._served
+        modules = [module for module in modules_of(policy) if uses_names(module)]
+        most = self._lace.settings.warehouse_embedded_records
+        if not modules or len(served.index) > most:
+            return ()
+        base = FactBase(max_value_bytes=MAX_LINE_BYTES)
+        base.change(distinct_names(_watched(served.facts(), cancellation)))
+        return tuple(found for module in modules for found in strange_names(base, module))
+
     @contextmanager
     def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:
         """Open a side of the lace as one of the warehouse."""
@@ -79,3 +108,9 @@ class WarehouseBehind:
                     may_write=not self._lace.store.read_only,
                 ),
             )
+
+
+def _watched(facts: Iterator[Fact], cancellation: Cancellation) -> Iterator[Fact]:
+    for fact in facts:
+        cancellation.check()
+        yield fact

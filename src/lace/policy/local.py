@@ -36,6 +36,7 @@ __all__ = [
     "check_policy",
     "exposure_warnings",
     "exposures_of",
+    "modules_of",
     "plan",
     "prepare_exchange",
 ]
@@ -113,7 +114,7 @@ class Policy:
         object.__setattr__(self, "lowering", lowering)
         empty = parse_allowed(allow_undefined)
         object.__setattr__(self, "allow_undefined", tuple(sorted(map(str, empty))))
-        for module in (self.select, *(each.module for each in self.exposures)):
+        for module in modules_of(self):
             refuse_undefined(module, empty)
         schema = schema_of(fields, all_fields=all_fields)
         if schema is not None:
@@ -143,6 +144,11 @@ def check_policy(policy: object, said: str = "policy") -> None:
         UsageError: it is something else.
     """
     check_argument(policy, Policy, f"{said} is a Policy", "make one with lace.Policy(select=rules)")
+
+
+def modules_of(policy: Policy) -> tuple[CheckedProgram, ...]:
+    """Return the rules of a policy: its selector, then its exposures."""
+    return (policy.select, *(each.module for each in policy.exposures))
 
 
 def exposure_warnings(exposures: Iterable[Exposure]) -> Iterator[Finding]:

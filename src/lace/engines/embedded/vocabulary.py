@@ -18,15 +18,16 @@ from lace.rules.suggest import FIELD_NAMES, Suggester, closest
 from lace.rules.syntax import Constant, Inequality, PredicateKey, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.factbase import FactBase
     from lace.errors import Finding
+    from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Rule
 
-__all__ = ["strange_names", "uses_names"]
+__all__ = ["distinct_names", "strange_names", "uses_names"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _FIELD: Final = PredicateKey("Field", 4)
@@ -43,6 +44,23 @@ _MOST_COMPARISONS: Final = 50_000
 def uses_names(program: CheckedProgram) -> bool:
     """Tell whether rules use any name that could be looked up."""
     return any(True for rule in program.rules for _ in _names(rule))
+
+
+def distinct_names(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Yield record facts that have every name that could be looked up, each name once."""
+    seen: set[tuple[str, ...]] = set()
+    for fact in facts:
+        key = PredicateKey(fact[0], len(fact) - 1)
+        if key == _HAVE:
+            name: tuple[str, ...] = ()
+        elif key == _FIELD:
+            _, _, field, _, value = fact
+            name = (field, value) if field in _VALUED else (field,)
+        else:
+            continue
+        if name not in seen:
+            seen.add(name)
+            yield fact
 
 
 def strange_names(
