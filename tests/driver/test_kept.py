@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 import lace
+from lace.base.limits import MIB
 from lace.driver import pairing
 from lace.driver.messages import Block, Message
 from lace.engines.embedded.exchange_facts import ClaimTable
@@ -148,6 +150,24 @@ def test_what_is_damaged_is_not_used(
     run(left, right)
     assert hashes(left) == hashes(right) == wanted
     assert count(first_loop(said), "AdvertisementCursor") == 0
+
+
+@pytest.mark.requirement("050-228")
+def test_what_is_longer_than_an_exchange_may_bring_is_not_used(
+    sides: tuple[lace.Lace, lace.Lace], said: list[Fact]
+) -> None:
+    left, right = sides
+    select = BY_NAME.replace("'App'", "'Name'")
+    added = [right.add(plex(f"{number:04}" * 200)) for number in range(1_400)]
+    run(left, right, select)
+    assert right.remove(*added[2:]) == len(added) - 2
+    said.clear()
+    left.settings = replace(left.settings, max_advertised_bytes=MIB)
+    run(left, right, select)
+    assert count(first_loop(said), "AdvertisementCursor") == 1, "the other side has a short one"
+    said.clear()
+    run(left, right, select)
+    assert count(first_loop(said), "AdvertisementCursor") == 2
 
 
 RECORD = f"P.{'0' * 43}.H3"

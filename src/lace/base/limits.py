@@ -254,6 +254,13 @@ class Settings:
     max_advertised_records: int = _setting(
         2**22, "advertised records that one exchange brings at once", 1, _MOST_FACTS
     )
+    max_advertised_bytes: int = _setting(
+        512 * MIB,
+        "record hashes and fields of all advertisements that an exchange takes under one plan",
+        MIB,
+        2**62,
+        "bytes",
+    )
     max_rejected_records: int = _setting(
         1000, "rejected records after which an exchange ends", 0, 1_000_000_000
     )

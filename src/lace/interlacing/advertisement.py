@@ -26,11 +26,13 @@ __all__ = [
     "Field",
     "advertised_fields_of",
     "bare_advertisements",
+    "claim_bytes",
     "digest_of",
     "digests_of",
     "digests_of_bare",
     "is_bare",
     "ordered_fields",
+    "text_bytes",
 ]
 
 DIGEST_LABEL: Final = b"lace-advertisement-record/v1"
@@ -62,6 +64,19 @@ def bare_advertisements(records: Iterable[str]) -> list[Advertisement]:
     """Return claims without fields about many records."""
     # What a NamedTuple's own constructor does, without a call for each.
     return list(map(partial(tuple.__new__, Advertisement), zip(records, repeat(()))))
+
+
+def claim_bytes(claims: Collection[Advertisement]) -> int:
+    """Return the bytes of the texts of claims: their records and what they say of them."""
+    total = text_bytes(claim.record for claim in claims)
+    if any(claim.fields for claim in claims):
+        total += text_bytes(text for claim in claims for field in claim.fields for text in field)
+    return total
+
+
+def text_bytes(texts: Iterable[str]) -> int:
+    """Return the bytes of texts in UTF-8."""
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8")) for text in texts)
 
 
 def digest_of(record: str, source: str, fields: Iterable[Field]) -> bytes:

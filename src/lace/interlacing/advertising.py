@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lace.interlacing.advertisement import bare_advertisements
+from lace.interlacing.advertisement import bare_advertisements, claim_bytes
 from lace.interlacing.blocks import check_block
 from lace.interlacing.effects import Describe
 from lace.interlacing.failures import Failure, limit_failure
@@ -78,6 +78,8 @@ class Advertising:
         self._described: dict[str, Advertisement] = {}
         self._purpose = _Purpose.BLOCK
         self._held: tuple[Fact, ...] | None = None
+        self.claim_bytes = 0
+        """The bytes of the texts of all claims that were taken so far; none is subtracted."""
         self.is_over = False
         """Whether both sides know what the other advertises in this loop."""
 
@@ -172,6 +174,7 @@ class Advertising:
         loop.hear_turn(block)
         at.receive([fact for fact in block if fact[0] != "TickReady"])
         self._check_announced(at.announced)
+        self._check_bytes(at.inquiry.listed_bytes)
         if at.is_over:
             self.is_over = True
             return []
@@ -186,6 +189,27 @@ class Advertising:
                 f"the peer advertises {count:,} records",
                 limit="max_advertised_records",
                 allowed=self._terms.limits.max_advertised_records,
+            )
+
+    def count(self, claims: Sequence[Advertisement]) -> None:
+        """Count claims that become facts; their texts stay in memory until the epoch ends.
+
+        Raises:
+            InterlaceFailure: they are longer than this side takes.
+        """
+        inquiry = self.at.inquiry
+        is_all = len(claims) == len(inquiry.listed)
+        self.claim_bytes += inquiry.listed_bytes if is_all else claim_bytes(claims)
+        self._check_bytes(self.claim_bytes)
+
+    def _check_bytes(self, size: int) -> None:
+        allowed = self._terms.limits.max_advertised_bytes
+        if size > allowed:
+            raise limit_failure(
+                Failure.ADVERTISEMENT_BYTES,
+                f"the peer's advertisements have more than {allowed:,} bytes",
+                limit="max_advertised_bytes",
+                allowed=allowed,
             )
 
     def _relabel(self, loop: Turns, now: Tai) -> list[Effect]:

@@ -17,7 +17,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
-from lace.interlacing.advertisement import digests_of
+from lace.interlacing.advertisement import claim_bytes, digests_of
 from lace.interlacing.agenda import Agenda, Wanted
 from lace.interlacing.assembly import Assembly
 from lace.interlacing.failures import Failure, InterlaceFailure
@@ -70,6 +70,8 @@ class Inquiry:
         self._total = 0
         self.is_following = self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
+        self.listed_bytes = 0
+        """The bytes of the texts that were listed."""
         self._lists: list[str] = []
         self.result: AdvertisementSet | None = None
 
@@ -219,6 +221,7 @@ class Inquiry:
     def _note_listed(self, found: Mapping[str, Advertisement]) -> None:
         """Keep advertisements that were listed; there are no more than were announced."""
         self.listed.update(found)
+        self.listed_bytes += claim_bytes(found.values())
         if len(self.listed) > self._total:
             raise InterlaceFailure(
                 Failure.COUNT_MISMATCH,
@@ -376,6 +379,7 @@ class Inquiry:
             raise _mismatch("the advertisements of the peer do not have the root that it announced")
         if self._is_delta:
             self.listed.clear()  # nothing of a delta that lies is to be used
+            self.listed_bytes = 0
         elif doubted[0][0] == "":
             self.states.insert(0, made)  # what came while it followed need not come again
         for prefix, count in doubted:

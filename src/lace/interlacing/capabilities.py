@@ -86,6 +86,7 @@ class ExchangeLimits:
     max_total_transferred_bytes: int = 2**30
     max_loop_iterations: int = 16
     max_advertised_records: int = 2**22
+    max_advertised_bytes: int = 512 * 2**20
     max_rejected_records: int = 1000
     max_not_available_records: int = 100_000
     max_clock_skew_seconds: int = 300

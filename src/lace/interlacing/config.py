@@ -26,12 +26,14 @@ class Cursor:
     """What was kept of an earlier exchange over the same link.
 
     `theirs` is what the peer advertised, `ours` what it was told of this side; both under
-    `schema`, and of no use under another.
+    `schema`, and of no use under another. `claim_bytes` is what the texts of the peer's
+    advertisements take at most.
     """
 
     theirs: AdvertisementSet
     ours: AdvertisementSet
     schema: Schema
+    claim_bytes: int = field(default=0, compare=False)
 
 
 class Cursors(Protocol):

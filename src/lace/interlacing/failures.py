@@ -103,6 +103,12 @@ class Failure(Enum):
         "050-228",
         _REFUSED,
     )
+    ADVERTISEMENT_BYTES = (
+        "longer advertisements than one exchange may bring",
+        Action.ABORT,
+        "050-228",
+        _REFUSED,
+    )
 
     # Evaluation and requests.
     EVALUATION_ERROR = ("evaluation error", Action.ABORT, "050-173", _REFUSED)

@@ -103,6 +103,11 @@ class Loops:
         self._idle_loops = self.loops = self.turns = 0
 
     @property
+    def claim_bytes(self) -> int:
+        """The bytes that the texts of the peer's claims take at most, those kept included."""
+        return self.states.kept_claim_bytes + self._advertising.claim_bytes
+
+    @property
     def awaits_peer(self) -> bool:
         """Whether a step of the peer is due."""
         return self.step in (State.ADVERTISING, State.REQUESTING) or (
@@ -287,6 +292,7 @@ class Loops:
         found, listed = self._advertising.at.result, self._advertising.at.listed
         is_all_listed = self._advertising.at.is_all_listed
         claims, relabelled, removed = self._news_of(found, listed, is_all_listed=is_all_listed)
+        self._advertising.count(claims)
         states.learn(found)
         self.ledger.see(found)
         self._advertising.forget()

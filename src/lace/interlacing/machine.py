@@ -277,7 +277,9 @@ class Machine:
             # Digests and the facts of claims hold the sources.
             is_same = is_same and _sources_of(before) == _sources_of(terms)
             cursor = known if is_same else None
-        return cursor if cursor is not None and cursor.schema == terms.schema else None
+        if cursor is None or cursor.schema != terms.schema:
+            return None
+        return cursor if cursor.claim_bytes <= terms.limits.max_advertised_bytes else None
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -295,7 +297,8 @@ class Machine:
         return [*effects, Report(self._outcome(_WHY[end].value)), *self._look(now)]
 
     def _keep_cursor(self, loops: Loops) -> list[Effect]:
-        cursor = Cursor(loops.states.theirs, loops.states.own, loops.terms.schema)
+        states = loops.states
+        cursor = Cursor(states.theirs, states.own, loops.terms.schema, loops.claim_bytes)
         self._epoch = loops.terms, cursor
         link = loops.terms.link_id
         if link is None:

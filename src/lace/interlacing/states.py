@@ -53,6 +53,8 @@ class States:
         self.next_own = self.own
         self.theirs = AdvertisementSet() if cursor is None else cursor.theirs
         self.is_known = cursor is not None
+        self.kept_claim_bytes = 0 if cursor is None else cursor.claim_bytes
+        """The bytes of the texts of claims that were kept."""
         self.expected: AdvertisementSet | None = None
         self._undescribed: list[str] = []
         self.relabelled: AdvertisementSet | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES, Hasher, digest
 from lace.engines.embedded.exchange_facts import ClaimTable
+from lace.interlacing.advertisement import text_bytes
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
@@ -186,13 +187,15 @@ def _parse(raw: bytes, link_id: str) -> KeptLink:
     first, second = head["tables"]
     tables = body[end + 1 :]
     names = head["names"]
+    claims = _claims(head["claims"], tables[first + second :])
     return KeptLink(
         cursor=Cursor(
             AdvertisementSet.from_bytes(tables[:first]),
             AdvertisementSet.from_bytes(tables[first : first + second]),
             Schema(all=True) if names is None else Schema(names=frozenset(names)),
+            0 if claims is None else text_bytes(claims.texts),
         ),
-        claims=_claims(head["claims"], tables[first + second :]),
+        claims=claims,
         state=None if head["state"] is None else str(head["state"]),
     )
 

@@ -290,6 +290,57 @@ def test_more_advertisements_than_this_side_takes() -> None:
         assert failed(outcome_of(honest, mode=mode, means=means)) is Failure.ADVERTISEMENT_LIMIT
 
 
+def limited_bytes(size: int) -> Capabilities:
+    return Capabilities(limits=ExchangeLimits(max_advertised_bytes=size))
+
+
+@pytest.mark.requirement("050-228")
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_longer_advertisements_than_this_side_takes(mode: int) -> None:
+    """Texts count, not records alone; a listing that comes again in a later loop counts once."""
+    claims: set[Fact] = set()
+
+    def see(item: Item) -> list[Item]:
+        if isinstance(item, happened.BlockReceived):
+            claims.update(fact for fact in item.facts if fact[0].startswith("Advertised"))
+        return [item]
+
+    assert outcome_of(see, mode=mode).at_fixed_point
+    records = sum(len(fact[1]) for fact in claims if fact[0] == "Advertised")
+    fields = sum(len(text) for fact in claims for text in fact[3:])
+    assert records
+    assert fields
+    size = records + fields
+    assert outcome_of(honest, mode=mode, means=limited_bytes(size)).at_fixed_point
+    found = outcome_of(honest, mode=mode, means=limited_bytes(size - 1))
+    assert failed(found) is Failure.ADVERTISEMENT_BYTES
+    assert found.failure is not None
+    assert "max_advertised_bytes" in str(found.failure.hint)
+
+
+@pytest.mark.requirement("050-228")
+def test_values_that_change_from_loop_to_loop_are_added_up() -> None:
+    """No loop brings much, but texts of claims that are gone stay in memory."""
+    sizes: list[int] = []
+
+    def change(facts: Facts) -> Facts:
+        value = f"{len(sizes):04}" * 100
+        made = tuple((*fact[:-1], value) if len(fact) == 6 else fact for fact in facts)
+        sizes.append(sum(len(text) for fact in made for text in fact))
+        return made
+
+    def bend() -> Bend:
+        sizes.clear()
+        return first_block("Advertised", change, count=100)
+
+    assert outcome_of(bend(), mode=0, selector="any value").failure is None
+    assert len(sizes) == 2
+    most = limited_bytes(max(sizes))
+    found = outcome_of(bend(), mode=0, selector="any value", means=most)
+    assert failed(found) is Failure.ADVERTISEMENT_BYTES
+    assert len(sizes) == 2
+
+
 @pytest.mark.requirement("050-169", "050-219", "050-220")
 @pytest.mark.parametrize("mode", [1, 2])
 @pytest.mark.parametrize(
