@@ -108,6 +108,10 @@ def line_of(**counted: int) -> str:
         received=2048,
         sent=1024,
         counters=Counters(**counted),
+        records_received=0,
+        records_sent=0,
+        rejected=0,
+        validating=0,
     )
     line = LinkLine()
     line.link = cast("Session", cast("Any", SimpleNamespace(standing=standing)))

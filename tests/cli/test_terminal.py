@@ -302,6 +302,10 @@ def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> Non
             received=received,
             sent=0,
             counters=counters,
+            records_received=0,
+            records_sent=0,
+            rejected=0,
+            validating=0,
         )
         line.link = cast("LinkSession", _Link(standing))
         return line()

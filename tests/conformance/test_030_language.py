@@ -184,6 +184,21 @@ def test_variables() -> None:
             Lacegram.parse(f"A('a') :- G({name}).")
 
 
+@pytest.mark.requirement("030-20")
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("xY", "a variable begins with a capital letter, a constant stands in quotes: 'xY'"),
+        ("x-1", "a variable begins with a capital letter, a constant stands in quotes: 'x-1'"),
+        ("X-y", "a variable holds ASCII letters, digits and _ only"),
+    ],
+)
+def test_what_is_no_variable_gets_a_hint_by_its_first_letter(name: str, hint: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        Lacegram.parse(f"A('a') :- G({name}).")
+    assert str(caught.value).endswith(f"{name} is not a term [030-20]; {hint}")
+
+
 @pytest.mark.requirement("030-21", "030-44")
 def test_anonymous_terms() -> None:
     accept("A() :- E(_,_), not H(_,_,_), Cardinality(E(_,_),'<','3').")

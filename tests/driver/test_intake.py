@@ -13,6 +13,7 @@ import pytest
 
 import lace
 from lace.driver.intake import FEW_RECORDS, Intake, IntakeLoad
+from lace.driver.receipts import Receipts
 from lace.interlacing.events import Admitted, Validated
 from lace.record.validate import ValidRecord, frame_record, frame_records
 from lace.store import validation
@@ -20,7 +21,8 @@ from lace.store.interface import Admission
 from lace.store.sqlite.store import SqliteStore
 from lace.store.validation_process import ValidationProcess
 from lace.store.watching import watching
-from tests.store.samples import blob, flip, forged, mixed, plex, seal, valid
+from tests.driver.clocks import START
+from tests.store.samples import blob, flip, forged, key, mixed, plex, seal, valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,6 +92,69 @@ def test_valid_records_wait_for_those_that_follow(opened: lace.Lace) -> None:
     assert isinstance(event, Validated)
     intake.admit([each for each in event.outcomes if isinstance(each, ValidRecord)])
     assert intake.work() == [Admitted(20)], "nothing follows"
+    intake.close()
+
+
+def test_each_group_is_answered_with_its_own_number(opened: lace.Lace) -> None:
+    intake = Intake(opened.store, opened.settings, os.urandom)
+    records = valid(*mixed(6))
+    for group in (records[:1], records[1:3], records[3:]):
+        intake.admit(group)
+    assert intake.work(wait=True) == [Admitted(1), Admitted(2), Admitted(3)]
+    intake.close()
+
+
+def test_what_was_stored_does_not_count_for_the_next_transaction(opened: lace.Lace) -> None:
+    """Records are stored when a transaction is full, and an earlier one leaves nothing in it."""
+    settings = replace(opened.settings, import_batch_records=2)
+    intake = Intake(opened.store, settings, os.urandom)
+    intake._further = 1  # so that few records wait for more
+    records = valid(*(plex(str(number)) for number in range(4)))
+    intake.admit(records[:2])
+    assert intake.work() == [Admitted(2)]
+    intake.admit(records[2:3])
+    assert intake.work() == [], "one of two"
+    is_full = [intake.is_full]
+    intake.admit(records[3:])
+    is_full.append(intake.is_full)
+    assert is_full == [False, True]
+    assert intake.work() == [Admitted(1), Admitted(1)]
+    intake.close()
+
+
+@pytest.mark.parametrize(("count", "stored"), [(19, False), (20, True)])
+def test_half_of_a_transaction_is_stored_while_the_last_are_validated(
+    opened: lace.Lace, monkeypatch: pytest.MonkeyPatch, count: int, stored: bool
+) -> None:
+    """With less, there would be a transaction more for little; 40 are a full one here."""
+    intake = Intake(opened.store, opened.settings, os.urandom)
+    last = [frame_record(plex("last").bytes)]
+    intake.validate(last)
+    monkeypatch.setattr(type(intake._pool), "is_ready", property(lambda pool: False))
+    intake.admit(valid(*(plex(str(number)) for number in range(count))))
+    assert intake.work() == [], "while something else may come, there is no hurry"
+    (event,) = intake.work(wait=True)
+    assert isinstance(event, Admitted if stored else Validated)
+    intake.close()
+
+
+@pytest.mark.requirement("050-208", "050-209")
+def test_receipts_are_stored_with_what_they_are_for(opened: lace.Lace) -> None:
+    """In the same transaction, and they are no records of the peer's."""
+    receipts = Receipts(opened.store, key(2), 2, lambda: START, os.urandom)
+    receipts.sender = str(key(1).verifier)
+    intake = Intake(opened.store, opened.settings, os.urandom, receipts=receipts)
+    heard: list[int] = []
+    intake.stored = lambda records: heard.append(len(records))
+    records = valid(*(plex(str(number)) for number in range(4)))
+    intake.admit(records[:1])
+    assert intake.work(wait=True) == [Admitted(1, 1, 0)]
+    intake.admit(records[:1])  # has its receipt
+    intake.admit(records[1:2])
+    intake.admit(records[2:])  # above the limit
+    assert intake.work(wait=True) == [Admitted(1), Admitted(1), Admitted(2, 1, 2)]
+    assert heard == [1, 4]
+    assert len(opened) == 6
     intake.close()
 
 

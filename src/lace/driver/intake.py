@@ -161,7 +161,7 @@ class Intake:
         """Have records validated; `further` are known to follow."""
         self._further = further
         is_small = len(records) + further < FEW_RECORDS and not self._settings.import_workers
-        self._pool.submit(Batch(list(records), [], 0), here=is_small)
+        self._pool.submit(Batch(list(records), []), here=is_small)
 
     def admit(self, records: Sequence[ValidRecord]) -> None:
         """Have records stored."""

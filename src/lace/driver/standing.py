@@ -35,7 +35,7 @@ class Standing:
     received: int
     sent: int
     counters: Counters
-    records_received: int = 0
-    records_sent: int = 0
-    rejected: int = 0
-    validating: int = 0
+    records_received: int
+    records_sent: int
+    rejected: int
+    validating: int

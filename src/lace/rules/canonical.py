@@ -124,7 +124,8 @@ def _explain(parsed: Parsed, reporter: Reporter) -> None:
                 if entry.text != line:
                     _explain_line(line, entry.text, whole, reporter)
             case "blank" if entry.line == len(lines) > 1:
-                end = Span(entry.line - 1, len(lines[-2]) + 1, len(lines[-2]) + 2)
+                column = len(lines[-2]) + 1
+                end = Span(entry.line - 1, column, column)
                 reporter.error("G10", end, "canonical text has no LF behind its last rule")
             case "blank":
                 reporter.error("G10", whole, "canonical text has no blank line")

@@ -62,13 +62,13 @@ _HEAVY_BYTES: Final = 64 * 1024
 class Batch:
     """Frames to validate together, and the faults that were met among them.
 
-    `end` is the offset behind the last of them, `source` what they come from; `size` is how
-    many bytes the records have, which are not to be changed any more.
+    `end` is the offset behind the last of them in `source`, where they come from one; `size` is
+    how many bytes the records have, which are not to be changed any more.
     """
 
     records: list[RawRecord]
     faults: list[Fault]
-    end: int
+    end: int = 0
     source: str | None = None
     size: int = field(init=False)
 

@@ -37,3 +37,15 @@ def test_heads_give_the_facts_of_their_records(kinds: str) -> None:
         for each in records
     ]
     assert head_columns(heads) == fact_columns(records)
+
+
+@pytest.mark.requirement("020-31", "020-32", "020-33")
+def test_what_embeds_a_record_names_its_hash() -> None:
+    inner = plex("links/2")
+    outer = seal(inner)
+    columns = fact_columns(valid(blob("some data"), inner, outer))
+    assert columns.plexes == [1, 2]
+    assert [each.decode() for each in columns.blob] == [str(inner.blob.id)] * 2
+    assert columns.seals == [2]
+    assert [each.decode() for each in columns.plex] == [str(inner.id)]
+    assert [each.decode() for each in columns.signature] == [outer.signature]

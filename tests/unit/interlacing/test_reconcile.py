@@ -15,6 +15,7 @@ from lace.interlacing.claims import read_claims
 from lace.interlacing.failures import Failure, InterlaceFailure
 from lace.interlacing.lacking import LackingOne
 from lace.interlacing.merkle import EMPTY_ROOT
+from lace.interlacing.partitions import fingerprint_of
 from lace.interlacing.questions import (
     LIST,
     NARROW,
@@ -299,6 +300,38 @@ def test_who_follows_asks_for_the_lists_that_the_peer_asks_for() -> None:
     assert inquiry.questions() == [(NARROW, "")]
     with pytest.raises(InterlaceFailure, match="another root than its list"):
         inquiry.take_children("", [b"\x07" * 6] * 64)
+
+
+def test_a_list_that_came_narrowed_is_not_asked_for_again() -> None:
+    """A search that comes to the same partition later goes on with its children."""
+    inquiry = follower()
+    own = inquiry.states[-1]
+    inquiry.watch([(LIST, "a")], is_done=False)
+    assert inquiry.questions() == [(LIST, "a")]
+    inquiry.take_children("a", [fingerprint_of(root) for _, root in own.children("a")])
+    inquiry.watch([], is_done=True)
+    assert inquiry.questions() == [(NARROW, "")]
+    inquiry.take_children("", [b"\x07" * 6] * 64)
+    asked = inquiry.questions()
+    assert (NARROW, "a") in asked
+    assert (LIST, "b") in asked, "others are small enough to be listed"
+
+
+def test_who_narrows_does_not_follow() -> None:
+    """Who follows asks for lists only; as soon as it searches, nothing is pointed at for it."""
+    theirs = set_of(claims_of(RECORDS[:500], BARE), SOURCES[1])
+    side = Party(0, 2, claims_of(RECORDS, BARE))
+    side.block()
+    side.receive([partition_fact(theirs, "")])
+    assert side.block() == [(NARROW, "")]
+    side.receive([(LIST, "zz")])
+    assert side.at.inquiry.is_followed
+    side.block()
+    side.receive([children_fact(theirs, ""), (LIST, "zy")])
+    assert side.at.inquiry.is_followed
+    side.block()
+    side.receive([(NARROW, "b")])
+    assert not side.at.inquiry.is_followed
 
 
 def test_lists_in_each_other_may_tell_of_more_than_there_is() -> None:

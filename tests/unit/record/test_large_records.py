@@ -19,6 +19,29 @@ def test_a_large_record_is_read_as_it_is(size: int, recover: bool) -> None:
     assert [each.data for each in found if isinstance(each, RawRecord)] == records
 
 
+def broken(data: bytes) -> bytes:
+    """A Blob that its markline does not name, so that records may begin inside it."""
+    whole = bytes(Blob(data).bytes)
+    at = whole.index(b"B.") + 2
+    return whole[:at] + b"0" * 43 + whole[at + 43 :]
+
+
+@pytest.mark.parametrize(("beyond", "is_found"), [(0, True), (1, False)])
+def test_recovery_looks_at_64_mib_again_and_no_more(beyond: int, is_found: bool) -> None:
+    """Beyond as much as was read: else a stream of records inside records takes forever."""
+    hidden = bytes(Blob(b"intact").bytes)
+    inner = broken(hidden + b"!")
+    head = len(broken(bytes(64 << 20))) - (64 << 20)
+    # Looked at again: all of the outer record, then the inner one, which ends right behind
+    # `head` and itself. Only the outer record counts beyond what was read.
+    outer = broken(inner + bytes((64 << 20) + beyond - len(inner)))
+    reader = RecordReader(recover=True, max_data_bytes=1 << 30)
+    found = [*reader.feed(outer + b"no record"), *reader.finish()]
+    places = [(each.offset, len(each.data)) for each in found if isinstance(each, RawRecord)]
+    assert places[:2] == [(0, len(outer)), (head, len(inner))]
+    assert places[2:] == ([(head + len(inner) - len(hidden) - 1, len(hidden))] if is_found else [])
+
+
 @pytest.mark.parametrize("name", ["group", "app", "name"])
 def test_a_part_of_a_coordinate_is_text(name: str) -> None:
     parts: dict[str, object] = {"group": "u", "app": "a", "name": "n", name: 7}

@@ -81,6 +81,20 @@ def test_the_reason_names_place_and_canonical_line() -> None:
     )
 
 
+def test_a_finding_marks_what_canonical_text_would_not_hold() -> None:
+    """A whole line, the end of the last one, or the first character that differs."""
+    with pytest.raises(RuleError) as caught:
+        parse_canonical(b"# all\nA(P) :- Have(P).\n\nB(P) :-  Have(P).\n")
+    assert [finding.render().partition(";")[0] for finding in caught.value.findings] == [
+        "1:1: canonical text has no comment [030-101]\n    # all\n    ^^^^^",
+        "3:1: canonical text has no blank line [G10]\n    \n    ^",
+        "4:9: the spaces of this rule are not the canonical ones [G10]",
+        "4:18: canonical text has no LF behind its last rule [G10]\n"
+        "    B(P) :-  Have(P).\n"
+        "                     ^",
+    ]
+
+
 def test_canonicalize_refuses_what_does_not_parse() -> None:
     with pytest.raises(RuleError, match="= is not part of the language"):
         canonicalize("A(P) :- Have(P), P = 'x'.")

@@ -91,6 +91,8 @@ def test_rules() -> None:
     assert len(Lacegram.parse(text, limits=RuleLimits(max_rules=3)).rules) == 3
     error = refused(text, RuleLimits(max_rules=2))
     assert str(error) == "4:1: the lacegram has 3 rules [030-115]; the limit is max_rules=2"
+    error = refused(text, RuleLimits(max_rules=1))  # the place is that of the first one too many
+    assert str(error) == "3:1: the lacegram has 3 rules [030-115]; the limit is max_rules=1"
 
 
 def test_arity_and_value_bytes() -> None:

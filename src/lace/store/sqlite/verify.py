@@ -157,7 +157,7 @@ class _Verifier:
                 self.note(Damage(_identifier(key), number, str(error)))
 
     def _batch(self, records: list[RawRecord], rows: list[_Row]) -> Batch:
-        batch = Batch(records, [], 0)
+        batch = Batch(records, [])
         self.rows[id(batch)] = rows
         return batch
 

@@ -1,0 +1,40 @@
+"""The schema that somebody asks for: what is said, what is refused, and with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lace.errors import LaceError, PolicyError, UsageError
+from lace.policy.schema import ALL_FIELDS, Schema, schema_of
+
+
+@pytest.mark.requirement("040-106")
+def test_a_schema_is_what_was_asked_for() -> None:
+    assert schema_of(None, all_fields=False) is None
+    assert schema_of(None, all_fields=True) is ALL_FIELDS
+    assert schema_of(["Group", "App", "Group"], all_fields=False) == Schema(
+        names=frozenset({"Group", "App"})
+    )
+    assert schema_of([], all_fields=False) == Schema(names=frozenset())
+
+
+@pytest.mark.requirement("040-106")
+@pytest.mark.parametrize(
+    ("fields", "all_fields", "error", "message"),
+    [
+        ("Group", False, UsageError, "fields are names of fields, not str; as in ['Group', 'App']"),
+        (7, False, UsageError, "fields are names of fields, not int; as in ['Group', 'App']"),
+        ([7], False, UsageError, "a field is a name, not int"),
+        (["Group"], True, UsageError, "some fields and all fields were asked for;"),
+        (None, 1, UsageError, "all_fields is True or False, not int"),
+        ([""], False, PolicyError, "must have no space and no colon, got '' [050-129]"),
+        (["a b"], False, PolicyError, "must have no space and no colon, got 'a b' [050-129]"),
+        (["a:b"], False, PolicyError, "must have no space and no colon, got 'a:b' [050-129]"),
+    ],
+)
+def test_anything_else_is_refused(
+    fields: object, all_fields: object, error: type[LaceError], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        schema_of(fields, all_fields=all_fields)  # type: ignore[arg-type]
+    assert message in str(caught.value)
