@@ -7,7 +7,14 @@ from collections import Counter
 
 import pytest
 
-from tests.mutation.mutants import PACKAGES, Mutant, find_mutants, mutated_tree, sample_mutants
+from tests.mutation.mutants import (
+    PACKAGES,
+    Mutant,
+    defined_names,
+    find_mutants,
+    mutated_tree,
+    sample_mutants,
+)
 from tests.mutation.report import GOAL, PAGE, format_page, read_equivalents
 
 SOURCE = '''\
@@ -82,6 +89,15 @@ def test_names_survive_shifted_lines() -> None:
     assert names == [each.name for each in mutants_of(shifted)]
     assert len(set(names)) == len(names)
     assert names[0] == "rules.example:<module>: 3 → 4"
+
+
+def test_names_that_a_statement_defines() -> None:
+    source = "A = 1\nB = A + 1\nC: int = B\nD = 7\nclass E:\n    f: int = A\n    g: int = D\n"
+    assert defined_names(source, 1) == {"A", "B", "C"}
+    assert defined_names(source, 2) == {"B", "C"}
+    assert defined_names(source, 4) == {"D"}
+    assert defined_names(source, 7) == {"E", "g"}
+    assert defined_names(SOURCE, 5) == {"A", "least"}
 
 
 def test_samples_are_even_and_the_same_each_time() -> None:

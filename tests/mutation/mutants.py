@@ -25,6 +25,7 @@ __all__ = [
     "ROOT",
     "SOURCE",
     "Mutant",
+    "defined_names",
     "find_mutants",
     "mutated_tree",
     "sample_mutants",
@@ -164,6 +165,51 @@ def scopes_of(source: str) -> list[tuple[str, str]]:
 
     look(ast.parse(source).body, "")
     return found
+
+
+def defined_names(source: str, line: int) -> set[str]:
+    """The names that the statement on a line defines, and the constants that follow from them."""
+    tree = ast.parse(source)
+    found = {
+        name
+        for statement in [*tree.body, *_class_statements(tree)]
+        if statement.lineno <= line <= (statement.end_lineno or line)
+        for name in _targets(statement)
+    }
+    while True:
+        more = {
+            name
+            for statement in tree.body
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            and not found.isdisjoint(_names(statement, ast.Load))
+            for name in _targets(statement)
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
+def _class_statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ClassDef):
+            yield from each.body
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    match statement:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return {name}
+        case ast.Assign() | ast.AnnAssign():
+            return _names(statement, ast.Store)
+    return set()
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, context)
+    }
 
 
 def mutated_tree(source: str, mutant: Mutant) -> ast.Module:

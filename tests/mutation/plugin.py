@@ -1,9 +1,10 @@
 """The pytest plugin that runs tests against mutants, each in a process of its own.
 
-The tests are collected once. For a mutant inside a function a process is forked, the code of that
-function replaced, and the tests that reach it run until one fails. A mutant of code that runs at
-import needs a fresh process, in which `MUTATED_FILE` replaces the file of `MUTATED_MODULE`.
-A process that takes too much processor time or hangs counts as killed.
+The tests are collected once, and some workers forked, which take one mutant after the other. For a
+mutant inside a function a worker forks a process, replaces the code of that function, and runs the
+tests that reach it until one fails. A mutant of code that runs at import needs a fresh process, in
+which `MUTATED_FILE` replaces the file of `MUTATED_MODULE`. A process that takes too much processor
+time or hangs counts as killed.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import contextlib
 import functools
 import gc
 import importlib.util
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from itertools import zip_longest
-from pathlib import PurePath
+from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -33,16 +37,16 @@ from tests.mutation.reach import Reach, record_reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from pathlib import Path
 
-__all__ = ["BUILD", "Campaign", "ReplacedModule", "pytest_configure"]
+__all__ = ["BUILD", "Campaign", "Outcome", "ReplacedModule", "pytest_configure"]
 
 BUILD: Final = ROOT / "build" / "mutation"
 MEMORY: Final = 6 << 30
 EXAMPLES: Final = 25
 """Of a property, where it does not ask for another number itself."""
-MAX_FILES: Final = 4
+MAX_FILES: Final = 6
 """Files of tests that a fresh process imports."""
+_NUMBER_BYTES: Final = 4
 _UNPATCHED: Final = 77
 """The exit code of a process that could not replace the function."""
 _CACHED: Final = type(functools.cache(int))
@@ -78,21 +82,48 @@ if "MUTATED_MODULE" in os.environ:
     sys.meta_path.insert(0, finder)
 
 
+class Outcome(NamedTuple):
+    """What became of a mutant.
+
+    Attributes:
+        kind: `killed` or `survived`.
+        first: the test that failed first, or what else decided it.
+        seconds: how long that took.
+    """
+
+    kind: str
+    first: str
+    seconds: float
+
+
 class Campaign:
-    """Runs the tests against each mutant, in place of the ordinary run of tests."""
+    """Runs the tests against each mutant, in place of the ordinary run of tests.
+
+    Args:
+        mutants: what to run them against.
+        done: hears of each outcome.
+        record: whether to record again what tests reach.
+        max_seconds: of all tests for one mutant.
+        workers: how many mutants are looked at at the same time.
+        until: when no other mutant is begun any more, by the monotonic clock.
+    """
 
     def __init__(
         self,
         mutants: Sequence[Mutant],
-        done: Callable[[Mutant, str, str], None],
+        done: Callable[[Mutant, Outcome], None],
         *,
         record: bool,
         max_seconds: float,
+        workers: int,
+        until: float,
     ) -> None:
         self._mutants = mutants
         self._done = done
         self._is_recording = record
         self._max_seconds = max_seconds
+        self._workers = workers
+        self._until = until
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -104,11 +135,39 @@ class Campaign:
         gc.freeze()
         self._session = session
         tests = self._reach()
-        for mutant in self._mutants:
-            chosen = tests.tests_of(mutant)
-            outcome, first = self._run(mutant, chosen) if chosen else ("survived", "not reached")
-            self._done(mutant, outcome, first)
+        numbers, to_do = os.pipe()  # of mutants: whoever is free reads the next
+        outcomes, told = os.pipe()
+        os.write(
+            to_do, b"".join(each.to_bytes(_NUMBER_BYTES) for each in range(len(self._mutants)))
+        )
+        os.close(to_do)
+        workers = []
+        for _ in range(self._workers):
+            workers.append(os.fork())
+            if not workers[-1]:
+                os.close(outcomes)
+                _exit_after(lambda: self._work(tests, numbers, told))
+        os.close(numbers)
+        os.close(told)
+        with os.fdopen(outcomes, encoding="utf-8") as lines:
+            for line in lines:
+                number, *outcome = json.loads(line)
+                self._done(self._mutants[number], Outcome(*outcome))
+        if any(os.waitpid(worker, 0)[1] for worker in workers):
+            raise AssertionError("a worker has failed")
         return True
+
+    def _work(self, tests: Reach, numbers: int, told: int) -> int:
+        """Look at one mutant after the other, and tell of each; returns an exit code."""
+        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+            self._folder = Path(folder)
+            while time.monotonic() < self._until and (read := os.read(numbers, _NUMBER_BYTES)):
+                number = int.from_bytes(read)
+                start = time.monotonic()
+                kind, first = self._run(self._mutants[number], tests)
+                seconds = round(time.monotonic() - start, 2)
+                os.write(told, json.dumps([number, kind, first, seconds]).encode() + b"\n")
+        return 0
 
     def _reach(self) -> Reach:
         BUILD.mkdir(parents=True, exist_ok=True)
@@ -127,8 +186,11 @@ class Campaign:
             os.waitpid(child, 0)
         return Reach(path, self._max_seconds)
 
-    def _run(self, mutant: Mutant, chosen: Sequence[tuple[str, float]]) -> tuple[str, str]:
+    def _run(self, mutant: Mutant, tests: Reach) -> tuple[str, str]:
         """The outcome for one mutant, and what decided it."""
+        chosen = [test for test in tests.tests_of(mutant) if test[0] in self._items]
+        if not chosen:
+            return "survived", "not reached"
         source = (ROOT / mutant.path).read_text("utf-8")
         filename = str(ROOT / mutant.path)
         try:
@@ -137,13 +199,13 @@ class Campaign:
             return "killed", "does not compile"
         seconds = sum(each for _, each in chosen)
         functions = self._functions.get((filename, mutant.scope.replace("()", "")), [])
-        report = BUILD / "first"
+        report = self._folder / "first"
         report.write_text("", "utf-8")
         if not functions:
             return self._run_fresh(mutant, source, chosen)
         process = _Process(5 * seconds + 20)
         if process.is_child:
-            os._exit(self._test_patched(functions, code, chosen, report))
+            _exit_after(lambda: self._test_patched(functions, code, chosen, report))
         status = process.status()
         if status == _UNPATCHED:
             return self._run_fresh(mutant, source, chosen)
@@ -166,10 +228,11 @@ class Campaign:
             return _UNPATCHED
         for cached in self._caches:
             cached.cache_clear()
-        items = [(self._items[name], each) for name, each in chosen if name in self._items]
+        items = [(self._items[name], each) for name, each in chosen]
         for (item, seconds), (following, _) in zip_longest(items, items[1:], fillvalue=_LAST):
-            # A test that goes on and on ends the process.
+            # A test that goes on and on, or waits for ever, ends the process.
             signal.setitimer(signal.ITIMER_PROF, 5 * seconds + 3)
+            signal.setitimer(signal.ITIMER_REAL, 20 * seconds + 30)
             if not _passes(item, following):
                 report.write_text(item.nodeid, "utf-8")
                 return 1
@@ -178,11 +241,9 @@ class Campaign:
     def _run_fresh(
         self, mutant: Mutant, source: str, chosen: Sequence[tuple[str, float]]
     ) -> tuple[str, str]:
-        own = f"/test_{PurePath(mutant.path).name}"
-        files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))
-        files = sorted(files, key=lambda each: not each.endswith(own))[:MAX_FILES]
+        files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))[:MAX_FILES]
         chosen = [test for test in chosen if test[0].split("::")[0] in files]
-        file, tests = BUILD / "mutated.py", BUILD / "tests.txt"
+        file, tests = self._folder / "mutated.py", self._folder / "tests.txt"
         file.write_text(ast.unparse(mutated_tree(source, mutant)), "utf-8")
         tests.write_text("\n".join(name for name, _ in chosen), "utf-8")
         module = mutant.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
@@ -222,14 +283,28 @@ class _Process:
         """The exit code; 1 for a process that did not end by itself in time."""
         deadline = time.monotonic() + 4 * self._seconds
         ended = status = 0
-        while not ended and time.monotonic() < deadline:
-            ended, status = os.waitpid(self._id, os.WNOHANG)
-            time.sleep(0.01)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._id, signal.SIGKILL)  # with whatever it has started
+        try:
+            while not ended and time.monotonic() < deadline:
+                ended, status = os.waitpid(self._id, os.WNOHANG)
+                time.sleep(0.01)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._id, signal.SIGKILL)  # with whatever it has started
         if not ended:
             _, status = os.waitpid(self._id, 0)
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
+
+
+def _exit_after(work: Callable[[], int]) -> NoReturn:
+    """End this process with the exit code that some work returns, or 1 with what it raises."""
+    code = 1
+    try:
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)
 
 
 def _passes(item: pytest.Item, following: pytest.Item | None) -> bool:

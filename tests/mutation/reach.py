@@ -17,7 +17,7 @@ from itertools import zip_longest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.mutation.mutants import PACKAGES, ROOT, SOURCE, Mutant, scopes_of
+from tests.mutation.mutants import PACKAGES, ROOT, SOURCE, Mutant, defined_names, scopes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +30,10 @@ __all__ = ["Reach", "record_reach"]
 
 MAX_TEST_SECONDS: Final = 2.0
 """Of processor time; a longer test does not run against mutants."""
-MAX_SECONDS: Final = 5.0
-"""Of all tests for one mutant, unless another number is asked for."""
+MAX_SECONDS: Final = 30.0
+"""Of all tests for one mutant, unless another number is asked for; the first that fails ends it."""
+SOME_TESTS: Final = 8
+"""Of a file, before those of the next one have their turn."""
 _EMPTY: Final[dict[str, Any]] = {"functions": [], "tests": {}}
 
 
@@ -102,14 +104,13 @@ class Reach:
             named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
         else:
             named = self._using(mutant)
-        near = f"tests/unit/{mutant.package}/"
         fast = sorted((self._seconds[name], name) for name in named)
         files: Counter[str] = Counter()
         order = []
-        for seconds, name in fast:  # those of the package, then the fastest few of each file
+        for seconds, name in fast:  # the fastest few of each file in turn, the nearest file first
             file = name.split("::")[0]
+            order.append((files[file] // SOME_TESTS, _distance(mutant, file), seconds, name))
             files[file] += 1
-            order.append((0 if name.startswith(near) else 1 + files[file] // 8, seconds, name))
         kept: list[tuple[str, float]] = []
         total = 0.0
         for *_, seconds, name in sorted(order):
@@ -119,19 +120,29 @@ class Reach:
         return kept
 
     def _using(self, mutant: Mutant) -> set[str]:
-        """Tests that reach a function that uses the name which the mutated statement defines."""
-        line = (ROOT / mutant.path).read_text("utf-8").split("\n")[mutant.lines[0] - 1]
-        found = re.match(r"\s*(?:class |def )?([A-Za-z_]\w*)", line)
-        word = re.compile(rf"\b{re.escape(found[1])}\b" if found else "$^")
-        own = f"tests/unit/{mutant.package}/test_{PurePath(mutant.path).stem}.py::"
-        reached = {name for name in self._seconds if name.startswith(own)}
-        for package in PACKAGES:
-            for path in (SOURCE / package).rglob("*.py"):
-                place = path.relative_to(ROOT).as_posix()
-                for scope, text in scopes_of(path.read_text("utf-8")):
-                    if word.search(text):
-                        reached.update(self._tests[f"{place}:{scope.removesuffix('()')}"])
+        """Tests that reach a function that uses what the mutated statement defines."""
+        names = defined_names((ROOT / mutant.path).read_text("utf-8"), mutant.lines[0])
+        words = [re.compile(rf"\b{re.escape(name)}\b") for name in names]
+        reached = {name for name in self._seconds if _distance(mutant, name.split("::")[0]) == 0}
+        is_private = all(name.startswith("_") for name in names)
+        for path in [ROOT / mutant.path] if is_private else _modules():
+            place = path.relative_to(ROOT).as_posix()
+            for scope, text in scopes_of(path.read_text("utf-8")):
+                if any(word.search(text) for word in words):
+                    reached.update(self._tests[f"{place}:{scope.removesuffix('()')}"])
         if not reached:
-            for function, names in self._tests.items():
-                reached.update(names if function.startswith(f"{mutant.path}:") else ())
+            for function, tests in self._tests.items():
+                reached.update(tests if function.startswith(f"{mutant.path}:") else ())
         return reached
+
+
+def _distance(mutant: Mutant, file: str) -> int:
+    """How far a file of tests is from a mutant: 0 if it has the module's name."""
+    folders = (f"tests/unit/{mutant.package}/", f"tests/{mutant.package}/")
+    if not file.startswith(folders):
+        return 2
+    return int(not file.endswith(f"/test_{PurePath(mutant.path).stem}.py"))
+
+
+def _modules() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((SOURCE / package).rglob("*.py"))]
