@@ -13,6 +13,7 @@ from lace.rules.limits import (
     MINIMUM_LIMITS,
     OWN_LIMITS,
     PEER_LIMITS,
+    UNLIMITED,
     RuleLimits,
     limits_of,
     peer_limits_of,
@@ -72,6 +73,11 @@ def test_defaults_are_not_below_the_minimum() -> None:
     for limits in (OWN_LIMITS, PEER_LIMITS):
         for name, least in asdict(MINIMUM_LIMITS).items():
             assert getattr(limits, name) >= least
+
+
+def test_memory_is_a_limit_for_rules_of_peers_only() -> None:
+    assert OWN_LIMITS.max_memory == UNLIMITED.max_memory
+    assert PEER_LIMITS.max_memory == 512 * 2**20
 
 
 @pytest.mark.parametrize("value", [-1, True, "3", 1.0])
