@@ -12,9 +12,9 @@ import json
 import os
 import select
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from lace.base.text import safe_text
 from lace.cli.tables import Column, fit_table
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lace.cli.link_log import JsonLog, Level
 
-__all__ = ["Column", "Output", "OutputError", "plural", "size_text"]
+__all__ = ["Column", "Output", "OutputError", "Writer", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
@@ -65,6 +65,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+class Writer(Protocol):
+    """Takes bytes, as a binary file does."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write data."""
+        ...
+
+
 class Output:
     """Where one command writes.
 
@@ -76,7 +84,7 @@ class Output:
 
     def __init__(
         self,
-        stream: IO[bytes] | None = None,
+        stream: Writer | None = None,
         terminal: bool | None = None,
         width: int = _PIPE_WIDTH,
     ) -> None:
@@ -96,6 +104,15 @@ class Output:
         """Takes away for a moment what is shown on the terminal while work goes on."""
         self.is_held = False
         """Whether that stays away: somebody else has begun a line there, and not ended it."""
+
+    @contextmanager
+    def redirected(self, stream: Writer) -> Iterator[None]:
+        """Write the data to a stream instead, until the end of the block."""
+        before, self._stream = self._stream, stream
+        try:
+            yield
+        finally:
+            self._stream = before
 
     @property
     def terminal(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +26,13 @@ from lace.cli.link_options import (
 from lace.cli.listen_options import read_listen_options
 from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
+from lace.cli.pipe_queue import stderr_queued, stdout_queued
 from lace.cli.policy_files import read_own_policy, warn_of, warn_of_names
 from lace.cli.policy_options import offered
 from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
-from lace.cli.stderr_queue import stderr_queued
 from lace.driver.collecting import keep_one_arena
 from lace.driver.receipts import choose_receipt_key
 from lace.engines.budget import Cancellation, EvaluationCancelled
@@ -101,6 +101,7 @@ class _Serve:
         )
         self._last: Served | None = None
         self._problem: OSError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._log = ServeLog(session, lace)
         self._server: Server | None = None
         self._policy = self._read_policy()
@@ -153,7 +154,8 @@ class _Serve:
         keep_one_arena()
         sys.setswitchinterval(SWITCH_SECONDS)
         signals = Signals(self._stop, self._renew)
-        with stderr_queued(self._session.output), self._log:
+        output = self._session.output
+        with stderr_queued(output), stdout_queued(output, self._lose_reader), self._log:
             signals.run(self._run())
         signals.check()
         if self._problem is not None:
@@ -166,7 +168,8 @@ class _Serve:
         return 1 if last.outcome is None else exit_code_of(last.outcome)
 
     async def _run(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._tell_fault)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._tell_fault)
         self._server = Server(
             self._policy,
             self._open,
@@ -319,9 +322,16 @@ class _Serve:
             try:
                 output.json_line(served_document(served))
                 output.flush()
-            except OSError as error:  # whoever read it has gone
+            except OSError as error:  # the disk is full, or the terminal has gone
                 self._problem = self._problem or error
                 self._stop()
+
+    def _lose_reader(self, error: OSError) -> None:
+        """End because the reader of a pipe has gone; called in the thread that writes to it."""
+        self._problem = self._problem or error
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._stop)
 
     def _tell_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Tell of a fault of ours that has ended a link; the others go on."""
@@ -342,6 +352,8 @@ class _Serve:
         "address": "the address, with its true port; on a line of its own, the first",
         "link": "the number of a link; one line for each that has ended, with the keys below",
         "from": "where the peer is",
+        "left_out": "how many lines are missing here, because nobody read standard output; on a "
+        "line of its own",
         **OUTCOME_KEYS,
     },
     examples=[
@@ -435,7 +447,9 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
 
     ADDRESS is `stdio`, `unix:/path`, `tcp:host:port`, `ws:host` or `wss:host`; port 0 picks a
     free one. Many links run at once, each by itself: what goes wrong with one is told on
-    standard error, and the others go on.
+    standard error, and the others go on. With --json standard output has a line for each link that
+    has ended. A server waits for no reader of a pipe: beyond 64 MiB that nobody has read, lines
+    are left out and counted.
 
     A service manager may hand over the listening socket (LISTEN_PID and LISTEN_FDS=1, as systemd
     does); then ADDRESS says which one is expected.
