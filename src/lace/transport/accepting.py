@@ -98,13 +98,19 @@ class Bound:
 
 
 def counted_place(place: str) -> str:
-    """Return what connections are counted by: an IPv6 host has a whole /64 to itself."""
+    """Return what connections are counted by.
+
+    An IPv6 host has a whole /64 to itself. An IPv4 host that a socket for both shows as
+    `::ffff:a.b.c.d` is counted as the host it is: one /64 holds all of them.
+    """
     try:
         address = ipaddress.ip_address(place)
     except ValueError:
         return place
     if address.version == 4:
         return place
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 

@@ -190,7 +190,10 @@ def test_a_handler_that_has_not_begun_is_ended_too() -> None:
 def test_an_ipv6_host_counts_once() -> None:
     assert counted_place("2001:db8::1") == counted_place("2001:db8::ffff:0:0:1") == "2001:db8::/64"
     assert counted_place("2001:db8:0:1::1") != counted_place("2001:db8::1")
-    assert counted_place("192.0.2.1") == "192.0.2.1"
+    assert counted_place("192.0.2.1") == counted_place("::ffff:192.0.2.1") == "192.0.2.1"
+    assert counted_place("::ffff:192.0.2.2") == counted_place("::ffff:c000:202") == "192.0.2.2"
+    assert counted_place("::1:c000:202") == "::/64"
+    assert counted_place("fe80::1%eth0") == counted_place("fe80::2%eth0")
     assert counted_place("uid 5") == "uid 5"
 
 
