@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.arguments import check_argument
+from lace.base.limits import STORED_FORMATS
 from lace.base.tai import Tai
 from lace.enforcement import Enforcement
 from lace.engines.embedded.index import Members
@@ -26,7 +27,7 @@ from lace.policy.compile import flat_program
 from lace.policy.local import check_policy, prepare_exchange
 from lace.policy.operand import advertised_fields, check_index, operand_of
 from lace.policy.public_facts import local_time, with_local_time, with_peer
-from lace.policy.schema import STORED_FORMATS, Offer, offered_schema
+from lace.policy.schema import Offer, offered_schema
 from lace.querying import ask_store
 from lace.rules.limits import peer_limits_of
 from lace.rules.profiles import (

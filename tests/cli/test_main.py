@@ -113,6 +113,13 @@ def test_settings_are_shown_beside_a_wrong_one(folder: Path) -> None:
     first, last = done.err.splitlines()
     assert "lace.toml: there is no setting 'foo'" in first
     assert "wait_seconds takes a whole number" in last
+    (folder / "lace.toml").write_text("record_formats = ['H9']\n")
+    wrong = "setting record_formats: each of the suffixes must be one of H3, got 'H9'"
+    for done in (call("config", "show"), call("status")):
+        assert done.code == 2
+        assert f"lace.toml: {wrong}" in done.err
+    (folder / "lace.toml").write_text("")
+    assert f"--set: {wrong}" in call("config", "show", "--set", "record_formats=H9").err
     (folder / "lace.toml").write_text("foo = \n")
     done = call("config", "show", "--json")
     assert done.code == 2

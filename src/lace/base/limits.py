@@ -34,6 +34,7 @@ __all__ = [
     "SPARK_BROADCAST_ROWS",
     "SPARK_HANDOVER_ROWS",
     "SPARK_SMALL_ROWS",
+    "STORED_FORMATS",
     "Settings",
     "Source",
     "Value",
@@ -79,6 +80,9 @@ MAX_WAIT_TICKS: Final = 1_000_000
 MAX_EVENT_RECORDS: Final = 1_000
 """Records that one event of a link tells of; of more that are stored together, several tell."""
 
+STORED_FORMATS: Final = frozenset({"H3"})
+"""The record formats that stores can validate and keep, by the suffix of their hashes."""
+
 _MOST_FACTS: Final = 2**31 - 1
 """More rows than this no engine can number."""
 
@@ -116,18 +120,20 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What a setting that takes names is for, and what they are called."""
+    """What a setting that takes names is for, what they are called, and which there are."""
 
     meaning: str
     unit: str
+    choices: tuple[str, ...] = ()
+    """The names that it takes; empty for any."""
 
 
 Value: TypeAlias = "int | tuple[str, ...]"
 """What a setting may hold: a number, or names."""
 
 
-def _names_setting(meaning: str, unit: str) -> Any:  # noqa: ANN401 - a tuple of names
-    made: Any = field(default=(), metadata={"range": _Names(meaning, unit)})
+def _names_setting(meaning: str, unit: str, *choices: str) -> Any:  # noqa: ANN401 - a tuple of names
+    made: Any = field(default=(), metadata={"range": _Names(meaning, unit, choices)})
     return made
 
 
@@ -326,6 +332,7 @@ class Settings:
         "the record formats that are offered, by the suffix of their hashes; without any, all that"
         " stores can hold",
         "suffixes",
+        *sorted(STORED_FORMATS),
     )
     literal_limits: int = _setting(
         0,
@@ -380,18 +387,24 @@ class Settings:
 
 def _check_value(name: str, value: object, allowed: _Range | _Names) -> None:
     if isinstance(allowed, _Names):
-        _check_names(name, value)
+        _check_names(name, value, allowed)
     else:
         _check_range(name, value, allowed)
 
 
-def _check_names(name: str, value: object) -> None:
+def _check_names(name: str, value: object, allowed: _Names) -> None:
     if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
         raise SettingError(f"setting {name} must be a list of names, got {value!r}")
     for each in value:
         if not each or any(mark.isspace() or mark == ":" for mark in each):
             raise SettingError(
                 f"setting {name}: a name must have no space and no colon, got {each!r}"
+            )
+        if allowed.choices and each not in allowed.choices:
+            raise SettingError(
+                f"setting {name}: each of the {allowed.unit} must be one of "
+                f"{', '.join(allowed.choices)}, got {each!r}",
+                hint="without the setting, all of them are taken",
             )
 
 
@@ -427,7 +440,7 @@ def parse_setting(name: str, value: object) -> Any:  # noqa: ANN401 - a number, 
     if isinstance(allowed, _Names):
         found = tuple(value.split()) if isinstance(value, str) else value
         made = tuple(found) if isinstance(found, list | tuple) else found
-        _check_names(name, made)
+        _check_names(name, made, allowed)
         return tuple(dict.fromkeys(made)) if isinstance(made, tuple) else ()
     number = value if isinstance(value, int) else _parse_number(name, str(value), allowed)
     _check_range(name, number, allowed)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import DEFAULT_SETTINGS
+from lace.base.limits import DEFAULT_SETTINGS, STORED_FORMATS
 from lace.errors import SettingError
 from lace.policy.operand import RequiredFields, advertised_fields
 from lace.policy.schema import (
     ALL_FIELDS,
-    STORED_FORMATS,
     Schema,
     check_own_fields,
     formats_of,
@@ -36,7 +35,6 @@ __all__ = [
     "RECONCILE_LIMIT",
     "RECONCILE_MODES",
     "SECOND",
-    "STORED_FORMATS",
     "WIRE_LIMITS",
     "Capabilities",
     "ExchangeLimits",

@@ -10,9 +10,9 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from lace.base.limits import STORED_FORMATS
 from lace.facts.extract import facts_of_records
 from lace.interlacing.advertisement import advertised_fields_of, digest_of
-from lace.interlacing.capabilities import STORED_FORMATS
 from lace.interlacing.effects import Admit, Effect, SendBatch, Validate
 from lace.interlacing.failures import Failure, InterlaceFailure, limit_failure
 from lace.record.validate import ValidRecord

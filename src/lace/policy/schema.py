@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.arguments import check_argument, check_many
+from lace.base.limits import STORED_FORMATS
 from lace.base.text import shorten
 from lace.errors import PolicyError, UsageError
 from lace.policy.operand import RequiredFields
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_FIELDS",
     "STANDARD_FIELDS",
-    "STORED_FORMATS",
     "Offer",
     "Schema",
     "allowed_schema",
@@ -34,8 +34,6 @@ __all__ = [
     "schema_of",
 ]
 
-STORED_FORMATS: Final = frozenset({"H3"})
-"""The record formats that stores can validate and keep."""
 STANDARD_FIELDS: Final = frozenset(
     {
         *("Type", "Group", "App", "Name", "TAI", "Signed-By", "Signature", "Data-Length"),

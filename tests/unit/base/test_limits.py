@@ -110,6 +110,17 @@ def test_the_constructor_refuses_what_is_out_of_range() -> None:
         DEFAULT_SETTINGS.wait_seconds = 5  # type: ignore[misc]  # frozen, which is the point
 
 
+def test_names_that_a_setting_does_not_take_are_refused() -> None:
+    with pytest.raises(SettingError) as caught:
+        resolve_settings([Source("lace.toml", {"record_formats": ["H3", "H9"]})])
+    assert caught.value.message == (
+        "lace.toml: setting record_formats: each of the suffixes must be one of H3, got 'H9'"
+    )
+    with pytest.raises(SettingError, match="one of H3"):
+        Settings(record_formats=("H9",))
+    assert parse_setting("offer_fields", "Any Thing") == ("Any", "Thing")
+
+
 def test_later_sources_win_and_origins_are_known() -> None:
     settings, origins = resolve_settings(
         [
