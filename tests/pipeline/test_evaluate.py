@@ -55,28 +55,49 @@ def filled(
     return folder
 
 
-@pytest.mark.parametrize("allowed", [0, 2**20])
-def test_answers_are_broadcast_as_the_setting_says(
-    spark: Any, filled: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
-) -> None:
-    """Rows of an answer meet the texts of their numbers in a join of their own."""
+@pytest.fixture
+def broadcast(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The tables that are sent to every executor."""
     from pyspark.sql import functions
 
-    joined: list[object] = []
-    broadcast = functions.broadcast
+    sent: list[object] = []
+    send = functions.broadcast
 
     def noting(frame: Any) -> Any:
-        joined.append(frame)
-        return broadcast(frame)
+        sent.append(frame)
+        return send(frame)
 
     monkeypatch.setattr(functions, "broadcast", noting)
+    return sent
+
+
+@pytest.mark.parametrize("allowed", [0, 2**20])
+def test_answers_are_broadcast_as_the_setting_says(
+    spark: Any, filled: Path, broadcast: list[object], allowed: int
+) -> None:
+    """Rows of an answer meet the texts of their numbers in a join of their own."""
     warehouse = Warehouse.open(filled / "wh")
     program = check_source("All(P) :- Have(P).", profile=QUERY)
     question = Question((program,), program.derived)
     options = Options(broadcast_rows=allowed)
     found = select_values(spark, warehouse, question, options=options)
     assert len(found) == warehouse.manifest.rows(RECORDS)
-    assert bool(joined) is (allowed > 0)
+    assert bool(broadcast) is (allowed > 0)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("allowed", [0, 2**20])
+def test_a_query_over_given_facts_takes_the_setting(
+    tmp_path: Path, broadcast: list[object], allowed: int
+) -> None:
+    """`lace query --facts --engine spark` has no lace, and takes the settings all the same."""
+    facts = tmp_path / "some.facts"
+    facts.write_text("A('1')\nA('2')\nB('2')\nB('3')\n")
+    given = ("--facts", facts, "--engine", "spark", "-e", "C(X) :- A(X), B(X).")
+    everything_on_spark = ("--set", "spark_small_rows=0", "--set", "spark_handover_rows=0")
+    done = call("query", *given, *everything_on_spark, "--set", f"spark_broadcast_rows={allowed}")
+    assert (done.code, done.lines) == (0, ["C('2')"]), done.err
+    assert bool(broadcast) is (allowed > 0)
 
 
 def derived_lines(warehouse: Warehouse, name: str) -> list[str]:

@@ -13,6 +13,7 @@ import lace
 from lace.cli.fact_files import GivenFacts, read_fact_files
 from lace.cli.files import written
 from lace.cli.output import OutputError
+from lace.cli.pipeline_session import open_job
 from lace.cli.session import Session
 from lace.errors import StoreError, UsageError
 from lace.outside import opened_file, written_file
@@ -161,13 +162,12 @@ def test_all_is_removed_that_can_be(tmp_path: Path) -> None:
     left = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     assert left == sorted(tmp_path / name for name in ("stuck", "b/stuck", "stuck-too"))
     reasons = [(error.strerror, Path(error.filename).name) for error in failed]
-    assert reasons[0] == ("it is stuck", "stuck")
-    assert reasons[-1] == ("it is stuck", "stuck-too")
-    assert [reason for reason in reasons if reason[0] == "it is stuck"] == [
+    assert reasons == [
         ("it is stuck", "stuck"),
         ("it is stuck", "stuck"),
         ("it is stuck", "stuck-too"),
     ]
+    assert sorted(Path(error.filename) for error in failed) == left
 
 
 @pytest.mark.usefixtures("stuck")
@@ -190,6 +190,32 @@ def test_a_warehouse_removes_what_it_can_and_tells_the_rest(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="of the job"), warehouse.writing("another"):
         raise ValueError("of the job")
     assert sum("stuck.parquet" in str(error) for error in warehouse.not_removed) == 2
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_command_warns_of_every_file_that_it_could_not_remove(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It warns of what was there and of what the job has left, also where the job has failed."""
+    warehouse = Warehouse.create(tmp_path / "house")
+    left = warehouse.folder / "data" / "g00000009-0000000000aa" / "stuck.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"x")
+    made: list[Path] = []
+
+    def fail() -> None:
+        with open_job(Session({}), warehouse, "ingest") as job:
+            made.append(job.folder("records") / "stuck")
+            made[0].parent.mkdir(parents=True, exist_ok=True)
+            made[0].write_bytes(b"x")
+            raise ValueError("of the job")
+
+    with pytest.raises(ValueError, match="of the job"):
+        fail()
+    said = capsys.readouterr().err
+    for path in (left, *made):
+        assert f"warning: {path} is needed no more and cannot be removed: it is stuck" in said
+    assert said.count("warning: ") == 2
 
 
 @pytest.mark.usefixtures("stuck")

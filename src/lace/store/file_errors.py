@@ -6,6 +6,7 @@ closing. An `OSError` of other work in the same block, such as a callback, stays
 
 from __future__ import annotations
 
+import errno
 import io
 import shutil
 import time
@@ -82,13 +83,18 @@ def open_writer(path: Path, translate: Translate, *, is_new: bool = False) -> io
 def remove_all(paths: Iterable[Path]) -> list[OSError]:
     """Remove files and folders, each whatever became of the others; returns what failed.
 
-    One that is not there is no failure.
+    One that is not there is no failure, and a folder that keeps such a file is no further one.
     """
     failed: list[OSError] = []
 
-    def note(_call: object, _path: str, found: tuple[object, BaseException, object]) -> None:
-        if isinstance(found[1], OSError) and not isinstance(found[1], FileNotFoundError):
-            failed.append(found[1])
+    def note(_call: object, path: str, found: tuple[object, BaseException, object]) -> None:
+        error = found[1]
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+            return
+        keeps = any(str(other.filename).startswith(f"{path}/") for other in failed)
+        if error.errno != errno.ENOTEMPTY or not keeps:
+            error.filename = path  # else it is the name alone, in the folder that was walked
+            failed.append(error)
 
     for path in paths:
         try:
