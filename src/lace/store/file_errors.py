@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import io
 import shutil
-import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
 
     Translate = Callable[[OSError], Exception]
 
-__all__ = ["open_reader", "open_writer", "remove_all", "stale_files", "translating"]
-
-_STALE_SECONDS: Final = 3600.0
-"""A file that was last written this long ago is not being written any more."""
+__all__ = ["open_reader", "open_writer", "remove_all", "translating"]
 
 
 @contextmanager
@@ -108,14 +104,3 @@ def remove_all(paths: Iterable[Path]) -> list[OSError]:
         if is_folder:
             shutil.rmtree(path, onerror=note)
     return failed
-
-
-def stale_files(folder: Path, suffix: str) -> list[Path]:
-    """Return the files that a process began to write and, since it crashed, did not finish."""
-    before = time.time() - _STALE_SECONDS
-    found: list[Path] = []
-    for path in folder.glob(f"*{suffix}"):
-        with suppress(OSError):  # another process has removed it
-            if path.lstat().st_mtime < before:
-                found.append(path)
-    return found

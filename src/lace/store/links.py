@@ -20,7 +20,7 @@ from lace.interlacing.advertisement import text_bytes
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
-from lace.store.file_errors import remove_all, stale_files
+from lace.store.cache_files import prune_files, save_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,6 @@ MOST_BYTES: Final = 1 << 30
 """The bytes of all their files together."""
 _FORMAT: Final = b"lace-link/2\n"
 _SUFFIX: Final = ".link"
-_FRESH: Final = ".new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,23 +84,13 @@ class LinkFiles:
         if not self.may_write:
             return
         path = self._path(link_id)
-        fresh = path.with_suffix(_FRESH)
         pieces = list(_pieces(kept, link_id))
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_there(path, pieces):  # nothing has changed since: a large file stays as it is
                 os.utime(path)
                 return
-            try:
-                with open(fresh, "wb", opener=_private) as file:
-                    for piece in pieces:
-                        file.write(piece)
-                    file.flush()
-                    os.fsync(file.fileno())
-                fresh.replace(path)
-            finally:
-                with suppress(OSError):
-                    fresh.unlink()
+            save_file(path, pieces)
             self._prune()
 
     def forget(self, link_id: str) -> None:
@@ -115,22 +104,14 @@ class LinkFiles:
 
     def _prune(self) -> None:
         """Remove the files that were used longest ago, where there are too many."""
-        found: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob(f"*{_SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process has removed it
-                status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
-        total = 0
-        too_many: list[Path] = []
-        for number, (_time, size, path) in enumerate(sorted(found, reverse=True)):
-            total += size
-            if number >= MOST_LINKS or (number and total > MOST_BYTES):
-                too_many.append(path)
-        remove_all((*too_many, *stale_files(self.folder, _FRESH)))
+        number = total = 0
 
+        def keeps(_path: Path, size: int) -> bool:
+            nonlocal number, total
+            number, total = number + 1, total + size
+            return number <= MOST_LINKS and (number == 1 or total <= MOST_BYTES)
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+        prune_files(self.folder, _SUFFIX, keeps)
 
 
 def _is_there(path: Path, pieces: Sequence[bytes | memoryview]) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import DIGEST_BYTES, digest
-from lace.store.file_errors import remove_all, stale_files
+from lace.store.cache_files import prune_files, save_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,6 @@ __all__ = ["MODULES_NAME", "ModuleFiles"]
 MODULES_NAME: Final = "modules"
 _FORMAT: Final = b"lace-module/1\n"
 _SUFFIX: Final = ".module"
-_FRESH: Final = ".new"
 
 
 class ModuleFiles:
@@ -65,21 +64,12 @@ class ModuleFiles:
         if not self._may_write or len(content) > self._most_bytes:
             return
         path = self._path(verifier, module_id)
-        fresh = path.with_suffix(_FRESH)
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if path.is_file() and path.read_bytes() == content:
                 os.utime(path)
                 return
-            try:
-                with open(fresh, "wb", opener=_private) as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                fresh.replace(path)
-            finally:
-                with suppress(OSError):
-                    fresh.unlink()
+            save_file(path, [content])
             self._prune()
 
     def _path(self, verifier: str, module_id: str) -> Path:
@@ -87,31 +77,24 @@ class ModuleFiles:
 
     def _prune(self) -> None:
         """Remove the files that were used longest ago, of a peer or of all, above the limits."""
-        found: list[tuple[os.stat_result, Path]] = []
-        for path in self.folder.glob(f"*{_SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process has removed it
-                found.append((path.stat(), path))
-        found.sort(key=lambda each: each[0].st_mtime_ns, reverse=True)
-        too_many: list[Path] = []
         kept = total = 0
         of_peer: Counter[str] = Counter()
-        for status, path in found:
+
+        def keeps(path: Path, size: int) -> bool:
+            nonlocal kept, total
             peer = path.name.partition(".")[0]
             is_over = kept >= self._most or of_peer[peer] >= self._of_peer
-            if is_over or total + status.st_size > self._most_bytes:
-                too_many.append(path)
-                continue
-            kept, total = kept + 1, total + status.st_size
+            if is_over or total + size > self._most_bytes:
+                return False
+            kept, total = kept + 1, total + size
             of_peer[peer] += 1
-        remove_all((*too_many, *stale_files(self.folder, _FRESH)))
+            return True
+
+        prune_files(self.folder, _SUFFIX, keeps)
 
 
 def _name(text: str) -> str:
     return b64a.encode(digest(text.encode("utf-8")))
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _content(verifier: str, module_id: str, body: bytes) -> bytes:
