@@ -104,12 +104,21 @@ class Reach:
             named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
         else:
             named = self._using(mutant)
-        fast = sorted((self._seconds[name], name) for name in named)
+        # All of the file that has the module's name, then the fastest few of each file in turn;
+        # of a test with many sets of parameters one counts as much as another test.
+        variants: Counter[str] = Counter()
+        fast = []
+        for seconds, name in sorted((self._seconds[name], name) for name in named):
+            function = name.partition("[")[0]
+            fast.append((variants[function], seconds, name))
+            variants[function] += 1
         files: Counter[str] = Counter()
         order = []
-        for seconds, name in fast:  # the fastest few of each file in turn, the nearest file first
+        for _, seconds, name in sorted(fast):
             file = name.split("::")[0]
-            order.append((files[file] // SOME_TESTS, _distance(mutant, file), seconds, name))
+            distance = _distance(mutant, file)
+            turn = files[file] // SOME_TESTS if distance else 0
+            order.append((turn, distance, files[file] // SOME_TESTS, seconds, name))
             files[file] += 1
         kept: list[tuple[str, float]] = []
         total = 0.0
