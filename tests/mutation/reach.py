@@ -30,10 +30,8 @@ __all__ = ["Reach", "record_reach"]
 
 MAX_TEST_SECONDS: Final = 2.0
 """Of processor time; a longer test does not run against mutants."""
-MAX_SECONDS: Final = 30.0
-"""Of all tests for one mutant, unless another number is asked for; the first that fails ends it."""
-SOME_TESTS: Final = 8
-"""Of a file, before those of the next one have their turn."""
+MAX_SECONDS: Final = 75.0
+"""Of all tests for one mutant, unless another number is asked for: each of them once, at least."""
 _EMPTY: Final[dict[str, Any]] = {"functions": [], "tests": {}}
 
 
@@ -99,27 +97,22 @@ class Reach:
         return name in self._known
 
     def tests_of(self, mutant: Mutant) -> list[tuple[str, float]]:
-        """The tests that reach a mutant with the seconds each takes, in the order to run them."""
+        """The tests that reach a mutant with the seconds each takes, in the order to run them.
+
+        All of the file that has the module's name are first. Then comes every other test with the
+        parameters that are fastest, the nearest tests first, and then with its other parameters.
+        """
         if mutant.scope:
             named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
         else:
             named = self._using(mutant)
-        # All of the file that has the module's name, then the fastest few of each file in turn;
-        # of a test with many sets of parameters one counts as much as another test.
         variants: Counter[str] = Counter()
-        fast = []
+        order = []
         for seconds, name in sorted((self._seconds[name], name) for name in named):
             function = name.partition("[")[0]
-            fast.append((variants[function], seconds, name))
+            distance = _distance(mutant, name.split("::")[0])
+            order.append((variants[function] if distance else 0, distance, seconds, name))
             variants[function] += 1
-        files: Counter[str] = Counter()
-        order = []
-        for _, seconds, name in sorted(fast):
-            file = name.split("::")[0]
-            distance = _distance(mutant, file)
-            turn = files[file] // SOME_TESTS if distance else 0
-            order.append((turn, distance, files[file] // SOME_TESTS, seconds, name))
-            files[file] += 1
         kept: list[tuple[str, float]] = []
         total = 0.0
         for *_, seconds, name in sorted(order):
