@@ -98,7 +98,8 @@ def test_names_survive_shifted_lines() -> None:
 
 
 def test_names_that_a_statement_defines() -> None:
-    source = "A = 1\nB = A + 1\nC: int = B\nD = 7\nclass E:\n    f: int = A\n    g: int = D\n"
+    source = "A = 1\nB = [A + each for each in (1, 2)]\nC: int = B\nD = 7\n"
+    source += "class E:\n    f: int = A\n    g: int = D\n"
     assert defined_names(source, 1) == {"A", "B", "C"}
     assert defined_names(source, 2) == {"B", "C"}
     assert defined_names(source, 4) == {"D"}
@@ -124,8 +125,8 @@ def test_each_test_has_its_turn_before_one_runs_with_all_its_parameters(tmp_path
         *(f"{own}test_own[{number}]" for number in range(9)),
         f"{near}test_many[0]",
         f"{near}test_other",
-        f"{far}test_last",
         *(f"{near}test_many[{number}]" for number in range(1, 9)),
+        f"{far}test_last",
     ]
     assert len(Reach(path, 4.6).tests_of(mutant)) == 16, "as many as fit"
 

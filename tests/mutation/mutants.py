@@ -199,8 +199,10 @@ def _targets(statement: ast.stmt) -> set[str]:
     match statement:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             return {name}
-        case ast.Assign() | ast.AnnAssign():
-            return _names(statement, ast.Store)
+        case ast.Assign(targets=targets):
+            return {name for target in targets for name in _names(target, ast.Store)}
+        case ast.AnnAssign(target=target):
+            return _names(target, ast.Store)
     return set()
 
 

@@ -44,7 +44,7 @@ BUILD: Final = ROOT / "build" / "mutation"
 MEMORY: Final = 6 << 30
 EXAMPLES: Final = 25
 """Of a property, where it does not ask for another number itself."""
-MAX_FILES: Final = 6
+MAX_FILES: Final = 12
 """Files of tests that a fresh process imports."""
 _NUMBER_BYTES: Final = 4
 _UNPATCHED: Final = 77

@@ -99,8 +99,9 @@ class Reach:
     def tests_of(self, mutant: Mutant) -> list[tuple[str, float]]:
         """The tests that reach a mutant with the seconds each takes, in the order to run them.
 
-        All of the file that has the module's name are first. Then comes every other test with the
-        parameters that are fastest, the nearest tests first, and then with its other parameters.
+        Those of the file that has the module's name are first, then those of the package, then
+        all others. Each of them runs with the parameters that are fastest before it, or another
+        one, runs with others.
         """
         if mutant.scope:
             named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
@@ -111,7 +112,7 @@ class Reach:
         for seconds, name in sorted((self._seconds[name], name) for name in named):
             function = name.partition("[")[0]
             distance = _distance(mutant, name.split("::")[0])
-            order.append((variants[function] if distance else 0, distance, seconds, name))
+            order.append((distance, variants[function], seconds, name))
             variants[function] += 1
         kept: list[tuple[str, float]] = []
         total = 0.0
