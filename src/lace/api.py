@@ -58,10 +58,10 @@ def open_lace(
 
     Args:
         path: the lace's folder.
-        create: make the lace when there is none; a folder of something else is refused.
+        create: make the lace when it does not exist; a folder of something else is refused.
         read_only: never write to it.
         settings: settings by name, over those of the folder's `lace.toml`.
-        purpose: what this process is doing, for whoever waits for it.
+        purpose: what this process is doing, for processes that wait for it.
 
     Raises:
         StoreError: there is no lace, it is damaged, or the disk does not let it be opened.

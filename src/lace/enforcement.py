@@ -6,7 +6,7 @@ out from the change alone, through all four programs.
 
 The enclave is told of changes when a question is asked, all at once: what its view has more
 and less than at the question before. How a change came about, in how many steps, and whether
-facts were read anew meanwhile is nothing that its view shows.
+facts were read again meanwhile is nothing that its view shows.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Enforcement:
     """The programs of a policy over one fact base, and the enclave of the peer's operand.
 
     The base holds the record facts, and gets the public ones: advertisements of the peer
-    and runtime facts. The enclave outlives a base that is numbered or read anew
+    and runtime facts. The enclave outlives a base that is numbered or read again
     (`take_base`), so what the peer's operand does depends on what its view shows only.
 
     Args:
@@ -229,7 +229,7 @@ class Enforcement:
         made = self._session.update(changes)
         view, ours = made.get(self.executable.view), made.get(self.executable.ours)
         if view is None or ours is None:
-            self._selected = None  # the next question begins anew
+            self._selected = None  # the next question begins again
             return
         self._unseen.note(only(view, self.executable.view_predicates))
         shown = only(view, (CAN_QUERY_RECORD,))

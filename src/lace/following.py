@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["StoreFollower", "record_base"]
 
 _MAX_CHANGE: Final = 50_000
-"""Records that may have come or gone for a session to follow; beyond, it starts anew."""
+"""Records that may have come or gone for a session to follow; beyond, it starts again."""
 _MANY: Final = 512
 """Records beyond which their stored facts are read, not they themselves."""
 _MUCH_BYTES: Final = 4 * MIB
-"""So many bytes of records are too many, too: no more of them are remembered."""
+"""This many bytes of records are too many, too: no more of them are remembered."""
 _HAVE: Final = PredicateKey("Have", 1)
 
 
@@ -58,7 +58,7 @@ class StoreFollower(Generic[Session]):
 
     Args:
         store: the store.
-        begin: makes what is built, on facts that are read anew.
+        begin: makes what is built, on facts that are read again.
         max_value_bytes: how long a value may be.
     """
 
@@ -91,7 +91,7 @@ class StoreFollower(Generic[Session]):
         """Return the answer to a question for the store as it is now.
 
         Programs that read the store's facts for it are named; damage that shows in stored
-        facts is mended by making them anew from the records.
+        facts is mended by making them again from the records.
         """
         try:
             return question(self._ready(programs))

@@ -125,7 +125,7 @@ class Serving:
         if is_over:
             raise UsageError(
                 "the server has ended, and takes no other policy",
-                hint="call `renew` inside of the block, or serve anew",
+                hint="call `renew` inside of the block, or serve again",
             )
 
     async def __aenter__(self) -> Self:

@@ -39,7 +39,7 @@ __all__ = ["BlockingLink", "EventQueue", "Link"]
 class EventQueue:
     """What happened on a link and was not looked at yet; any thread may look.
 
-    It holds `MAX_LINK_EVENTS` events, where each record that one tells of counts as one.
+    It holds `MAX_LINK_EVENTS` events, where each record that one names counts as one.
     Of more, the oldest are forgotten, and an `EventsMissed` says how many. Records that were
     stored together are told of in pieces, so that not all of them are forgotten at once.
     """
@@ -106,7 +106,7 @@ class EventQueue:
 
 
 def _pieces(event: LinkEvent) -> Iterator[LinkEvent]:
-    """Yield an event, in several that tell of few records each if it tells of many."""
+    """Yield an event, in several that name few records each if it names many."""
     if not isinstance(event, RecordsStored) or len(event.records) <= MAX_EVENT_RECORDS:
         yield event
         return
@@ -281,10 +281,10 @@ class Link:
                 return
             if self._options.is_open:
                 self.stop()
-            if not self._is_told:  # whoever has asked knows of a failure already
+            if not self._is_told:  # the caller knows of a failure already
                 await self.result()
         finally:
-            if not running.done():  # whoever waited here was cancelled
+            if not running.done():  # the waiting task was cancelled
                 running.cancel()
                 await asyncio.wait([running])
             self._note_end(running)

@@ -59,7 +59,7 @@ class Table(Generic[Row]):
         read: reads the rows from one state of it.
         columns: what a row shows.
         noun: what the rows are, in the plural.
-        limit: at most so many rows.
+        limit: at most this many rows.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class Lace:
             key: who it is; None for nobody.
             receipt_key: signs a receipt for each record that comes; None: no receipts.
             workers: processes that validate records; else as many as an import has.
-            purpose: what this process is doing, for whoever waits for it.
+            purpose: what this process is doing, for processes that wait for it.
         """
         from lace.exchanging import Side
 
@@ -171,7 +171,7 @@ class Lace:
             prefix: the beginning of `//group//app//name`; nothing for all records.
             sort: by `coordinate`, `tai`, `stored` or `id`; records without it come last.
             reverse: the largest first.
-            limit: at most so many.
+            limit: at most this many.
 
         Raises:
             UsageError: there is no such order.
@@ -185,7 +185,7 @@ class Lace:
 
         Args:
             prefix: the beginning of `//group//app//name`; nothing for all of them.
-            limit: at most so many.
+            limit: at most this many.
         """
         from lace.listing import list_coordinates
 
@@ -209,7 +209,7 @@ class Lace:
 
         Args:
             rules: a `Lacegram`, or its text, for which the settings of the lace give the limits.
-            engine: the engine's name; `spark` computes all anew each time.
+            engine: the engine's name; `spark` computes all again each time.
             predicates: what is wanted, as `"Selected/1"`; else all that the rules define.
                 The others are evaluated when the result is asked for them.
             statistics: where to note what is done.
@@ -282,7 +282,7 @@ class Lace:
             index: the operand that this side is: 0 connects, 1 accepts.
             viewer: the peer's proven verifier; without one the peer has proven nothing.
             public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
-                facts such as `StartTAI`; `Peer` of the viewer is added when there is none.
+                facts such as `StartTAI`; `Peer` of the viewer is added when it is missing.
             at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock,
                 floored to the tick interval, as in an exchange.
 
@@ -325,7 +325,7 @@ class Lace:
             peer_select: the peer's selector, to know what would be sent: what both selectors
                 choose, or with exposures alone what the peer's chooses.
             public: what the peer advertises, and runtime facts; `Peer` of the viewer is added
-                when there is none.
+                when it is missing.
             lowering: what is asked beyond selection, for exposures alone; a policy has one.
             at: the TAI instant that exposures read as `_LocalTAI`; else that of the clock.
             allow_undefined: predicates that nobody defines on purpose, for exposures alone.

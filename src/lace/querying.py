@@ -159,7 +159,7 @@ def ask_store(
 ) -> Told:
     """Return the answer to a question about the facts of a store at this moment.
 
-    Damage that shows in stored facts is mended by making them anew from the records.
+    Damage that shows in stored facts is mended by making them again from the records.
     """
     for last_try in (False, True):
         with store.fact_snapshot() as (snapshot, state):

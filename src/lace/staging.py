@@ -167,7 +167,7 @@ class Stages:
     ) -> Evaluated:
         """Evaluate what an exchange with a peer may send and request, and keep it under a name.
 
-        It is what `Lace.preview` tells of a lace. The tables are `derived/NAME/MaySend~1` and
+        It is what `Lace.preview` shows of a lace. The tables are `derived/NAME/MaySend~1` and
         `derived/NAME/MayRequest~1`; `advertise` makes what the peer would be told, as in
         `warehouse.advertise(verifier, exchange="exchange")`.
 
@@ -177,7 +177,7 @@ class Stages:
             index: the operand that this side is: 0 connects, 1 accepts.
             viewer: the peer's proven verifier; without one the peer has proven nothing.
             public: what the peer advertises (`Advertised`, `AdvertisedField`), and runtime
-                facts such as `StartTAI`; `Peer` of the viewer is added when there is none.
+                facts such as `StartTAI`; `Peer` of the viewer is added when it is missing.
             at: the TAI instant that exposures read as `_LocalTAI`, unless `public` has one; else
                 that of the clock, floored to the tick interval, as in an exchange.
             name: what to call the answer.

@@ -182,7 +182,7 @@ async def _opened(opening: Opening) -> AsyncIterator[Side]:
     try:
         yield await asyncio.shield(entering)
     finally:
-        await asyncio.wait([entering])  # whoever is cancelled meanwhile leaves nothing open
+        await asyncio.wait([entering])  # a cancelled task leaves nothing open
         if entering.exception() is None:
             await asyncio.to_thread(opened.__exit__, None, None, None)
 

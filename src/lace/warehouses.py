@@ -60,7 +60,7 @@ def open_warehouse(
         settings: settings by name, for what is done with it.
 
     Raises:
-        StoreError: there is none, or it is damaged.
+        StoreError: it does not exist, or is damaged.
         UsageError: the folder holds something else, or an argument is of another type.
     """
     check_argument(path, (str, os.PathLike), "path is the path of a folder")
@@ -168,7 +168,7 @@ class Warehouse(Stages):
 
         Without a sample, 1,000 records are validated and Spark is not needed. With one, or with
         everything, the tables are compared with these records as well, and derived ones with what
-        the embedded engine derives: `proof` of what is returned tells of that. As in
+        the embedded engine derives: `proof` of what is returned says so. As in
         `assert warehouse.verify(everything=True).is_sound`.
 
         Args:

@@ -202,7 +202,7 @@ def test_an_empty_view_is_told(rule: str) -> None:
 def test_an_exposure_for_anyone() -> None:
     done = call(*SELECT, "--expose", "expose.lace")
     assert len(done.lines) == 2
-    assert "warning: V is whoever asks" in done.err
+    assert "warning: V is anyone who asks" in done.err
     assert done.err.count("[020-52]") == 1
     write("proven.lace", "AllowQueryRecord(V,P) :- Peer(V), Have(P).\n")
     proven = call(*SELECT, "--expose", "proven.lace", "--viewer", BOB)

@@ -82,7 +82,7 @@ def test_old_and_broken_ones_are_named(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(broken), "PATH": str(tmp_path)})
     with pytest.raises(NoJavaError, match="does not run: No such file"):
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
-    with pytest.raises(NoJavaError, match="there is none"):
+    with pytest.raises(NoJavaError, match="none is found"):
         find_java({"PATH": str(tmp_path)})
 
 
@@ -143,7 +143,7 @@ def test_a_process_without_a_java_that_will_do_says_so_in_one_line(
         make_java(home, "17", code=1)
     environ = {"PATH": str(path / "bin"), "JAVA_HOME": str(home) if home.exists() else ""}
     refused = {
-        "none": "there is none",
+        "none": "none is found",
         "old": f"{home}/bin/java (JAVA_HOME) is Java 11; {path}/bin/java (PATH) is Java 11",
         "broken": f'{home}/bin/java (JAVA_HOME) does not run: openjdk version "17" 2025-04-15',
     }

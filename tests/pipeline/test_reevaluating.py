@@ -143,7 +143,7 @@ def test_a_missing_value_is_found(warehouse: Warehouse) -> None:
 def test_a_table_that_nobody_tells_of_is_found(warehouse: Warehouse) -> None:
     with warehouse.writing("a test") as job:
         job.commit(warehouse.manifest.with_replaced(evaluation_table("some"), ()))
-    assert ("derived/some/Selected~1", "no evaluation tells of it") in proven(warehouse).faults
+    assert ("derived/some/Selected~1", "no evaluation describes it") in proven(warehouse).faults
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ LEAST_FACT_BYTES: Final = 48
 """What a fact counts for at least in `max_fact_block_size`, because of the memory it takes.
 
 Every fact that names a record is longer. Questions about partitions can be shorter, but there
-are not so many of them by far (`max_partition_summaries`).
+are far fewer of them (`max_partition_summaries`).
 """
 MAX_EXTRA_HEADERS: Final = 512
 """Extra headers of one Plex (010)."""
@@ -78,7 +78,7 @@ MAX_LINK_EVENTS: Final = 10_000
 MAX_WAIT_TICKS: Final = 1_000_000
 """Ticks that a bounded exchange can be told to wait for before it closes."""
 MAX_EVENT_RECORDS: Final = 1_000
-"""Records that one event of a link tells of; of more that are stored together, several tell."""
+"""Records that one event of a link names; more that are stored together are named by several."""
 
 STORED_FORMATS: Final = frozenset({"H3"})
 """The record formats that stores can validate and keep, by the suffix of their hashes."""

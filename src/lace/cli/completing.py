@@ -60,7 +60,7 @@ def _session(ctx: click.Context) -> Session:
 
 
 def _from_lace(ctx: click.Context, read: Callable[[Lace], list[str]]) -> list[str]:
-    """Return what a lace gives; nothing where there is none, or where it is busy or damaged."""
+    """Return what a lace gives; nothing without a lace, or where it is busy or damaged."""
     try:
         with _session(ctx).reading("completion") as lace:
             return read(lace)

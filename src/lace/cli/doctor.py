@@ -166,7 +166,7 @@ def _segments(session: Session) -> Iterator[Check]:
     except LaceError:
         return  # told by the check of the lace itself
     if found.reason:
-        fix = "nothing is lost: the next query or import makes them anew"
+        fix = "nothing is lost: the next query or import makes them again"
         yield Check(OPTIONAL, "segments", found.reason, fix)
     else:
         covered = plural(found.covered, "record")

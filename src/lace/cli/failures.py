@@ -1,4 +1,4 @@
-"""What an exception means to whoever called the command: an exit code, a line, a JSON object."""
+"""What an exception means to the caller of a command: an exit code, a line, a JSON object."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Failure:
 
 
 def describe_failure(error: BaseException) -> Failure:
-    """Return what to tell of any exception that ends a command."""
+    """Return what to say about any exception that ends a command."""
     match error:
         case LaceError():
             place = str(error.place) if error.place else None

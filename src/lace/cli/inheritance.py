@@ -23,7 +23,7 @@ def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
         UsageError: more were.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
-        return None  # none, or for another process: whoever starts us keeps the variables
+        return None  # none, or for another process: the parent process keeps the variables
     count = environ.get("LISTEN_FDS", "")
     if count == "1":
         return FIRST_DESCRIPTOR

@@ -68,7 +68,7 @@ def tell_event(
     *,
     level: Level = "info",
 ) -> None:
-    """Tell of an event: as JSON where that is wanted, else as a text, if there is one.
+    """Report an event: as JSON where that is wanted, else as a text, if there is one.
 
     Who wants quiet hears of warnings and errors only.
     """

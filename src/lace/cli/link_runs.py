@@ -51,7 +51,7 @@ _AGAIN_SECONDS: Final = 2
 """Seconds before a server that ends each exchange at a fixed point is asked again."""
 _NOT_KEPT: Final = (
     f"the server keeps no link open, and is asked again every {_AGAIN_SECONDS} s; "
-    "`lace serve --open` would tell of what is new at once"
+    "`lace serve --open` would report what is new at once"
 )
 _PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
 """Failures that may be over the next time."""
@@ -231,7 +231,7 @@ class LinkRun:
             await self._pause(why, pause, f"the link has ended ({why}); again in {pause} s")
 
     async def _pause(self, why: str, pause: int, text: str | None) -> None:
-        """Tell of a link that has ended, and wait before the next one."""
+        """Report a link that has ended, and wait before the next one."""
         figures = {"link": self._link, "why": why, "pause": pause}
         tell_event(self._session.output, "link-lost", figures, text)
         await asyncio.sleep(pause)

@@ -92,7 +92,7 @@ def invoke(arguments: Sequence[str], session: Session) -> int:
 
 
 def run(arguments: Sequence[str], session: Session) -> int:
-    """Run a command line and tell of its failure, if any; returns the exit code."""
+    """Run a command line and report its failure, if any; returns the exit code."""
     try:
         return invoke(arguments, session)
     except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - all are told
@@ -104,7 +104,7 @@ def _tell(error: BaseException, session: Session, json_wanted: bool) -> int:
     if failure.exit_code in (INTERRUPTED, TERMINATED):
         failure.hint = session.durable
     if failure.exit_code >= INTERRUPTED:
-        _abandon_output()  # whoever reads it may be gone, or not be reading
+        _abandon_output()  # the reader may have gone, or may not be reading
     if failure.exit_code == PIPE_CLOSED:
         return failure.exit_code
     try:

@@ -132,7 +132,7 @@ class Output:
         return not self.quiet if self.progress is None else self.progress
 
     def is_abandoned(self) -> bool:
-        """Tell whether whoever read standard output has gone, also while nothing is written."""
+        """Tell whether the reader of standard output has gone, also while nothing is written."""
         if self._stream is not None or sys.stdout is None:
             return False
         try:
@@ -181,7 +181,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """How many columns the terminal has to which data goes; None where there is none."""
+        """How many columns the terminal has to which data goes; None without one."""
         return _columns(sys.stdout) if self._is_real else None
 
     @property

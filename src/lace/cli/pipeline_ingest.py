@@ -83,7 +83,7 @@ def command(
     A SOURCE is a file of records one after another, a folder of such files, or a pattern. Files
     that were ingested before and have not changed are skipped. A bad record goes to the table
     quarantine with its file, offset, rule and reason, and never stops the good ones; the exit
-    code is then 1. The warehouse is made if there is none.
+    code is then 1. The warehouse is made if it does not exist.
     """
     from lace.engines.spark.session import check_installed
 

@@ -1,4 +1,4 @@
-"""Rules over a warehouse, as the commands of the pipeline read them and tell of their answers."""
+"""Rules over a warehouse, as the commands of the pipeline read them and show their answers."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def engine_options(session: Session, options: SparkOptions) -> Options:
 
 
 def note_without_facts(session: Session, manifest: Manifest) -> None:
-    """Tell of records that rules do not see yet."""
+    """Report records that rules do not see yet."""
     from lace.pipeline.facts import has_fresh_records
 
     if has_fresh_records(manifest):

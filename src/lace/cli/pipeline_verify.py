@@ -63,7 +63,7 @@ _DAMAGED = 6
     "--sample",
     metavar="N",
     type=click.IntRange(1, MOST_SAMPLED),
-    help="Validate so many records, and compare the tables with them.",
+    help="Validate this many records, and compare the tables with them.",
 )
 @click.option(
     "--all",
@@ -85,7 +85,7 @@ def command(
     """Compare every file of a warehouse with its manifest.
 
     Size, BLAKE3 digest and rows. Records are validated again, with their signatures: 1,000 chosen
-    by chance, with --sample so many, with --all every one. With these two the tables are also
+    by chance, with --sample that many, with --all every one. With these two the tables are also
     compared with them: facts are made again from the bytes of records, and each record's set of
     facts is compared by its digest; so are advertisements, and Merkle roots are computed again.
     Derived tables are compared with what the embedded engine derives by the same rules from all
@@ -162,15 +162,15 @@ def _show(session: Session, found: Checked) -> None:
     if found.damaged:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "
-            "back from a copy, or make the warehouse anew from its sources"
+            "back from a copy, or make the warehouse again from its sources"
         )
     elif found.wrong:
         output.complain(
             f"lace: the warehouse has records that are not valid: {plural(found.wrong, 'fault')} "
-            "found; make the warehouse anew from its sources"
+            "found; make the warehouse again from its sources"
         )
     elif proof is not None and proof.wrong:
         output.complain(
             f"lace: the tables do not say what the records do: {plural(proof.wrong, 'fault')} "
-            "found; make the warehouse anew from its sources"
+            "found; make the warehouse again from its sources"
         )

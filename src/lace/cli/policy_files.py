@@ -270,7 +270,7 @@ def read_exposures(
 
 
 def ask_again(lace: Lace, question: Callable[[], Answer]) -> Answer:
-    """Return an answer; damage that shows in stored facts is met by making them anew."""
+    """Return an answer; damage that shows in stored facts is met by making them again."""
     try:
         return question()
     except (AnswerLostError, SegmentDamagedError):
@@ -296,14 +296,14 @@ def warn_of_names(session: Session, lace: Lace, *rules: Policy | CheckedProgram)
 
 
 def note_missing_facts(session: Session, executable: Executable, public: Iterable[Fact]) -> None:
-    """Tell of runtime facts that the rules of an exchange ask for and nobody has given."""
+    """Report runtime facts that the rules of an exchange ask for and nobody has given."""
     note_missing(session, missing_facts(executable.programs, public))
 
 
 def note_missing(
     session: Session, lacking: Sequence[str], *, whose: str = "the rules", so: str = ""
 ) -> None:
-    """Tell of runtime predicates that rules read and of which nobody has given a fact."""
+    """Report runtime predicates that rules read and of which nobody has given a fact."""
     if lacking:
         where = "--viewer" if tuple(lacking) == (f"{PEER}/1",) else "--runtime"
         session.output.note(

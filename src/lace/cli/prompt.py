@@ -26,7 +26,7 @@ def ask(question: str) -> None:
     """Ask whether to go on.
 
     Raises:
-        DeclinedError: the answer is no, or there is none.
+        DeclinedError: the answer is no, or is missing.
     """
     try:
         agreed = click.confirm(safe_text(question), err=True)

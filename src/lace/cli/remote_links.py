@@ -182,7 +182,7 @@ class Remote:
         return made
 
     def run(self, policy: Policy) -> LinkRun:
-        """Run the exchange; whoever calls asks the run for its end, and for a failure."""
+        """Run the exchange; the caller asks the run for its end, and for a failure."""
         made = self.prepare(policy)
         made.run()
         return made

@@ -49,7 +49,7 @@ def _policy(remote: Remote, records: Sequence[str], *, receipts: bool) -> Policy
     exposure = exposure_of(module, *expected) if expected else exposure_of(module, anyone=True)
     if not named and not expected:
         remote.session.output.note(
-            f"whoever answers at {remote.place} may get them; --peer V says who has to"
+            f"anyone who answers at {remote.place} may get them; --peer V says who has to"
         )
     return remote.policy(select, named, [exposure])
 
@@ -160,7 +160,7 @@ def command(
     ADDRESS is as for `lace sync`: an address, or the name of a table [peer.NAME] in
     lace.toml, of which the selector is left aside. A RECORD is a hash, ////hash or a coordinate,
     which means its newest version. Unless exposures are named, there or with --expose, these
-    records and nothing else are exposed: to --peer, or to whoever answers.
+    records and nothing else are exposed: to --peer, or to anyone who answers.
 
     The peer decides what it takes. It says that it has a record only if it offers it to you in
     turn. Exit code 1 when one was neither sent nor there; 4 when the peer or the network
@@ -192,6 +192,6 @@ def command(
                 f"{remote.place} did not take {plural(len(lacking), 'record')} of "
                 f"{len(wanted):,}: of {first['id']}, {_STATES[first['state']]}",
                 rule="G48",
-                hint="ask whoever serves for its selector, and look at `lace preview`",
+                hint="ask the operator of the server for its selector, and look at `lace preview`",
             )
     return 0

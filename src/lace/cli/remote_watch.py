@@ -59,7 +59,7 @@ class _Watch:
                 for record in what.records[:wanted]:
                     self._show(record)
             self._output.flush()
-        except OSError as error:  # whoever read it has gone
+        except OSError as error:  # the reader has gone
             self.problem = error
         if self.run is not None and (self.problem is not None or self.is_done):
             self.run.stop()

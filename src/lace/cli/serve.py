@@ -241,8 +241,8 @@ class _Serve:
     def _renew(self) -> None:
         """Read the rule files again, and the warehouse if there is one.
 
-        Rules count at once: whoever has taken something back does not wait for an index, and
-        gets that also where the warehouse cannot be read.
+        Rules count at once: what they withdraw does not wait for an index, and is withdrawn
+        also where the warehouse cannot be read.
         """
         self._take_renewal()
         if self._warehouse is not None:
@@ -334,7 +334,7 @@ class _Serve:
                 self._loop.call_soon_threadsafe(self._stop)
 
     def _tell_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Tell of a fault of ours that has ended a link; the others go on."""
+        """Report a fault of ours that has ended a link; the others go on."""
         error = context.get("exception")
         self._session.output.complain(
             f"lace: internal error: {context['message']}: {type(error).__name__}: {error}"
@@ -359,7 +359,7 @@ class _Serve:
     examples=[
         (
             "lace serve tcp:127.0.0.1:4790 --select team.lace --expose team-view.lace@V.….H3",
-            "let whoever proves to hold that key converge with you",
+            "let anyone who proves to hold that key converge with you",
         ),
         (
             "lace serve wss:0.0.0.0:443 --select team.lace --expose view.lace@V.….H3 "

@@ -54,7 +54,7 @@ class ServeLog:
         if outcome is None:
             return
         if not (outcome.received or outcome.rejected or outcome.counters.bytes_sent):
-            return  # whoever only connects, or finds nothing new, leaves no mark
+            return  # a link that brings nothing new is not logged
         self._add("serve", logged_result(outcome), exit_code_of(outcome), served.seconds)
 
     def add_rules(self, policy: Policy) -> None:

@@ -60,7 +60,7 @@ class WarehouseBehind:
         """Go on with the newest state; the one before stays while links use it.
 
         Raises:
-            StoreError: there is none, or it is damaged.
+            StoreError: it does not exist, or is damaged.
             LimitExceeded: it has more records than are served by now.
         """
         self._served = self._open(self._served)

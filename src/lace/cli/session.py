@@ -116,7 +116,7 @@ class Session:
         """Return the folder of the lace.
 
         Raises:
-            NoStoreError: none is named and there is none here.
+            NoStoreError: none is named and none is found here.
         """
         found = self.find_folder()
         if found is None:
@@ -223,7 +223,7 @@ class Session:
         Args:
             command: its name, for the log.
             folder: where the lace is, if not where this run looks for it.
-            create: make the lace if there is none.
+            create: make the lace if it does not exist.
             durable: what stays when a signal ends it.
         """
         started = now()

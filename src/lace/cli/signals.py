@@ -43,7 +43,7 @@ class Signals:
         self._stop, self._renew, self._at_once = stop, renew, at_once
         self._task: asyncio.Task[Any] | None = None
         self.caught: BaseException | None = None
-        """What the first signal is to whoever called the command."""
+        """What the first signal means to the caller of the command."""
         self.is_abandoned: Callable[[], bool] | None = None
         """Tells whether nobody reads any more what the work writes: that ends it as a signal."""
 

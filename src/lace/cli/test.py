@@ -151,7 +151,7 @@ class _Report:
         self._files.append({"file": tests.name, "cases": []})
 
     def add(self, outcome: Outcome) -> None:
-        """Tell of a case."""
+        """Report a case."""
         self.cases += 1
         self.failed += not outcome.is_ok
         self._files[-1]["cases"].append(outcome.to_json())

@@ -115,7 +115,7 @@ def replay_command(session: Session, file: str, channel_cert: str | None) -> int
 
     On the way every record is validated; blocks must stand in a phase that has them, records
     must answer requests, and plan and proofs are computed again from what both sides sent. Exit
-    code 1 tells of the first thing that is not as it should be, with its offset. What depends on
+    code 1 reports the first thing that is not as it should be, with its offset. What depends on
     what the sides had stored is not judged: a capture does not have it.
     """
     settings, _ = session.settings(session.find_settings())

@@ -92,7 +92,7 @@ class Story:
             self._output.say(f"connection {self._number}")
 
     def tell(self, told: Told) -> None:
-        """Tell of something."""
+        """Report something."""
         match told:
             case Step():
                 pass  # its blocks were told

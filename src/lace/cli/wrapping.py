@@ -60,7 +60,7 @@ def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
 
     The bars of a tree go on, and a comment stays a comment. A command in backticks stays whole
     if it can. A fact that is wider than a line is broken between its values; hashes, identifiers
-    and paths never are: whoever copies one gets all of it.
+    and paths never are: a copy has all of it.
 
     >>> wrap_answer("├─ Field('a','b')   base fact", 24)
     ["├─ Field('a','b')   base", '│    fact']

@@ -1,4 +1,4 @@
-"""Telling whoever watches a link what happens on it, in the event loop and in order (050-207)."""
+"""Telling the observer of a link what happens on it, in the event loop and in order (050-207)."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Announcer:
         self._loop = loop
 
     def tell(self, what: LinkEvent) -> None:
-        """Tell whoever listens."""
+        """Tell the listener."""
         if self.hear is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self.hear, what)
 
     def tell_phase(self) -> None:
-        """Tell of the phase that the party is in, if it is another than before."""
+        """Report the phase that the party is in, if it is another than before."""
         phase = self._party.machine.state.phase
         if phase != self._phase:
             self._phase = phase

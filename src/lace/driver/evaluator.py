@@ -187,7 +187,7 @@ class StoreEvaluator:
     def _as_kept(self, effect: Evaluate) -> Evaluated | None:
         """Answer with what was kept, if nothing has changed since; or begin to evaluate.
 
-        Whoever was told so once goes on from there: later answers are changes of it.
+        A caller that was told so once goes on from there: later answers are changes of it.
         """
         known = self._known
         if known is None or known.state is None:
@@ -279,7 +279,7 @@ class StoreEvaluator:
         added: Sequence[Advertisement],
         removed: Sequence[str],
     ) -> None:
-        """Take what the peer claims now; of a record that is claimed anew, the new claim."""
+        """Take what the peer claims now; of a record that is claimed again, the new claim."""
         if not added and not removed:
             return
         source = self._terms.rule_source
@@ -288,7 +288,7 @@ class StoreEvaluator:
             each.record for each in added if not each.record.endswith(self._suffixes)
         )
         touched = list(removed)
-        if not self._bare:  # else what is claimed anew is what was claimed before
+        if not self._bare:  # else what is claimed again is what was claimed before
             touched += [claim.record for claim in added]
         gone = claims_about(enforcement.base, touched)
         if gone:

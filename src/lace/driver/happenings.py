@@ -1,4 +1,4 @@
-"""What happens on a link, for whoever watches it in this process (050-207).
+"""What happens on a link, for observers in this process (050-207).
 
 Nobody else hears of it: these are no facts, and no peer sees them.
 """

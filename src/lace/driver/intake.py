@@ -39,11 +39,11 @@ __all__ = ["Intake", "IntakeLoad"]
 FEW_RECORDS: Final = 1_000
 """Records below which a batch is validated here: an open exchange has many small ones."""
 _LARGE_TIMES: Final = 4
-"""So many times as large as others a transaction into a large store may be."""
+"""A transaction into a large store may be this many times as large as others."""
 _LARGE_SHARE: Final = 4
-"""A store is large where a transaction has less than one in so many of its records."""
+"""A store is large where a transaction has less than one in this many of its records."""
 _LAST_SHARE: Final = 8
-"""At most one in so many more are taken into it, if they are the last."""
+"""At most one in this many more are taken into it, if they are the last."""
 
 
 class IntakeLoad:
@@ -153,7 +153,7 @@ class Intake:
         return 0 < left * _LAST_SHARE <= self._records
 
     def expect(self, count: int) -> None:
-        """Get ready for so many records, which were asked for."""
+        """Get ready for this many records, which were asked for."""
         if count > ALONE_BATCHES * SIGNATURE_BATCH:
             self._pool.expect_many()
 

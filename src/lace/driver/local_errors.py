@@ -1,7 +1,7 @@
 """What can go wrong on this side while effects are carried out, as errors of Lace.
 
 Disk, memory and operating system fail with exceptions of their own. An exchange ends with
-each of them as with a store that cannot work, so that whoever runs it learns what failed.
+each of them as with a store that cannot work, so that the caller learns what failed.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class OpenPairing:
                     if self._is_over:
                         return
                     self._wait()
-        except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - it is raised in the waiting thread
             self.error = error
         finally:
             with self._news:

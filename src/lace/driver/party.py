@@ -52,7 +52,7 @@ _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
 _SECOND: Final = 1_000_000_000
 _MANY_CLAIMS: Final = 50_000
-"""So are those of an evaluation that takes in so many claims."""
+"""Memory is given back, too, after an evaluation that takes in this many claims."""
 
 
 class Party:
@@ -305,8 +305,8 @@ class Party:
     def close(self) -> None:
         """Give up what was under way, and all that is large.
 
-        Whoever keeps the party, or the error that ended it, keeps no facts with it: they would
-        wait for a search for garbage, and a server has many links before there is one. So
+        A caller that keeps the party, or the error that ended it, keeps no facts with it: they
+        would wait for a search for garbage, and a server has many links before there is one. So
         nothing that refers back to the party is kept either.
         """
         self._drop_batch()

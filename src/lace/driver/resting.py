@@ -2,7 +2,7 @@
 
 At a fixed point a store, a policy and what a peer claims are in a state of which everything
 is known: what may be sent is what was advertised, and nothing is left to be requested. The
-name of that state is kept with the cursor. Whoever finds both sides in it again need not
+name of that state is kept with the cursor. An exchange that finds both sides in it again need not
 evaluate anything, however many records there are.
 """
 

@@ -22,7 +22,7 @@ RECORDS_AT_ONCE: Final = 8_000
 _LOOK_BYTES: Final = 256 * 1024
 """Record bytes that are loaded between two looks at the clock, about."""
 _LOOK_RECORDS: Final = 256
-"""So many records are it at most."""
+"""It has at most this many records."""
 _SECOND: Final = 1_000_000_000
 
 

@@ -90,7 +90,7 @@ class Session:
         self._to_look = asyncio.Event()
         self._patience = limits.phase_timeout_seconds
         self.announcer = Announcer(party)
-        """Tells whoever listens of all that happens."""
+        """Tells the listener all that happens."""
         self._thread = PartyThread(
             self.announcer.tell_phase,
             self._watch_evaluation,
@@ -271,7 +271,7 @@ class Session:
         self._inbound.feed(data)
 
     async def _heed(self) -> bool:
-        """Do what whoever runs this side wants; tells whether there was anything."""
+        """Do what the caller wants of this side; tells whether there was anything."""
         event = self._wishes.take(self._party.machine.state.phase)
         if event is None:
             return False

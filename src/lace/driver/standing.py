@@ -1,4 +1,4 @@
-"""How an exchange stands, for whoever watches it."""
+"""The status of an exchange, for observers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Standing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How an exchange stands at a moment, for whoever watches it.
+    """The status of an exchange at a moment, for observers.
 
     Attributes:
         state: what it is at.

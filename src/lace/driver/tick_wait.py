@@ -1,6 +1,6 @@
 """Waiting for ticks: a close condition around the machine of a bounded side (050-143).
 
-The machine is that of an open side and does not know of it. Whoever runs the machine ends it
+The machine is that of an open side and does not know of it. The driver ends it
 once the tick has come, or once the peer has had time enough to be ready for it.
 """
 

@@ -44,7 +44,7 @@ class Gathering:
         return max(0.0, self._until - now)
 
     def end(self) -> None:
-        """Begin anew the next time: they are stored, or something else is to do."""
+        """Begin again the next time: they are stored, or something else is to do."""
         self._until = None
 
 
@@ -56,7 +56,7 @@ async def comes_first(
     Args:
         waited: what else to wait for.
         descriptor: a duplicate of what can be read from when a validation is done, which is
-            closed here; None without any. Whoever ends the process meanwhile closes its own,
+            closed here; None without any. A process that ends meanwhile closes its own,
             and the number of that may soon be somebody else's.
         seconds: for how long at most.
     """

@@ -1,4 +1,4 @@
-"""What whoever runs a side wants of it: to end, or to go on with another policy."""
+"""What the caller wants of a running side: to end, or to go on with another policy."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Writing:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._has_said_all:
-                    self._wake_soon()  # whoever reads may wait for what will not come
+                    self._wake_soon()  # a reader may wait for what will not come
                     return b"".join(pieces), True
                 self._pieces = self._outgoing()
                 break

@@ -1,4 +1,4 @@
-"""Arrow tables for whoever asks for them: pyarrow is optional, and loaded then."""
+"""Arrow tables, on request: pyarrow is optional, and loaded then."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Evaluating over columns of 64-bit numbers in this process: what a larger engine hands over.
 
-The numbers are another engine's. They are numbered anew, densely, and the embedded engine
+The numbers are another engine's. They are numbered again, densely, and the embedded engine
 asks for a text only where a test needs one.
 """
 

@@ -132,7 +132,7 @@ def check_limited(
 def with_given(
     checked: CheckedProgram, given: Collection[PredicateKey], text: str | bytes | None = None
 ) -> CheckedProgram:
-    """Return rules for facts that come with them; their text, if at hand, is checked again.
+    """Return rules for facts that come with them; their text, if given, is checked again.
 
     Raises:
         RuleError: rules define what is given.

@@ -109,7 +109,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
         Raises:
             LimitExceeded: the predicate was only counted so far, and making it is too much.
             AnswerLostError: the stored facts turned out to be damaged; asked again, they are
-                made anew from the records.
+                made again from the records.
         """
         found = self._rows.get(predicate)
         if found is None:
@@ -128,7 +128,7 @@ class Result(Mapping[str, frozenset[tuple[str, ...]]]):
                 self._on_damage()
             raise AnswerLostError(
                 f"the segments are damaged: {error.message}",
-                hint="ask again: they are made anew from the records",
+                hint="ask again: they are made again from the records",
             ) from error
 
     @property

@@ -57,7 +57,7 @@ def facts_of_records(
 
 
 def facts_of_columns(columns: FactColumns, reads: Reads | None = None) -> Iterator[Fact]:
-    """Yield the facts, or those that are wanted, of records whose columns are at hand."""
+    """Yield the facts, or those that are wanted, of records that are given as columns."""
     yield from _facts(columns, _Wanted(reads))
 
 

@@ -1,4 +1,4 @@
-"""The fact lines and comments of a block, out of the bytes at hand and within its limits (060)."""
+"""The fact lines and comments of a block, out of the bytes that came, within its limits (060)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LETTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 """What a fact line begins with."""
 
 _FEW_FACTS: Final = 1024
-"""So many facts a block may have beside, however small."""
+"""A block may have this many facts beside, however small."""
 _RUN_END: Final = re.compile(rb"\n(?![A-Za-z])")
 
 
@@ -30,7 +30,7 @@ class BlockLines:
     """Reads runs of fact lines, and comments; counts what a block has of them.
 
     Args:
-        buffer: the bytes at hand.
+        buffer: the bytes that came.
         max_block_bytes: most bytes of them in one block, LFs included.
         source: what the bytes come from, for messages.
     """
@@ -52,7 +52,7 @@ class BlockLines:
         self._run_at = self._buffer.offset
 
     def end_block(self) -> None:
-        """Begin to count anew."""
+        """Begin to count again."""
         self._block_bytes = self._block_facts = 0
         self._parser.forget()
 
@@ -61,10 +61,10 @@ class BlockLines:
         self._run.clear()
 
     def read(self, *, is_end: bool) -> Facts | None:
-        """Take the complete fact lines at hand; the run ends where another item begins.
+        """Take the complete fact lines that came; the run ends where another item begins.
 
         Args:
-            is_end: whether no bytes follow those at hand.
+            is_end: whether no bytes follow those that came.
 
         Raises:
             StreamError: a line is no fact line, or the block has too much.

@@ -42,7 +42,7 @@ class Buffer:
         self.data += piece
 
     def peek(self, count: int) -> bytes:
-        """Return the first bytes, at most so many, and leave them."""
+        """Return the first bytes, at most this many, and leave them."""
         return bytes(self.data[self.start : self.start + count])
 
     def find(self, wanted: bytes, begin: int, end: int) -> int:
@@ -70,13 +70,13 @@ class Buffer:
         return most + 1 if len(self) > most else None
 
     def take(self, count: int) -> bytes:
-        """Take the first bytes out; there are so many."""
+        """Take the first bytes out; that many must be there."""
         taken = bytes(self.data[self.start : self.start + count])
         self.skip(count)
         return taken
 
     def skip(self, count: int) -> None:
-        """Drop the first bytes; there are so many."""
+        """Drop the first bytes; that many must be there."""
         self.start += count
         self._searched = 0
 

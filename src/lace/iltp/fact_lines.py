@@ -98,7 +98,7 @@ class FactLineParser:
         """Return the facts of legal lines that differ in their first value alone, else None.
 
         A listing has nothing but such lines, and a request neither. As for other lines, the
-        quotes tell: there are no more of them than around so many values.
+        quotes tell: there are no more of them than around this many values.
         """
         first, closing, _ = text.partition("')\n")
         name, opening, inner = first.partition("('")
@@ -213,7 +213,7 @@ def _format_plain(facts: Sequence[Fact]) -> str | None:
 
 
 def _is_plain(text: str, values: int) -> bool:
-    """Tell whether quotes stand around so many values alone, and nothing is to be escaped."""
+    """Tell whether quotes stand around this many values alone, and nothing is to be escaped."""
     return "\\" not in text and text.count("'") == 2 * values
 
 

@@ -1,7 +1,7 @@
 """What can be wrong with the bytes of a stream.
 
 Nothing of it is sent to the peer: the message is for this side alone. What a fault
-does to an exchange is decided by whoever drives it.
+does to an exchange is decided by its driver.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ __all__ = ["LONGEST_MARKER", "Mismatch", "differs_at", "leading_marker", "prefac
 
 _MARKERS: Final = (KNOT, PUZZLE_PIECE, RECORD, OPEN_RECORD)
 LONGEST_MARKER: Final = max(map(len, _MARKERS))
-"""So many bytes tell every marker."""
+"""This many bytes tell every marker."""
 
 _HTTP: Final = "the peer seems to speak HTTP"
 _STRANGERS: Final = {

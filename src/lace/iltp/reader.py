@@ -1,6 +1,6 @@
 """The reader of one direction of a stream: bytes in at any split, items out (060).
 
-It does no input of its own. Whoever drives it feeds bytes, says what is expected next,
+It does no input of its own. Its driver feeds bytes, says what is expected next,
 and asks for events until it is told `NEED_MORE`. Any split of the same bytes gives the
 same items and the same error. What is held is bounded: by the limits of lines, blocks,
 resources and records, each of which is checked before more is kept.

@@ -64,7 +64,7 @@ _MARKERS: Final = (KNOT, PUZZLE_PIECE, RECORD, OPEN_RECORD)
 
 
 class ResourceError(ProtocolError):
-    """A resource that is refused, `at` so many bytes behind the start of what was checked."""
+    """A resource that is refused, `at` this many bytes behind the start of what was checked."""
 
     def __init__(self, message: str, *, rule: str, at: int = 0, hint: str | None = None) -> None:
         super().__init__(message, rule=rule, hint=hint)

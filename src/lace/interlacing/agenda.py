@@ -72,7 +72,7 @@ class Agenda:
         self._lines = limits.taken
 
     def expect_listings(self, listings: int) -> None:
-        """Reckon with so many listings of each partition that is listed."""
+        """Expect this many listings of each partition that is listed."""
         self.costs = Costs.of_mode(self._mode, self._advertisement_bytes, listings=listings)
 
     def answered(self, prefix: str) -> None:

@@ -1,6 +1,6 @@
 """The asking half of reconciliation: from summaries to what the peer advertises (G44).
 
-An `Inquiry` is about the peer's frozen send set of one loop. It knows the states at hand,
+An `Inquiry` is about the peer's frozen send set of one loop. It has the known states,
 takes from them whatever a root or a fingerprint shows to be the same, and asks for the
 rest: to list a partition, or to narrow it. What it assembles must have the count and root
 that the peer announced.
@@ -47,7 +47,7 @@ class Inquiry:
 
     Args:
         mode: 1 or 2.
-        states: the states at hand, the likeliest first.
+        states: the known states, the likeliest first.
         limits: what bounds questions and answers.
         advertisement_bytes: the bytes of an advertisement record, about.
     """
@@ -110,7 +110,7 @@ class Inquiry:
         self._note_listed(found)
 
     def is_known(self) -> bool:
-        """Tell whether some state at hand has all that was announced."""
+        """Tell whether some known state has all that was announced."""
         return all(
             any(
                 state.count(prefix) == each.count and state.root(prefix) == each.root
@@ -121,7 +121,7 @@ class Inquiry:
         )
 
     def begin(self) -> None:
-        """Look for what no state at hand has; all states are there now."""
+        """Look for what no known state has; all states are there now."""
         for prefix, summary in self._announced.items():
             self._place(prefix, summary)
         self._settle()
@@ -185,7 +185,7 @@ class Inquiry:
         known: Sequence[tuple[AdvertisementSet, int, bytes]],
         about: float,
     ) -> None:
-        """Take a child from where its fingerprint is at hand, or want its records, `about` many."""
+        """Take a child from where its fingerprint is known, or want its records, `about` many."""
         if child in self._assembly.certain:
             if fingerprint_of(self._assembly.certain[child].root(child)) != given:
                 raise _mismatch(f"partition {child!r} has another root than its list")

@@ -1,6 +1,6 @@
 """What is known of the peer's advertisements so far, put together of partitions (G44).
 
-Some partitions are known for certain: they were listed, or a state at hand has their count
+Some partitions are known for certain: they were listed, or a known state has their count
 and root. Others are taken on trust, by a fingerprint or because a side follows; these can
 be doubted. Where partitions lie in each other, the inner one counts.
 """

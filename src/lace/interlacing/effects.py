@@ -1,6 +1,6 @@
 """What a machine wants done: to send, to evaluate, to load, to store, to be woken.
 
-Whoever runs a machine carries effects out in their order. Those that have an answer get it
+The driver carries effects out in their order. Those that have an answer get it
 as an event; the machine takes nothing else from the peer until then.
 """
 
@@ -96,7 +96,7 @@ class Describe:
 class SendBatch:
     """Send records in their order, then what is unavailable, then the end of the batch.
 
-    A record that is not here any more is reported as unavailable. After so many bytes or
+    A record that is not here any more is reported as unavailable. After this many bytes or
     seconds the rest is left; at least one is answered. The answer is `BatchSent`.
     """
 

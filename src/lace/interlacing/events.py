@@ -171,7 +171,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Whoever runs this side wants it to end."""
+    """The caller wants this side to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class InterlaceFailure(ProtocolError):
         self.detail = detail
         self.exit_code = failure.exit_code if exit_code is None else exit_code
         self.result: object | None = None
-        """What had come of the exchange by then, where whoever ran it says so."""
+        """What had come of the exchange by then, where the driver says so."""
 
 
 def local_failure(error: LaceError) -> InterlaceFailure:

@@ -99,7 +99,7 @@ class Ledger:
     def take(self, record: str) -> str:
         """Note that record bytes came for a request; returns the text that asked for it.
 
-        Whoever keeps that holds no second copy of it.
+        The one that keeps it holds no second copy.
         """
         self.brought = True
         return self._answer(record)
@@ -125,7 +125,7 @@ class Ledger:
 
         Args:
             record: the record.
-            most: so many of a round are remembered, and are progress. A peer that advertises
+            most: this many of a round are remembered, and are progress. A peer that advertises
                 others in every loop, and has none of them, would go on for ever.
         """
         self._answer(record)

@@ -134,7 +134,7 @@ class Loops:
     def has_news(self) -> bool:
         """Whether an evaluation found, too late for the loop that ended, what the peer lacks.
 
-        After the loop limit there is none: policies that never settle would go on for ever.
+        After the loop limit nothing counts as found: policies that never settle would not end.
         """
         return self.ended is End.FIXED_POINT and self.states.has_news
 
@@ -149,7 +149,7 @@ class Loops:
         """Begin the next loop of a round."""
         return self._begin(now)
 
-    def begin_anew(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
+    def begin_again(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
         """Begin a round after waiting; a tentative one only if there is something new here."""
         self._is_begun, self._is_tentative = True, tentative
         return self._begin(now)
@@ -157,7 +157,7 @@ class Loops:
     def answer(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         """Begin a round because the peer began one; `facts` are its turn 0."""
         self._advertising.hold(facts)
-        return self.begin_anew(now)
+        return self.begin_again(now)
 
     def _begin(self, now: Tai) -> list[Effect]:
         self.step = State.EVALUATING
@@ -171,7 +171,7 @@ class Loops:
         return Evaluate(self.ticks.tick, self.local.tai, excluded=self.ledger.excluded)
 
     def _begin_round(self) -> None:
-        """Begin to count loops and bytes anew."""
+        """Begin to count loops and bytes again."""
         self.ledger.begin_round()
         self.transfer.begin_round()
         self._idle_loops = 0
@@ -317,7 +317,7 @@ class Loops:
         *,
         is_all_listed: bool,
     ) -> tuple[tuple[Advertisement, ...], tuple[str, ...], tuple[str, ...]]:
-        """Return what the peer claims anew; of what, as this side does; and what no more."""
+        """Return what the peer newly claims; of what, as this side does; and what no more."""
         if is_all_listed and not len(self.states.theirs):
             return tuple(listed.values()), (), ()  # first contact: it is all that was listed
         added, removed = found.difference(self.states.theirs)

@@ -1,6 +1,6 @@
 """The interlace machine: events in, effects out, time as an argument (050).
 
-One machine runs one side of one link. It does no I/O and reads no clock: whoever runs it
+One machine runs one side of one link. It does no I/O and reads no clock: the driver
 carries out its effects and brings the answers, and whatever the peer sends. A failure ends
 it with a bare `Close`; the local outcome says what happened, the peer learns nothing.
 
@@ -93,7 +93,7 @@ class Machine:
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes beside records; whoever runs the machine counts what is sent."""
+        """Bytes beside records; the driver counts what is sent."""
         return self._account.traffic
 
     @property
@@ -317,7 +317,7 @@ class Machine:
         if not self._has_changed and not rises and not loops.has_news:
             return []
         self._has_changed = False
-        return loops.begin_anew(now, tentative=not rises)
+        return loops.begin_again(now, tentative=not rises)
 
     # -- time ----------------------------------------------------------------------------------
 

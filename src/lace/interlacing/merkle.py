@@ -96,7 +96,7 @@ def root_of(digests: Digests) -> bytes:
 
 
 def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
-    """Return the root of digests in any order, of which the leaves are at hand."""
+    """Return the root of digests in any order, whose leaves are known."""
     count = len(digests)
     if count == 0:
         return EMPTY_ROOT

@@ -43,7 +43,7 @@ _MOST_ROOTS: Final = 100_000
 _MOST_KEPT: Final = 1 << 15
 """Records whose leaves and tree are kept for the sets that come of theirs: 3 MiB of hashes."""
 _KEPT_SHARE: Final = 4
-"""A change of at most one in so many records is worth keeping the other roots for."""
+"""A change of at most one in this many records is worth keeping the other roots for."""
 
 
 def fingerprint_of(root: bytes) -> bytes:

@@ -88,7 +88,7 @@ class Costs:
         return cls(advertisement, children, listings)
 
     def listing(self, count: float) -> float:
-        """Return what it costs to list so many records."""
+        """Return what it costs to list this many records."""
         return self.listings * (_LISTING + count * self.advertisement)
 
 
@@ -119,7 +119,7 @@ def is_listing_cheaper(count: float, costs: Costs, *, known: int, expected: floa
     Args:
         count: how many records it has, about.
         costs: what answers cost.
-        known: how many records of it some state at hand has; with none, all are new.
+        known: how many records of it some known state has; with none, all are new.
         expected: how many of its records differ, about.
     """
     if known == 0 or count <= 1:

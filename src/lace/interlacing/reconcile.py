@@ -63,7 +63,7 @@ class Reconciliation:
         sources: the source labels of this side and of the peer.
         schema: the negotiated fields.
         limits: what bounds questions and answers.
-        states: states of the peer at hand, the likeliest first.
+        states: known states of the peer, the likeliest first.
         cursor: the state of the peer as it was known last, if it is known.
         remembered: own sets of earlier loops that the peer may know, by root.
         advertisement_bytes: the bytes of an advertisement record, about.

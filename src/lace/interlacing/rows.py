@@ -29,7 +29,7 @@ _DIGEST_TYPE: Final = f"V{DIGEST_BYTES}"
 _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
 _FEW: Final = 64
-"""Changes are few when there are so many rows for each."""
+"""Changes are few when there are this many rows for each."""
 _AT_ONCE: Final = 1 << 16
 """Rows that are compared together: more would take memory, and no less time."""
 _LAST_TYPE: Final = b"\x7f"
@@ -157,7 +157,7 @@ class Rows:
 
     @classmethod
     def from_bytes(cls, raw: memoryview, count: int) -> Rows:
-        """Return the rows of so many keys, and as many digests behind them.
+        """Return the rows of this many keys, and as many digests behind them.
 
         Raises:
             ValueError: there are not just as many, or keys are not in order or of no type.

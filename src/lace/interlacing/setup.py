@@ -57,7 +57,7 @@ class Setup:
 def make_setup(
     operand: Operand, *, verifier: Verifier | None = None, nonce: bytes | None = None
 ) -> Setup:
-    """Return the setup of this side: it claims the verifier, or its index if there is none.
+    """Return the setup of this side: it claims the verifier, or its index without one.
 
     `nonce` is 32 fresh random bytes. Without one no proof is possible, so that a claimed
     verifier must then be proven by the transport.

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["States"]
 
 _FEW_RECORDS: Final = 10_000
-"""A set of so many is always worth remembering."""
+"""A set of at most this size is always worth remembering."""
 _WORTH_SHARE: Final = 8
-"""A larger one while the changes since are fewer than one in so many records."""
+"""A larger one while the changes since are fewer than one in this many records."""
 
 _USUAL: Final = ".H3"
 """The suffix of record hashes whose payload is long enough for any partition."""

@@ -59,7 +59,7 @@ class Timing:
     def watch(self, turn: object, now: Tai, *, is_busy: bool) -> Tai | None:
         """Return when to be woken if the peer has not sent its part of a turn by then.
 
-        `turn` says which one it is, None for none: another one starts the time anew.
+        `turn` says which one it is, None for none: another one starts the time again.
         """
         if turn != self._turn:
             self._turn, self._busy_since = turn, None
@@ -76,7 +76,7 @@ class Timing:
         return self._deadline
 
     def progress(self, now: Tai) -> None:
-        """Start the time anew: something has arrived."""
+        """Start the time again: something has arrived."""
         if self._deadline is not None:
             self._deadline = self._from(now)
             self._busy_since = None if self._busy_since is None else now

@@ -1,6 +1,6 @@
 """What moves beside records: the bytes of reconciliation and of all other control.
 
-A machine sees facts, not bytes. Whoever runs it says how many bytes came and went; where
+A machine sees facts, not bytes. The driver says how many bytes came and went; where
 nothing is written out, they are those that the lines would have.
 """
 

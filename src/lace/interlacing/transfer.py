@@ -80,7 +80,7 @@ class Transfer:
         """What ends the exchange, once the records that came with or before it are stored."""
 
     def begin_round(self) -> None:
-        """Begin to count bytes anew."""
+        """Begin to count bytes again."""
         self._told_unavailable.clear()
         self._round_received = self._round_sent = 0
 

@@ -107,7 +107,7 @@ def asked_of(
 
     Raises:
         UsageError: there is no such set or exchange, or a name or the source has another form.
-        WarehouseDamagedError: a table that tells of an evaluation is damaged.
+        WarehouseDamagedError: a table that describes an evaluation is damaged.
     """
     if exchange is not None:
         of, schema = find_exchange(warehouse, exchange)

@@ -51,10 +51,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _TOLD: Final = ("plan", "viewer", "fields", "sends")
-"""Columns that tell of an exchange; empty where it is none."""
+"""Columns that describe an exchange; empty where it is none."""
 _BATCH_ROWS: Final = 65_536
 _MOST_PREDICATES: Final = 1_000_000
-"""Rows of the table that tells of an evaluation; rules cannot define more."""
+"""Rows of the table that describes an evaluation; rules cannot define more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def answer_table(name: str, predicate: PredicateKey) -> str:
 
 
 def evaluation_table(name: str) -> str:
-    """Return the table that tells of an evaluation."""
+    """Return the table that describes an evaluation."""
     return f"{_EVALUATIONS}/{name}"
 
 
@@ -135,7 +135,7 @@ def without_derived(manifest: Manifest, name: str) -> Manifest:
 
 
 def write_evaluated(done: Evaluated, folder: Path) -> None:
-    """Write the table that tells of an evaluation into a new folder."""
+    """Write the table that describes an evaluation into a new folder."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -158,7 +158,7 @@ def write_evaluated(done: Evaluated, folder: Path) -> None:
 
 
 def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
-    """Return what is known of an evaluation; None where there is none of that name.
+    """Return what is known of an evaluation; None where none has that name.
 
     Raises:
         WarehouseDamagedError: its table is damaged.
@@ -177,7 +177,7 @@ def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
     if not counts:
         return None
     if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
-        raise _damaged(name, "its rows tell of several evaluations")
+        raise _damaged(name, "its rows describe several evaluations")
     registration, made_by = told.pop()
     return Evaluated(
         name,
@@ -199,8 +199,8 @@ def find_derived(warehouse: Warehouse, text: str) -> str:
     """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
 
     Raises:
-        UsageError: there is none, or several could be meant.
-        WarehouseDamagedError: the table that tells of an evaluation is damaged.
+        UsageError: no evaluation is there, or several could be meant.
+        WarehouseDamagedError: the table that describes an evaluation is damaged.
     """
     name, _, predicate = text.partition("/")
     known = read_evaluated(warehouse, name)  # a set without records has no table of its own
@@ -220,7 +220,7 @@ def find_exchange(warehouse: Warehouse, name: str) -> tuple[str, Schema]:
 
     Raises:
         UsageError: no exchange was evaluated under that name.
-        WarehouseDamagedError: the table that tells of it is damaged.
+        WarehouseDamagedError: the table that describes it is damaged.
     """
     known = read_evaluated(warehouse, name)
     if known is None or known.registration is None:

@@ -106,7 +106,7 @@ def side_of(warehouse: Warehouse, name: str) -> Side:
     """Return a state of a warehouse.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: nothing has that name.
         WarehouseDamagedError: it is damaged.
     """
     state = read_state(warehouse, name)

@@ -55,7 +55,7 @@ def translated(what: str) -> Iterator[None]:
 
 @contextmanager
 def damage_told(path: Path) -> Iterator[None]:
-    """Tell of a file of the warehouse that cannot be read as what it is: damage.
+    """Translate an error of a file of the warehouse that cannot be read to damage.
 
     Raises:
         WarehouseDamagedError: Arrow, or a check of what it read, refuses the file.

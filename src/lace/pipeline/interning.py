@@ -37,7 +37,7 @@ _PLACES: Final = tuple((f"c{number}", "bigint") for number in range(FACT_WIDTH))
 UNIT_COLUMNS: Final = (("kind", "string"), ("unit", "bigint"), *_PLACES, ("text", "string"))
 RESOLVED_COLUMNS: Final = (("kind", "string"), ("slot", "int"), *_PLACES)
 _UNIT_TEXTS: Final = 200_000
-"""A unit ends when it has so many texts, each of at most a header line."""
+"""A unit ends when it has this many texts, each of at most a header line."""
 _UNIT_BITS: Final = 32
 
 
@@ -115,7 +115,7 @@ class Interning:
 
 
 def facts_of_heads(batch: Any) -> FactColumns:  # noqa: ANN401 - Arrow has no types
-    """Return the facts of records of which only the bytes before the data are at hand."""
+    """Return the facts of records of which only the bytes before the data are given."""
     columns = [batch.column(name).to_pylist() for name in HEAD_COLUMNS]
     return head_columns(list(map(HeadParts._make, zip(*columns, strict=True))))
 

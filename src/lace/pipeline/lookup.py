@@ -148,7 +148,7 @@ class RecordIndex:
 
 
 def _read_keys(path: Path, into: Keys) -> None:
-    """Read the keys of a file in the order of its rows, of which there are just so many."""
+    """Read the keys of a file in the order of its rows, of which there are just this many."""
     at = 0
     with damage_told(path):
         for batch in batches_of(path, ("hash",)):
@@ -172,7 +172,7 @@ def _no_hash(path: Path) -> WarehouseDamagedError:
 
 
 def rows_at(path: Path, count: int, places: ArrayLike, columns: Sequence[str]) -> Iterator[Any]:
-    """Yield some rows of a file of so many as Arrow batches, by their numbers in order.
+    """Yield some rows of a file of this many as Arrow batches, by their numbers in order.
 
     Raises:
         WarehouseDamagedError: the file is damaged.

@@ -1,7 +1,7 @@
 """The manifest of a warehouse: which files it consists of, and nothing else counts.
 
 A manifest is one JSON file with the digest of its own body. It lists every file with size, digest
-and rows, and the generation that brought it; and it tells of the last runs of stages. A file's path
+and rows, and the generation that brought it; and it lists the last runs of stages. A file's path
 is made of the writer's own names, never of anything that a record holds, and a manifest with any
 other path is refused.
 """
@@ -52,7 +52,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _STAGE: Final = re.compile(r"[a-z][a-z-]{0,31}")
 _MOST: Final = 2**62
 MOST_RUNS: Final = 20
-"""How many of the last runs a manifest tells of."""
+"""How many of the last runs a manifest lists."""
 
 
 class WarehouseDamagedError(StoreError):
@@ -245,7 +245,7 @@ def _manifest(found: Mapping[str, Any]) -> Manifest:
 
 
 def _runs(found: object) -> tuple[Run, ...]:
-    """Return the runs that a manifest tells of; one that was written before has none."""
+    """Return the runs that a manifest lists; one that was written before has none."""
     if not isinstance(found, list) or len(found) > MOST_RUNS:
         raise ValueError(f"runs are a list of at most {MOST_RUNS}")
     return tuple(

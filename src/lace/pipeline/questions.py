@@ -1,7 +1,7 @@
 """Questions as tables: the rules and public facts that an evaluation was made of, to ask again.
 
 One row a part: of each program its limits, the predicates that it reads and its rules in
-canonical text; and the facts that are not of records. Whoever reads it believes none of it: rules
+canonical text; and the facts that are not of records. A reader trusts none of it: rules
 are parsed and checked again, and together they must have the identity of the evaluation.
 """
 

@@ -53,7 +53,7 @@ def prove_derived(warehouse: Warehouse, proof: Proof, most_records: int) -> None
     Args:
         warehouse: what to prove.
         proof: takes how many facts were compared, what is wrong, and what was not compared.
-        most_records: beyond so many records an evaluation is not compared.
+        most_records: beyond this many records an evaluation is not compared.
 
     Raises:
         WarehouseDamagedError: a file of records is damaged.
@@ -70,7 +70,7 @@ def prove_derived(warehouse: Warehouse, proof: Proof, most_records: int) -> None
             proof.note(f"derived {name}", error.message)
     for table in derived_tables(warehouse.manifest):
         if table not in told:
-            proof.note(table, "no evaluation tells of it")
+            proof.note(table, "no evaluation describes it")
 
 
 def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_records: int) -> None:
@@ -127,7 +127,7 @@ def _refuse(evaluated: Evaluated, reason: str, proof: Proof) -> None:
 def _as_it_was(manifest: Manifest, name: str) -> Manifest:
     """Return the facts that an evaluation was made of, and the records that had facts then.
 
-    Facts are only added, and whoever adds them makes those of all records before.
+    Facts are only added, and the run that adds them makes those of all records before.
     """
     made = max(file.generation for file in manifest.files(evaluation_table(name)))
     facts = {

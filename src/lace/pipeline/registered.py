@@ -2,7 +2,7 @@
 
 A registration is made by `lace pipeline evaluate` for an exchange. It tells the plan, the viewer
 and the fields that advertisements need, and has a name for all that decides what may be sent: the
-rules, the facts of records, and of the public facts those that matter to it. Whoever finds the
+rules, the facts of records, and of the public facts those that matter to it. One that finds the
 same name for an exchange of now need not evaluate.
 """
 
@@ -75,7 +75,7 @@ class Registration:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Registration | None:
-        """Return what columns say; None where they tell of no exchange.
+        """Return what columns say; None where they describe no exchange.
 
         Raises:
             ValueError, TypeError: they are not as they were written.

@@ -91,7 +91,7 @@ class ServedWarehouse:
         before: an earlier state, whose index is built upon.
 
     Raises:
-        WarehouseDamagedError: a file that tells of records, plans or states is damaged.
+        WarehouseDamagedError: a file that describes records, plans or states is damaged.
     """
 
     def __init__(self, warehouse: Warehouse, before: ServedWarehouse | None = None) -> None:

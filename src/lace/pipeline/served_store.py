@@ -111,7 +111,7 @@ class _HeadFacts(FactState):
     served: ServedWarehouse
 
     def tail_facts(self, max_value_bytes: int) -> Iterator[Fact]:
-        """Yield the facts of all records; whoever takes them in looks at their length."""
+        """Yield the facts of all records; the caller checks their length."""
         return self.served.facts()
 
 

@@ -110,7 +110,7 @@ def state_names(manifest: Manifest) -> list[str]:
 
 
 def read_state(warehouse: Warehouse, name: str) -> State | None:
-    """Return what is known of a state; None when there is none of that name.
+    """Return what is known of a state; None when none has that name.
 
     Raises:
         WarehouseDamagedError: it is not as it was written.
@@ -142,7 +142,7 @@ def read_partitions(warehouse: Warehouse, name: str) -> Partitions:
 
 @contextmanager
 def _as_written(table: str) -> Iterator[None]:
-    """Tell of rows that nobody wrote so as what they are: damage."""
+    """Translate an error of rows that nobody wrote so to damage."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, B64AError, UsageError) as error:

@@ -77,7 +77,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class WritingValidation:
-    """The function of a task that writes the rows itself, and tells of the files that it made.
+    """The function of a task that writes the rows itself, and returns the files that it made.
 
     Rows need not pass through the Java process then, which takes as long as validating them.
     Each attempt of a task has files of its own; only those count of which Spark hears.

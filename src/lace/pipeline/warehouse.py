@@ -81,7 +81,7 @@ class Warehouse:
         """Open a warehouse that is there.
 
         Raises:
-            NoStoreError: there is none.
+            NoStoreError: it does not exist.
             WarehouseDamagedError: its manifest is damaged, or gone.
         """
         return cls(folder, _read_manifest(folder))
@@ -195,7 +195,7 @@ class Job:
 
         Args:
             manifest: the state.
-            stage: what made it; it becomes the last run that the manifest tells of.
+            stage: what made it; it becomes the last run that the manifest lists.
 
         Raises:
             StoreUnavailableError: it cannot be written; the state before stays.
@@ -265,13 +265,13 @@ def _damaged(path: Path, reason: str) -> WarehouseDamagedError:
     return WarehouseDamagedError(
         f"a file of the warehouse is damaged: {reason}",
         place=Place(str(path)),
-        hint="put it back from a copy, or make the warehouse anew from its sources",
+        hint="put it back from a copy, or make the warehouse again from its sources",
     )
 
 
 @contextmanager
 def told(place: Path) -> Iterator[None]:
-    """Tell of failures of the disk as what they are.
+    """Translate `OSError` to `StoreUnavailableError`.
 
     Raises:
         StoreUnavailableError: whatever the operating system refused.
@@ -306,7 +306,7 @@ def _refuse_foreign(folder: Path) -> None:
 def _refuse_lost(folder: Path) -> None:
     """Refuse a folder that was a warehouse and has no manifest any more.
 
-    The state that a new warehouse begins with does not count: whoever made it may have been
+    The state that a new warehouse begins with does not count: its maker may have been
     killed before it had a manifest, and nothing is lost.
     """
     begun = f"{FIRST_MANIFEST.generation:012d}.json"

@@ -62,7 +62,7 @@ class ExchangePlan:
 
     Raises:
         PolicyError: an unknown lowering, other than operands 0 and 1, equal origins, or
-            so many required fields that the transcript is too long.
+            more required fields than a transcript has room for.
     """
 
     lowering: str

@@ -1,6 +1,6 @@
 """Names in a test file: keys and records, and texts that mention them as `${name}`.
 
-Keys of tests are made from a text, so that a test gives the same hashes everywhere. Whoever
+Keys of tests are made from a text, so that a test gives the same hashes everywhere. Anyone who
 knows the text has the key: they are for tests and nothing else.
 """
 

@@ -88,7 +88,7 @@ class Table:
         return None
 
     def text(self, key: str) -> str | None:
-        """Return a text; None when there is none."""
+        """Return a text; None when it is missing."""
         found = self._typed(key, str, "text")
         return found if isinstance(found, str) else None
 
@@ -98,7 +98,7 @@ class Table:
         return found if isinstance(found, int) else None
 
     def table(self, key: str) -> Table:
-        """Return a table; an empty one when there is none."""
+        """Return a table; an empty one when it is missing."""
         found = self._typed(key, dict, "a table")
         return Table(found if isinstance(found, dict) else {}, self.at(key), self.problems)
 
@@ -118,7 +118,7 @@ class Table:
         return made
 
     def texts(self, key: str, *, most: int | None = None, unique: bool = True) -> list[str] | None:
-        """Return an array of texts, none of which may be there twice; None when there is none."""
+        """Return an array of texts, none of which may be there twice; None when it is missing."""
         found = self.items(key)
         if found is None:
             return None

@@ -3,7 +3,7 @@
 The frame is the marklines and their letters, LF-ended header lines, the nesting and
 `Data-Length`. It is found without a search for the next record's marker, because data
 may contain marker bytes. Whether headers, hashes and signatures are right is decided
-in `validate`; what to do about large or broken records is for whoever reads.
+in `validate`; what to do about large or broken records is for the reader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LENGTH: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]{0,18})\n\n")
 
 
 class FrameError(RecordError):
-    """The frame is lost, `at` so many bytes behind the record's start."""
+    """The frame is lost, `at` this many bytes behind the record's start."""
 
     def __init__(self, message: str, *, rule: str, at: int, hint: str | None = None) -> None:
         super().__init__(message, rule=rule, hint=hint)
@@ -47,7 +47,7 @@ class Framer:
     """Finds the frame of one record after another.
 
     `plex_at` and `blob_at` are where the embedded marklines start (0 for the record
-    itself, -1 where there is none or none is found yet), `data_at` where the data
+    itself, -1 without one or before it is found), `data_at` where the data
     starts and `end` where it ends, all counted from the record's start. The last two
     are -1 until `frame` has found them.
     """
@@ -77,14 +77,14 @@ class Framer:
         """Find the marklines and the length; False while more bytes are needed.
 
         Args:
-            buffer: the bytes at hand; from call to call it only grows behind `start`.
+            buffer: the bytes that came; from call to call it only grows behind `start`.
             start: where in it the record starts.
             base: the stream offset of the buffer's first byte.
 
         Raises:
             FrameError: these bytes are not the frame of a record.
         """
-        if self._untried:  # once only, lest a head that comes in pieces be searched again
+        if self._untried:  # only once: a fragmented head would be searched again
             self._untried = False
             if self._frame_plain(buffer, start):
                 return True
@@ -159,7 +159,7 @@ class Framer:
 
 
 def _check_markline(buffer: bytes | bytearray, start: int, at: int) -> None:
-    """Raise unless the bytes at hand may still become a markline."""
+    """Raise unless the bytes that came may still become a markline."""
     head = bytes(buffer[start + at : start + at + MARKLINE_BYTES])
     if head.startswith(OPEN_MARKER):
         raise FrameError(

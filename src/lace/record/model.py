@@ -113,7 +113,7 @@ class Plex(_Identified):
         if tai is None and Plex.clock is not None:
             tai = Plex.clock()
         if tai is None:
-            raise RecordError("a Plex needs a TAI: no clock is at hand", rule="010-tai")
+            raise RecordError("a Plex needs a TAI: no clock is given", rule="010-tai")
         _check_text("TAI", tai, rule="010-tai", hint="write ten digits, a colon and nine digits")
         self._set(coordinate=coordinate, tai=Tai(tai))
         self._set(headers=sort_headers(_as_headers(headers)), blob=Blob(data))

@@ -49,7 +49,7 @@ class RawRecord(NamedTuple):
     """A whole record as it was framed; nothing about it is validated.
 
     `plex_at` and `blob_at` are where the embedded marklines start (0 for the record
-    itself, -1 where there is none), `data_at` where the data starts.
+    itself, -1 without one), `data_at` where the data starts.
     """
 
     offset: int

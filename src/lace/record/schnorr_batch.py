@@ -39,7 +39,7 @@ _Item: TypeAlias = tuple[bytes, bytes, bytes]
 _Addresses: TypeAlias = NDArray[np.uintp]
 _Storage: TypeAlias = list[Any]
 
-# A batch holds at most so many items: larger ones gain little and hold more memory.
+# A batch holds at most this many items: larger ones gain little and hold more memory.
 _BATCH: Final = 8192
 # A failed batch is checked again in parts, so that one forged signature costs few single checks.
 _PART: Final = 512
@@ -58,9 +58,9 @@ _GENERATOR: Final = PublicKey.from_secret((1).to_bytes(32)).format()
 
 
 def verify_many(items: Sequence[_Item], tag: Tag, randomness: bytes) -> list[bool]:
-    """Tell of each (public key, 32-byte message, signature) whether the signature is good.
+    """Return for each (public key, 32-byte message, signature) whether the signature is good.
 
-    `randomness` must be fresh for each call and unknown to whoever made the items.
+    `randomness` must be fresh for each call and unknown to the maker of the items.
 
     Raises:
         ValueError: the randomness is not 32 bytes.
@@ -219,7 +219,7 @@ def _bit_sums(
 
 
 def _windows_cost(count: int, width: int) -> float:
-    """Estimate the cost of `_bit_sums` for so many points with random scalars."""
+    """Estimate the cost of `_bit_sums` for this many points with random scalars."""
     digits = (1 << width) - 1
     share = count / (digits + 1)
     # A digit's number of points is about Poisson; a point alone under its digit costs no call.
@@ -240,7 +240,7 @@ def _sum_cost(count: int) -> float:
 
 
 def _windows_pay(items: int, signers: int) -> bool:
-    """Tell whether so many signers' keys had better join the windows than be multiplied."""
+    """Tell whether this many signers' keys had better join the windows than be multiplied."""
     together = _sum_cost(items + signers) + _sum_cost(signers)
     return together < _sum_cost(items) + signers * _MULTIPLE_COST
 

@@ -61,7 +61,7 @@ class SigningKey:
     def generate(cls) -> SigningKey:
         """Return a new key."""
         if cls.random_source is None:
-            raise RecordError("a new key needs randomness: none is at hand", rule="009-secret")
+            raise RecordError("a new key needs randomness: none is given", rule="009-secret")
         return cls(cls.random_source(32), cls.random_source)
 
     def __init__(self, material: bytes, random_bytes: RandomBytes) -> None:

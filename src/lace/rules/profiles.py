@@ -143,7 +143,7 @@ def profile_named(name: str) -> Profile:
     """Return the profile of a name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no profile has that name.
     """
     if name not in PROFILES:
         raise UsageError(

@@ -71,7 +71,7 @@ class TermReader:
         self._report.error(rule, span, message, hint)
 
     def _unexpected(self, rule: str, wanted: str, hint: str | None = None) -> None:
-        """Report the token at hand, where something else belongs; each token once."""
+        """Report the present token, where something else belongs; each token once."""
         self.sound = False
         if self._faulty == self._at:
             return

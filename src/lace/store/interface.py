@@ -135,7 +135,7 @@ class Snapshot(FactSource, Protocol):
         ...
 
     def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
-        """Return the records that an address names, the tip first, at most so many."""
+        """Return the records that an address names, the tip first, at most this many."""
         ...
 
     def listing(

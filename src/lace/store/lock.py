@@ -1,7 +1,7 @@
 """One writer at a time, across processes: a lock that names its holder and is fair.
 
 A writer first passes the turnstile, then takes the lock, then leaves the turnstile.
-Whoever waits for the lock holds the turnstile, so a process that writes batch after
+A process that waits for the lock holds the turnstile, so a process that writes batch after
 batch lets a waiting one in between. The kernel releases both when a process dies.
 """
 

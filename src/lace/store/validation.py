@@ -108,7 +108,7 @@ def make_batches(
     max_bytes: int,
     source: str | None = None,
 ) -> Iterator[Batch]:
-    """Group what a reader yields into batches of at most so many records and bytes."""
+    """Group what a reader yields into batches of at most this many records and bytes."""
     records: list[RawRecord] = []
     faults: list[Fault] = []
     size, left = 0, max_records
@@ -139,7 +139,7 @@ def batches_alone(settings: Settings) -> int:
 
 
 def helpful_workers(processors: int) -> int:
-    """Return how many validation processes help on a machine with so many processors."""
+    """Return how many validation processes help on a machine with this many processors."""
     return max(0, min(processors - 1, _MOST_WORKERS))
 
 

@@ -57,7 +57,7 @@ class ValidationProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # what is at hand in a pipe can be asked of the system
+            bufsize=0,  # what is in a pipe can be asked of the system
             process_group=0,  # an interrupt at the terminal is for the parent to handle
         )
         for pipe in (self._process.stdin, self._process.stdout):
@@ -117,7 +117,7 @@ def _import_paths() -> tuple[str, str]:
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:
-    # In one piece, which a pipe takes at once if it has room: whoever sees a part sees all then.
+    # In one piece, which a pipe takes at once if it has room: a reader of a part sees all.
     left = memoryview(_LENGTH.pack(len(message)) + message)
     while left:
         left = left[pipe.write(left) :]
@@ -130,7 +130,7 @@ def _read_message(pipe: IO[bytes]) -> bytes | None:
 
 
 def _read_exactly(pipe: IO[bytes], length: int) -> bytes | None:
-    """Return so many bytes; None when the pipe ends before."""
+    """Return this many bytes; None when the pipe ends before."""
     pieces: list[bytes] = []
     while length:
         piece = pipe.read(min(length, _PIPE_BYTES))
@@ -158,7 +158,7 @@ def serve() -> None:
             inbox.put(message)
 
     def answer() -> None:
-        # A pipe holds about one result: whoever stores records reads the next one later.
+        # A pipe holds about one result: the process that stores records reads the next one later.
         with suppress(BrokenPipeError):
             while (message := outbox.get()) is not None:
                 _write_message(pipe_out, message)

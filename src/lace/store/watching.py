@@ -21,7 +21,7 @@ _watchers: dict[Path, list[Callable[[], None]]] = {}
 
 
 def announce_change(folder: Path) -> None:
-    """Tell whoever watches a store that its records have changed."""
+    """Tell the watchers of a store that its records have changed."""
     if not _watchers:
         return
     with _lock:

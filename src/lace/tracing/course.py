@@ -44,7 +44,7 @@ class Stage:
 
     @property
     def is_rest(self) -> bool:
-        """Whether a loop has ended and no other has begun: an exchange may end or begin anew."""
+        """Whether a loop has ended and no other has begun: an exchange may end or begin again."""
         return self.phase == "advertise" and self.loop > 1 and self.turn == 0
 
     @property

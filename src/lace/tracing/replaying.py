@@ -36,7 +36,7 @@ WAY_NAMES: Final[dict[Direction, str]] = {">": "sent", "<": "came"}
 """What the directions of a capture are called."""
 _GROUP_RECORDS: Final = 500
 _GROUP_BYTES: Final = 8 * 2**20
-"""Records are validated together, up to so many or so large."""
+"""Records are validated together, up to this number and size."""
 
 
 class ReplayError(LaceError):

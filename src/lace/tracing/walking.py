@@ -153,7 +153,7 @@ class _Stream:
         """Return the next item.
 
         Raises:
-            StreamError: there is none.
+            StreamError: it is missing.
             CaptureError: the file is no capture.
         """
         reader = self._reader

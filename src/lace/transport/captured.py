@@ -51,7 +51,7 @@ class Capture:
     """A file that takes what is sent and received.
 
     Args:
-        path: the file, which is written anew; one that was not there only its owner can read.
+        path: the file, which is overwritten; one that was not there only its owner can read.
 
     Raises:
         CaptureError: it cannot be written.

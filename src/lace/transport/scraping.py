@@ -1,6 +1,6 @@
 """A page of figures for a collector on this machine: `GET /metrics` over HTTP, and nothing else.
 
-It listens on 127.0.0.1 alone. Whoever connects is taken for hostile: a request has few bytes and
+It listens on 127.0.0.1 alone. Any client is taken for hostile: a request has few bytes and
 little time, there are few connections at once, and one answer ends each. A web page in a browser
 cannot read it under a name of its own: Host has to be this machine.
 """

@@ -1,6 +1,6 @@
 """Standard input and output: this process's own, or those of a command it starts (060).
 
-Whoever serves on standard output shares it with everything in the process that prints.
+A server on standard output shares it with everything in the process that prints.
 So both are moved to descriptors of their own first: what is printed afterwards goes to
 standard error, and standard output carries bytes of the exchange only.
 

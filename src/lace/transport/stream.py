@@ -1,6 +1,6 @@
 """A stream of bytes between two processes, and what its transport proves about it.
 
-Bindings make streams; whoever drives an exchange reads and writes them. Nothing here
+Bindings make streams; the driver of an exchange reads and writes them. Nothing here
 knows what the bytes mean. A stream holds a bounded number of bytes in each direction:
 a peer that sends faster than it is read waits, and so does a writer that the peer does
 not read (060).

@@ -201,7 +201,7 @@ def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
             ) from None
         reason = str(error.reason or "unknown form").lower().replace("_", " ")
         raise _refused(
-            certificate, f"and its key {key} cannot be used ({reason})", "make them anew"
+            certificate, f"and its key {key} cannot be used ({reason})", "make new ones"
         ) from None
     except OSError as error:
         raise _refused(certificate, f"cannot be read: {error.strerror}", "check it") from None
@@ -236,7 +236,7 @@ def _load_authorities(context: ssl.SSLContext, path: Path | None, purpose: ssl.P
     try:
         context.load_verify_locations(path)
     except (ssl.SSLError, OSError):
-        raise _refused(path, "has a damaged certificate", "get it anew") from None
+        raise _refused(path, "has a damaged certificate", "get a new one") from None
 
 
 def _refused(path: Path, what: str, hint: str) -> TlsError:

@@ -27,7 +27,7 @@ _Order: TypeAlias = "npt.NDArray[np.int64]"
 _LAST_PACKED: Final = 2**63 - 1
 """The highest key that several ranks are packed into."""
 _SMALL_SHARE: Final = 64
-"""Rows that are fewer than one in so many numbers are sorted, not looked up in tables."""
+"""Rows that are fewer than one in this many numbers are sorted, not looked up in tables."""
 _DIGIT_BITS: Final = 16
 _DIGIT: Final = 2**_DIGIT_BITS - 1
 

@@ -275,7 +275,7 @@ class Dictionary:
         """Give numbers to texts that have none here: the stored ones, or new ones.
 
         Returns:
-            The numbers of stored ones that are too many to be kept at hand.
+            The numbers of stored ones that are too many to be kept in memory.
         """
         texts = list(missing)
         if not texts or self._stored is None:

@@ -100,7 +100,7 @@ class Enclave:
         """Take facts out and add facts, in whatever order they come.
 
         Returns:
-            All that changed; None when the program has to be evaluated anew.
+            All that changed; None when the program has to be evaluated again.
         """
         gone, come = self._outer.intern(removed), self._outer.intern(added)
         return self.change_columns(come, gone)

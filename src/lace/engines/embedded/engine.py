@@ -119,7 +119,7 @@ class Evaluation:
                 self._done.add(number)
 
     def run_again(self) -> None:
-        """Make everything anew that was made; plans and access paths are at hand."""
+        """Make everything again that was made; plans and access paths are kept."""
         done, self._done = sorted(self._done), set()
         for number in done:
             evaluate_fixpoint(self.state, self.state.program.steps[number])

@@ -84,7 +84,7 @@ def others(numbers: Ids, excluded: Ids) -> Ids:
 
 
 def first_of(base: FactBase, numbers: Ids, count: int) -> Ids:
-    """Return so many of some numbers, chosen by their texts alone.
+    """Return this many of some numbers, chosen by their texts alone.
 
     The order of numbers tells in which order texts arrived here, which is nobody's business.
     """

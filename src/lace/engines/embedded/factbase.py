@@ -31,7 +31,7 @@ Columns: TypeAlias = "Mapping[PredicateKey, tuple[Sequence[Ids], int]]"
 """Columns of numbers and how many rows they have, by predicate."""
 
 _LEAST_ROOM: Final = 4096
-"""Numbers to spare for texts that come later; beyond that everything is numbered anew."""
+"""Numbers to spare for texts that come later; beyond that everything is numbered again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FactBase:
         self.make_room()
 
     def make_room(self) -> bool:
-        """See that size is above every number; tells whether all was numbered anew."""
+        """See that size is above every number; tells whether all was numbered again."""
         if self.size and len(self.dictionary) <= self.size:
             return False
         self.size = len(self.dictionary) + max(_LEAST_ROOM, len(self.dictionary) // 4)

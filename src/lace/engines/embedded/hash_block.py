@@ -1,6 +1,6 @@
 """Record hashes that came together, held in binary: a sixth of what texts take.
 
-Whoever advertises a million records names a million hashes that nobody has numbered yet.
+A peer that advertises a million records names a million hashes that have no number yet.
 They get numbers one after the other; finding one is a search among their first 64 bits.
 """
 

@@ -4,7 +4,7 @@ Fixed point by fixed point: facts that may have lost a reason are taken out (wha
 followed from rows that went, or from the absence of rows that came, or from a count
 that changed), those that still have one are put back, and what follows from the rest
 of the change is added. Where a count of facts that are never made is touched, or nearly
-everything may be lost, the fixed point is computed anew and compared.
+everything may be lost, the fixed point is computed again and compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["update_state"]
 
 _Changed: TypeAlias = "dict[PredicateKey, Relation]"
 _ANEW_SHARE: Final = 2
-"""When at least one in so many facts may be lost, it is quicker to start again."""
+"""When at least one in this many facts may be lost, it is quicker to start again."""
 
 
 def update_state(
@@ -70,7 +70,7 @@ def update_state(
         if touched is None:
             continue
         if touched or not _update_step(state, step, old, added, removed):
-            _evaluate_anew(state, step, old, added, removed)
+            _evaluate_again(state, step, old, added, removed)
     return Changes(added, removed)
 
 
@@ -102,7 +102,7 @@ def _below(state: State, predicate: PredicateKey) -> set[PredicateKey]:
     return found
 
 
-def _evaluate_anew(
+def _evaluate_again(
     state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
 ) -> None:
     before = {key: state.derived_set(key) for key in step.predicates}

@@ -32,9 +32,9 @@ Keys: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _LARGEST_KEY: Final = 2**62
 _LEAST_SHARE: Final = 1024
-"""A set has a table of flags from the first row in so many possible ones on."""
+"""A set has a table of flags from the first row in this many possible ones on."""
 _FEW_ADDS: Final = 8
-"""So many additions go without a table of flags although it would have room."""
+"""This many additions go without a table of flags although it would have room."""
 _FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
 _ADDED_BYTES: Final = 48
@@ -46,7 +46,7 @@ _MAX_FLAGS: Final = 2**26
 
 
 def radix_fits(size: int, arity: int) -> bool:
-    """Tell whether rows of so many numbers below size are numbers themselves."""
+    """Tell whether rows of this many numbers below size are numbers themselves."""
     return bool(max(size, 2) ** arity < _LARGEST_KEY)
 
 

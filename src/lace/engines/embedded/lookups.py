@@ -167,7 +167,7 @@ class Lookups:
         return (atom.name, *(each or "" for each in values)) if matches.exist() else None
 
     def count(self, item: Cardinality, binding: Binding) -> tuple[int, bool]:
-        """Return how many facts an item counts, and whether that is exact or at least so many."""
+        """Return how many facts an item counts, and whether that is exact or a lower bound."""
         if item.atom.key not in self.state.virtual:
             return self.matches(item.atom, binding).count(), True
         bound = [name for name in variables_of(item) if name in binding]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["ReferredTexts"]
 
 _SMALL_SHARE: Final = 64
-"""Numbers that are fewer than one in so many are sorted, not looked up in a table."""
+"""Numbers that are fewer than one in this many are sorted, not looked up in a table."""
 
 
 class ReferredTexts:
-    """Some texts of a dictionary, numbered anew.
+    """Some texts of a dictionary, numbered again.
 
     Args:
         outer: that dictionary; texts that come up here first are added to it.

@@ -187,7 +187,7 @@ class _Held:
 
 
 class ColumnPart:
-    """A part whose columns are at hand.
+    """A part whose columns are in memory.
 
     Rows that were taken out leave the columns when somebody reads these: until then, taking
     a few out of many copies nothing.

@@ -85,7 +85,7 @@ class Search:
                 trials.append(self._trial(names[level], binding, below))
 
     def _checks(self, names: tuple[str, ...]) -> list[list[BodyAtom]]:
-        """Return what to ask once so many variables have values."""
+        """Return what to ask once this many variables have values."""
         found = self._kept.get(names)
         if found is None:
             found = self._kept[names] = self._new_checks(names)

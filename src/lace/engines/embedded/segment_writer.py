@@ -161,7 +161,7 @@ class SegmentWriter:
             self._commit(entry)
         merged, self._merged = self._merged, []
         for run in merged:
-            with suppress(OSError):  # a reader opens runs at once, or begins anew
+            with suppress(OSError):  # a reader opens runs at once, or begins again
                 (self.folder / run_name(run.number)).unlink()
 
     def _removal_log(self, removed: Ids) -> Ids:

@@ -128,7 +128,7 @@ class Session:
     def update(self, changes: Changes) -> dict[CheckedProgram, Changes]:
         """Bring every evaluation up to date with a change that the base has made.
 
-        One that goes beyond a limit is dropped: whoever asks for it next will be told.
+        One that goes beyond a limit is dropped: the next question for it raises the error.
 
         Returns:
             All that changed for each program that is still up to date, base facts too.

@@ -70,7 +70,7 @@ class CheckedColumn:
         return self._values[places]
 
     def unchecked(self) -> npt.NDArray[Any]:
-        """Return all numbers; whoever reads them has checked their blocks."""
+        """Return all numbers; the caller has checked their blocks."""
         return self._values
 
     def check_blocks(self, blocks: Places) -> None:

@@ -2,7 +2,7 @@
 
 Ids count from 0 in the order in which texts arrived. `locate` has a number for each id
 that says which heap holds the text, where and how long. Record hashes are kept as 33
-bytes, signatures apart from all other texts: whoever reads every Name reads no hash.
+bytes, signatures apart from all other texts: a reader of every Name reads no hash.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MANY_TEXTS: Final = 10_000
 _AT_ONCE: Final = 8192
 """Texts that are read together: what they pass through stays in the processor's cache."""
 _NEAR: Final = 4
-"""Texts that span at most so many times their own bytes are copied with what is between them."""
+"""Texts that span at most this many times their own bytes are copied with what is between them."""
 _LENGTH_AT: Final = np.uint64(40)
 _HEAP_AT: Final = np.uint64(56)
 _OFFSET_MASK: Final = np.uint64((1 << 40) - 1)

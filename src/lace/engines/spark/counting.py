@@ -79,7 +79,7 @@ def _count_ahead(
     """Count for each item the items whose value compares so with its own.
 
     Of the different values only those at the front can have a count within the bound: behind
-    so many values there are at least as many items.
+    this many values there are at least as many items.
     """
     key, takes_part = order_key(test, F.col("text"))
     numbered = items.join(_texts(world, by), [by], "inner")

@@ -43,7 +43,7 @@ def stopped(context: Any) -> Iterator[None]:  # noqa: ANN401 - PySpark has no ty
 def _signal_behind(
     error: BaseException, outside: BaseException | None = None
 ) -> BaseException | None:
-    """Return what a signal raised, be it this or what this came up in; None if there is none."""
+    """Return what a signal raised, be it this or what this came up in; None for anything else."""
     found: BaseException | None = error
     for _ in range(_MOST_CONTEXTS):
         if found is outside:
@@ -117,7 +117,7 @@ def _stop(context: Any, *, is_cut_off: bool) -> None:  # noqa: ANN401 - PySpark 
 
 
 def end_gateway(gateway: Any) -> None:  # noqa: ANN401 - Py4J has no types
-    """End what speaks with Java, and the Java process; the next session begins anew."""
+    """End what speaks with Java, and the Java process; the next session begins again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -70,7 +70,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
     """Return the Java to run Spark on.
 
     Raises:
-        NoJavaError: there is none, or each is too old; the message says where and how old.
+        NoJavaError: none is found, or each is too old; the message says where and how old.
     """
     refused: list[str] = []
     for program, origin in _candidates(environ):
@@ -85,7 +85,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
                 home = _wrapped(program, environ)
             return Java(home=home, program=program, version=probe.version, origin=origin)
     raise NoJavaError(
-        f"Spark needs a Java {OLDEST_JAVA} or newer: {'; '.join(refused) or 'there is none'}",
+        f"Spark needs a Java {OLDEST_JAVA} or newer: {'; '.join(refused) or 'none is found'}",
         hint="pip install 'lace[spark]' brings one; or install one and set JAVA_HOME",
     )
 

@@ -45,7 +45,7 @@ NOTHING: Final = f"0L AS {UNIT}"
 Pattern: TypeAlias = "tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]"
 """Positions with the numbers that stand there, and pairs of positions with equal numbers."""
 _ROW_BITS: Final = 33
-"""Spark numbers the rows of each part of a table in so many bits."""
+"""Spark numbers the rows of each part of a table in this many bits."""
 _BREACH: Final = re.compile(r"lace limit (work|derived) of rule ([0-9]{1,9})!")
 
 

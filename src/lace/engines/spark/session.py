@@ -96,7 +96,7 @@ def check_installed() -> None:
 
 
 def active_context() -> Any:  # noqa: ANN401 - PySpark's own
-    """Return the Spark context that this process has open; None where there is none.
+    """Return the Spark context that this process has open; None without one.
 
     It loads nothing: where PySpark is not loaded, or not wholly yet, nothing is open.
     """
@@ -151,7 +151,7 @@ def open_session(
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:
-    """Set, and return, how many parts a shuffle of about so many bytes makes."""
+    """Set, and return, how many parts a shuffle of about this many bytes makes."""
     parallel = max(1, int(session.sparkContext.defaultParallelism))
     wanted = max(parallel, min(_MOST_PARTITIONS, -(-size // _PARTITION_BYTES)))
     session.conf.set("spark.sql.shuffle.partitions", str(wanted))

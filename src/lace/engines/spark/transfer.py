@@ -65,7 +65,7 @@ def frame_of(
 
 
 def frame_of_rows(session: SparkSession, rows: Sequence[Sequence[int]], arity: int) -> DataFrame:
-    """Return the table of a relation's rows, of which there is none twice."""
+    """Return the table of a relation's rows, each of which is there once."""
     columns = [np.fromiter((row[at] for row in rows), np.int64, len(rows)) for at in range(arity)]
     return frame_of(session, columns, len(rows))
 

@@ -41,7 +41,7 @@ MADE: Final = "made"
 _UNKNOWN: Final = 2**30
 """About how many rows a relation has of which nothing is known."""
 _CONSTANT_SHARE: Final = 8
-"""One row in so many has a certain value in a column, about."""
+"""One row in this many has a certain value in a column, about."""
 
 
 class Texts(Protocol):

@@ -121,7 +121,7 @@ def _constants(rule: Rule) -> Iterator[Constant]:
 def check_viewers(
     rules: Sequence[Rule], graph: Dependencies, profile: Profile, reporter: Reporter
 ) -> None:
-    """Warn of exposures to whoever asks."""
+    """Warn of exposures to anyone who asks."""
     if ALLOW_QUERY_RECORD not in profile.required:
         return
     asking = dependents(graph, _ASKING | {VIEWER}) | _ASKING
@@ -140,7 +140,7 @@ def check_viewers(
             reporter.warn(
                 "020-52",
                 viewer.span,
-                f"{viewer} is whoever asks: in a module for any viewer, this exposes records"
+                f"{viewer} is anyone who asks: in a module for any viewer, this exposes records"
                 " to peers that prove nothing",
                 f"name the verifier, or ask for Peer({viewer}), which holds for proven ones only,"
                 f" or for a record signed by {viewer}",
@@ -150,7 +150,7 @@ def check_viewers(
 def _is_anyone(rule: Rule, name: str, known: set[Place], asking: set[PredicateKey]) -> bool:
     """Tell whether only `_Viewer` binds a variable, and nothing else asks about the peer.
 
-    `known` are the places of helpers that hold whoever asks.
+    `known` are the places of helpers that hold for any viewer.
     """
     bound = False
     for item in rule.body:

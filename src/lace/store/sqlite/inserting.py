@@ -112,7 +112,7 @@ class Inserted:
 
 
 class SomeKnownError(StoreError):
-    """Not all records were new, although that was to be expected; whoever inserts does so again."""
+    """Not all records were new, although that was to be expected; the caller inserts them again."""
 
 
 class Insertion:
@@ -250,7 +250,7 @@ class Transaction:
         self._path = path
         self._version = version
         self._claim = threading.Lock()
-        """Whoever has it decides: the one who commits, or the one who undoes."""
+        """Its holder decides: the thread that commits, or the one that undoes."""
         self._done = threading.Event()
         self._error: BaseException | None = None
 
@@ -326,7 +326,7 @@ class Transaction:
                 except BaseException:
                     self._undo()
                     raise
-        except BaseException as error:  # noqa: BLE001 - whoever waits is told
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             self._error = error
         finally:
             self._done.set()

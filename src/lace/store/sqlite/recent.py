@@ -1,4 +1,4 @@
-"""Records that were stored or read a moment ago: whoever follows a store need not read them.
+"""Records that were stored or read a moment ago: a follower of a store need not read them.
 
 A record is known by its key, which its bytes decide. So what is remembered stays right
 whatever happens to the store; which records there are, only a snapshot says. All who have

@@ -25,7 +25,7 @@ _SLICE_BYTES: Final = 16 * 1024 * 1024
 _SLICE_HEAD_BYTES: Final = 3 * 1024 * 1024
 """What one append takes at most, of records and of headers: memory grows with it."""
 _REMOVED_PART: Final = 4
-"""When more than one in so many covered records is removed, the segments are rebuilt."""
+"""When more than one in this many covered records is removed, the segments are rebuilt."""
 
 
 def is_at(entry: Entry, counters: Counters) -> bool:
@@ -39,7 +39,7 @@ def is_at(entry: Entry, counters: Counters) -> bool:
 
 
 def is_thin(segments: Segments, removed: int) -> bool:
-    """Tell whether so many covered records are removed that the segments should be rebuilt."""
+    """Tell whether enough covered records are removed for the segments to be rebuilt."""
     return removed * _REMOVED_PART > segments.records
 
 

@@ -1,7 +1,7 @@
 """The upkeep of segments beside the database: when they are appended to, rebuilt, or left.
 
 A lace has the folder `segments`: generations, each a folder with a random name, and the
-file `current`, which names the one that counts. Whoever holds the write lock may append to
+file `current`, which names the one that counts. The holder of the write lock may append to
 it. A rebuild writes a generation aside, under a lock of its own, so that it keeps no writer
 waiting, and then switches. Segments are a cache: a failure to write them is a warning.
 """
@@ -48,11 +48,11 @@ __all__ = [
 
 SEGMENTS_NAME: Final = "segments"
 APPEND_RECORDS: Final = 256
-"""So many records or removals behind the segments are worth an append."""
+"""This many records or removals after the segments are worth an append."""
 APPEND_BYTES: Final = 4 * 1024 * 1024
-"""So many record bytes are, too: a reader holds all that is behind the segments."""
+"""This many record bytes are, too: a reader holds all that is behind the segments."""
 _REBUILD_RECORDS: Final = 100_000
-"""So many records behind the segments are caught up by a rebuild, which keeps nobody waiting."""
+"""This many records after the segments are caught up by a rebuild, which keeps nobody waiting."""
 _CURRENT: Final = "current"
 _REBUILD_LOCK: Final = "rebuild.lock"
 _GENERATION: Final = re.compile("[0-9a-f]{16}")
@@ -96,7 +96,7 @@ class SegmentKeeper:
     # -- reading ------------------------------------------------------------------------
 
     def state(self) -> tuple[str, Entry] | None:
-        """Return the generation that counts and its last entry; None when there is none."""
+        """Return the generation that counts and its last entry; None without one."""
         with suppress(OSError, UnicodeDecodeError, SegmentDamagedError):
             generation = (self.folder / _CURRENT).read_text("ascii").strip()
             if _GENERATION.fullmatch(generation) and generation not in self._distrusted:

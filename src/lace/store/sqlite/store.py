@@ -92,7 +92,7 @@ class SqliteStore:
         create: make it when it is not there.
         read_only: never write, not even to bring an older store up to date.
         settings: cache size, waiting time and what else the store heeds.
-        purpose: what this process is doing, for whoever waits for it.
+        purpose: what this process is doing, for processes that wait for it.
         migrations: the versions of the store, for tests.
         random_bytes: randomness for the segments beside the database.
 
