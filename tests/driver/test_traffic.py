@@ -26,8 +26,8 @@ KEYS = {
     "link-id", "exchange-plan-id", "peer-verifier", "received-hashes", "rejected-hashes",
     "not-available-hashes", "bytes-received", "bytes-sent", "cursor-updated",
     "reconciliation-bytes-received", "reconciliation-bytes-sent", "control-bytes-received",
-    "control-bytes-sent", "at-fixed-point", "ticks-missed", "reason", "noted", "failure", "loops", "turns",
-    "requested", "stored", "pending-here", "pending-there", "seconds",
+    "control-bytes-sent", "at-fixed-point", "ticks-missed", "reason", "noted",
+    "failure", "loops", "turns", "requested", "stored", "pending-here", "pending-there", "seconds",
 }  # fmt: skip
 PHASES = {"setup", "hello", "advertise", "request", "transfer"}
 

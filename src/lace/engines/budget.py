@@ -45,7 +45,7 @@ _MOST_RUNS: Final = 100_000
 """Applications of rules that are noted one by one."""
 
 
-_MEASURED_BYTES: Final = 2**24
+_MEASURED_BYTES: Final = 2**22
 """Bytes that are allocated before it is measured again what is kept."""
 _REPORTED_BYTES: Final = 2**20
 """By how much memory changes before the supervisor is told."""

@@ -31,7 +31,7 @@ from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lace.engines.embedded.engine import Evaluation
     from lace.engines.embedded.steps import Context
@@ -45,14 +45,19 @@ def evaluated(
     facts: Sequence[Fact],
     limits: RuleLimits = PEER_LIMITS,
     supervisor: Cancellation | None = None,
+    began: Callable[[], None] = lambda: None,
 ) -> tuple[Evaluation, Statistics]:
-    """Evaluate all predicates of rules; returns what was done, too."""
+    """Evaluate all predicates of rules; returns what was done, too.
+
+    `began` is called when the facts are there, before anything is evaluated.
+    """
     profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
     program = check_source(rules, profile=profile, limits=limits)
     base = FactBase(max_value_bytes=1024)
     base.change(facts)
     statistics = Statistics()
     session = Session(base, supervisor=supervisor)
+    began()
     return session.evaluate(program, program.derived, statistics), statistics
 
 
@@ -197,39 +202,25 @@ MEMORY: dict[str, tuple[str, Sequence[Fact]]] = {
         "".join(f"A{k}(X) :- Item(X), TextShape(X,'{k}','','x').\n" for k in range(20)),
         items(30_000),
     ),
+    "facts of two rules": (
+        "A(X,Y) :- Item(X), Other(Y).\nA(Y,X) :- Item(X), Other(Y).",
+        [*items(1300), *[("Other", f"o{at}") for at in range(1200)]],
+    ),
+    "passes": ("P(X,Y) :- Edge(X,Y).\nP(X,Z) :- P(X,Y), Edge(Y,Z).", chain(900)),
+    "negations": (
+        "A(X,Y) :- Item(X), Other(Y).\nB(X,Y) :- Item(X), Other(Y), not A(X,Y).",
+        [*items(900), *[("Other", f"o{at}") for at in range(800)]],
+    ),
+    "long keys": (
+        "A(X) :- E(X,Y,Z,U,V), F(Y,X,Z,U,V).",
+        [
+            (name, *(f"{at * k % 30_011}" for k in (7, 7919, 104_729, 611_953)), f"{at}")
+            for at in range(60_000)
+            for name in "EF"
+        ],
+    ),
+    "comparisons": ("A(X) :- Edge(X,Y), LexCompare(X,'<',Y).", edges(60_000, 90_000)),
 }
-
-
-@pytest.mark.requirement("030-119")
-@pytest.mark.parametrize("kind", MEMORY)
-def test_the_memory_that_is_counted_is_what_is_allocated_within_a_factor(kind: str) -> None:
-    rules, facts = MEMORY[kind]
-    limits = replace(
-        PEER_LIMITS,
-        max_work=2**50,
-        max_memory=2**40,
-        max_derived_bytes=2**40,
-        max_cpu_seconds=10_000,
-    )
-    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
-    program = check_source(rules, profile=profile, limits=limits)
-    base = FactBase(max_value_bytes=1024)
-    base.change(facts)
-    session, statistics = Session(base), Statistics()
-    tracemalloc.start()
-    try:
-        session.evaluate(program, program.derived, statistics)
-        allocated = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert allocated > 2**20
-    unmeasured = 2**24  # it is only measured now and then what was freed
-    assert allocated / 2 <= statistics.most_bytes <= allocated * 8 + unmeasured
-    tight = replace(limits, max_memory=allocated // 4)
-    with pytest.raises(LimitExceeded) as caught:
-        evaluated(rules, facts, tight)
-    assert caught.value.limit == "peer_max_memory"
-    assert "bytes" in caught.value.message
 
 
 ONE, OTHER = "BCDEFGH", "IJKLMNO"
@@ -254,6 +245,41 @@ AT_ONCE: dict[str, tuple[str, Sequence[Fact], int]] = {
         300_000_000,
     ),
 }
+
+
+@pytest.mark.requirement("030-119")
+@pytest.mark.parametrize("kind", [*MEMORY, *AT_ONCE])
+def test_the_memory_that_is_counted_is_at_least_what_is_allocated(kind: str) -> None:
+    """And not much more, so that honest rules are not refused."""
+    rules, facts = MEMORY[kind] if kind in MEMORY else AT_ONCE[kind][:2]
+    limits = replace(
+        PEER_LIMITS,
+        max_work=2**50,
+        max_memory=2**40,
+        max_derived_facts=2**30,
+        max_derived_bytes=2**40,
+        max_cpu_seconds=10_000,
+    )
+    profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
+    program = check_source(rules, profile=profile, limits=limits)
+    base = FactBase(max_value_bytes=1024)
+    base.change(facts)
+    session, statistics = Session(base), Statistics()
+    tracemalloc.start()
+    try:
+        session.evaluate(program, program.derived, statistics)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert allocated > 2**20
+    plans = 2**19  # rules, plans and other objects of which there are few
+    unmeasured = 2**22  # it is only measured now and then what was freed
+    assert allocated - plans <= statistics.most_bytes <= allocated * 3.2 + unmeasured
+    tight = replace(limits, max_memory=allocated // 2)
+    with pytest.raises(LimitExceeded) as caught:
+        evaluated(rules, facts, tight)
+    assert caught.value.limit == "peer_max_memory"
+    assert "bytes" in caught.value.message
 
 
 @pytest.mark.requirement("030-119")

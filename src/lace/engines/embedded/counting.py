@@ -91,13 +91,13 @@ class Counting:
         access = access_to(scan, scan.columns, state.dictionary)
         counts = np.zeros(frame.rows, np.int64)
         for selection in state.selections(scan, access.pattern):
-            state.budget.charge(
-                costs.STEP + (costs.PROBE + costs.ROW) * frame.rows, _COUNT_BYTES * frame.rows
-            )
+            state.budget.charge(costs.STEP + costs.ROW * frame.rows, _COUNT_BYTES * frame.rows)
             if not access.shared:
                 counts += selection.rows
                 continue
             index = state.index(selection, access.keys)
+            units = index.units(frame.rows) * frame.rows
+            state.budget.charge(units, index.bytes_to_find(frame.rows))
             slots = index.find([frame.columns[name] for name in access.shared])
             found = index.starts[slots + 1] - index.starts[slots]
             counts += np.where(slots >= 0, found, 0)
@@ -108,6 +108,7 @@ class Counting:
         ranked = self._ranks(test)
         if ranked is None:
             return self.count_mask(test.plain, frame)
+        self._state.budget.charge(ranked.index.units(frame.rows) * frame.rows)
         slots = ranked.index.find([frame.columns[test.key]])
         counts = np.where(slots >= 0, ranked.counts[slots], 0)
         return meets(counts, test.plain.operator, test.plain.bound)
@@ -134,7 +135,7 @@ class Counting:
         state.budget.spend(
             2 * len(item), 4 * costs.SORTED * len(item), 4 * _COUNT_BYTES * len(item)
         )
-        index = Index([item], len(item), state.size)
+        index = Index([item], len(item), state.size, state.budget.check)
         if not index.is_unique:
             return None
         if index.order is not None:

@@ -11,20 +11,34 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lace.engines.embedded.keys import PairNumbers, distinct_sorted, radix_fits, radix_keys
+from lace.engines import costs
+from lace.engines.embedded.keys import (
+    PairNumbers,
+    distinct_sorted,
+    nothing,
+    places_in,
+    radix_fits,
+    radix_keys,
+    sort_rows,
+    stretches_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.dictionary import Ids
-    from lace.engines.embedded.keys import Flags, Keys
+    from lace.engines.embedded.keys import Flags, Keys, Look
 
-__all__ = ["Index", "Members", "Slots"]
+__all__ = ["PAIRED_BYTES", "Index", "Members", "Slots"]
 
 Slots = npt.NDArray[np.signedinteger[Any]]
 _TABLE_SHARE: Final = 32
 """A table pays when the values, or what was asked, are at least this share of all numbers."""
 _SMALL: Final = 4096
+_FOUND_BYTES: Final = 48
+"""What a row takes while it is looked for: its key, the keys in order, and where they are."""
+PAIRED_BYTES: Final = 80
+"""What a row takes for each column of its key beyond two, while pairs of values are numbered."""
 
 
 class Members:
@@ -32,14 +46,14 @@ class Members:
 
     __slots__ = ("_asked", "_flags", "_gone", "_size", "_sorted", "count")
 
-    def __init__(self, values: Ids, size: int) -> None:
+    def __init__(self, values: Ids, size: int, look: Look = nothing) -> None:
         self._size = size
         self._asked = 0
         self._flags: Flags | None = None
         self._gone: Ids | None = None
         self._sorted: Ids = values
         if size <= _SMALL or len(values) * _TABLE_SHARE >= size:
-            self.count = int(np.count_nonzero(self._flag()))
+            self.count = int(np.count_nonzero(self._flag(look)))
         else:
             self._sorted = distinct_sorted(values)
             self.count = len(self._sorted)
@@ -50,10 +64,18 @@ class Members:
         flags = 0 if self._flags is None else self._flags.nbytes
         return flags + self._sorted.nbytes
 
-    def _flag(self) -> Flags:
+    def _flag(self, look: Look = nothing) -> Flags:
         self._flags = flags = np.zeros(self._size, np.bool_)
-        flags[self._sorted] = True
+        for stretch in stretches_of(len(self._sorted)):
+            look()
+            flags[self._sorted[stretch]] = True
         return flags
+
+    def units(self, rows: int) -> int:
+        """Return what each of so many rows counts for that is looked for here next."""
+        if self._flags is not None or (self._asked + rows) * _TABLE_SHARE >= self._size:
+            return costs.PROBE
+        return costs.PROBE if len(self._sorted) <= _SMALL else costs.SEARCHED
 
     def mask(self, probe: Ids) -> Flags:
         """Tell which values are in the set."""
@@ -103,7 +125,7 @@ def _among(probe: Ids, ordered: Ids) -> Flags:
     """Tell which values are among some that are sorted."""
     if not len(ordered):
         return np.zeros(len(probe), np.bool_)
-    at = np.searchsorted(ordered, probe)
+    at = places_in(ordered, probe)
     at[at == len(ordered)] = 0
     found: Flags = ordered[at] == probe
     return found
@@ -114,6 +136,7 @@ class Index:
 
     __slots__ = (
         "_asked",
+        "_is_single",
         "_pairs",
         "_rows",
         "_size",
@@ -124,10 +147,11 @@ class Index:
         "order",
     )
 
-    def __init__(self, columns: Sequence[Ids], rows: int, size: int) -> None:
+    def __init__(self, columns: Sequence[Ids], rows: int, size: int, look: Look = nothing) -> None:
         self._size = size
         self._asked = 0
         self._table: Ids | None = None
+        self._is_single = len(columns) == 1
         direct = radix_fits(size, len(columns))
         self._pairs = [] if direct else [PairNumbers(size) for _ in columns[2:]]
         self.order: Ids | None = None
@@ -136,9 +160,9 @@ class Index:
         self._starts: npt.NDArray[np.intp] | None = None
         self.is_unique = False
         if len(columns) == 1 and size <= _TABLE_SHARE * rows and rows > _SMALL:
-            self._number(columns[0])
+            self._number(columns[0], look)
         if not self.is_unique:
-            self._sort(self._encode(columns, add=True))
+            self._sort(self._encode_all(columns, look), look)
 
     @property
     def size(self) -> int:
@@ -147,20 +171,24 @@ class Index:
         pairs = sum(each.bytes for each in self._pairs)
         return pairs + sum(each.nbytes for each in arrays if each is not None)
 
-    def _number(self, keys: Ids) -> None:
+    def _number(self, keys: Ids, look: Look) -> None:
         """Make a table of rows by key, if no two rows have the same: quicker than sorting."""
         flags = np.zeros(self._size, np.bool_)
-        flags[keys] = True
+        for stretch in stretches_of(self._rows):
+            look()
+            flags[keys[stretch]] = True
         if np.count_nonzero(flags) == self._rows:
             self.is_unique = True
             self._table = np.full(self._size, -1, np.int32)
-            self._table[keys] = np.arange(self._rows, dtype=np.int32)
+            for stretch in stretches_of(self._rows):
+                look()
+                rows = np.arange(stretch.start, stretch.stop, dtype=np.int32)
+                self._table[keys[stretch]] = rows
 
-    def _sort(self, keys: Ids | Keys) -> None:
+    def _sort(self, keys: Ids | Keys, look: Look) -> None:
         rows = self._rows
         if rows > 1 and not bool((keys[1:] >= keys[:-1]).all()):
-            self.order = np.argsort(keys).astype(np.int32)
-            keys = keys[self.order]
+            self.order, keys = sort_rows(keys, look)
         first = np.empty(rows, np.bool_)
         first[:1] = True
         np.not_equal(keys[1:], keys[:-1], out=first[1:])
@@ -188,6 +216,16 @@ class Index:
         """How many different keys there are."""
         return len(self._sorted) if self._sorted is not None else self._rows
 
+    def _encode_all(self, columns: Sequence[Ids], look: Look) -> Ids | Keys:
+        """Return the keys of all rows; pairs get their numbers in stretches."""
+        if not self._pairs:
+            return self._encode(columns, add=True)
+        keys = np.empty(self._rows, np.int64)
+        for stretch in stretches_of(self._rows):
+            look()
+            keys[stretch] = self._encode([column[stretch] for column in columns], add=True)
+        return keys
+
     def _encode(self, columns: Sequence[Ids], *, add: bool) -> Ids | Keys:
         if len(columns) == 1:
             return columns[0]
@@ -200,20 +238,39 @@ class Index:
         made[keys < 0] = -1
         return made
 
+    def units(self, rows: int) -> int:
+        """Return what each of so many rows counts for that is looked for here next."""
+        keys = self._sorted
+        if self._table is not None or keys is None:
+            return costs.PROBE
+        if self._is_single and self._makes_table(rows, len(keys)):
+            return costs.PROBE
+        if self._is_single and len(keys) <= _SMALL:
+            return costs.PROBE
+        return costs.SEARCHED + costs.SET_COLUMN * len(self._pairs)
+
+    def bytes_to_find(self, rows: int) -> int:
+        """Return an upper estimate of the bytes that looking for rows takes."""
+        return (_FOUND_BYTES + PAIRED_BYTES * len(self._pairs)) * rows
+
+    def _makes_table(self, rows: int, keys: int) -> bool:
+        return (self._asked + rows) * _TABLE_SHARE >= self._size and keys > _SMALL // 16
+
     def find(self, columns: Sequence[Ids]) -> Slots:
         """Return the number of each row's key, -1 where there is no such key."""
         probe = self._encode(columns, add=False)
         keys = self._sorted
         if len(columns) == 1 and keys is not None and self._table is None:
+            makes_table = self._makes_table(len(probe), len(keys))
             self._asked += len(probe)
-            if self._asked * _TABLE_SHARE >= self._size and len(keys) > _SMALL // 16:
+            if makes_table:
                 self._table = np.full(self._size, -1, np.int32)
                 self._table[keys] = np.arange(len(keys), dtype=np.int32)
         if self._table is not None:
             return self._table[probe].astype(np.intp)
         if keys is None:
             raise AssertionError("an index has sorted keys or a table")
-        at = np.searchsorted(keys, probe)
+        at = places_in(keys, probe)
         at[at == len(keys)] = 0
         at[keys[at] != probe] = -1
         return at

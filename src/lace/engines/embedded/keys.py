@@ -7,29 +7,47 @@ a few sorted runs, of which small ones are merged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lace.engines.embedded.dictionary import Ids
 
 __all__ = [
+    "AT_ONCE",
     "Flags",
     "Keys",
+    "Look",
     "PairNumbers",
     "RowSet",
     "distinct_ids",
     "distinct_sorted",
+    "nothing",
+    "places_in",
     "radix_fits",
     "radix_keys",
+    "sort_rows",
+    "stretches_of",
 ]
 
 Keys: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+Look: TypeAlias = "Callable[[], None]"
+"""Looks at the budget between two stretches of a long operation; it may wait, or raise."""
+AT_ONCE: Final = 2**19
+"""Rows that are sorted, numbered or added to a set between two looks: about 0.1 s."""
+_MOST_MERGED: Final = 2**24
+"""Keys of a run that is merged of others."""
+_MOST_NUMBERED: Final = 2**22
+"""The same where the keys have numbers beside them."""
+_SAMPLED: Final = 2**11
+"""The distance of two samples of a sorted run."""
+_CACHED: Final = 2**14
+"""Sorted keys among which others are found quickly in any order."""
 _LARGEST_KEY: Final = 2**62
 _LEAST_SHARE: Final = 1024
 """A set has a table of flags from the first row in this many possible ones on."""
@@ -39,6 +57,8 @@ _FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
 _ADDED_BYTES: Final = 48
 """What a row takes while it is added to a set: its key, sorted, compared and merged."""
+_MERGED_BYTES: Final = 12
+"""What a key takes while its run is merged with another one."""
 _PAIR_BYTES: Final = 32
 """What the number of a pair takes while others are merged with it."""
 _MAX_FLAGS: Final = 2**26
@@ -57,6 +77,68 @@ def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
         keys *= size
         keys += column
     return keys
+
+
+def nothing() -> None:
+    """Look at no budget."""
+
+
+def stretches_of(rows: int) -> Iterator[slice]:
+    """Yield stretches of so many rows, each of which is worked off at once."""
+    return (slice(first, min(first + AT_ONCE, rows)) for first in range(0, rows, AT_ONCE))
+
+
+def places_in(
+    ordered: npt.NDArray[Any], probe: npt.NDArray[Any], side: Literal["left", "right"] = "left"
+) -> npt.NDArray[np.intp]:
+    """Return where values belong among sorted ones, as `np.searchsorted` does.
+
+    Many values are looked for in their order: at random, each step of each search would wait
+    for memory.
+    """
+    if len(ordered) <= _CACHED or len(probe) <= 1:
+        return np.searchsorted(ordered, probe, side)
+    if bool((probe[1:] >= probe[:-1]).all()):
+        return np.searchsorted(ordered, probe, side)
+    order = np.argsort(probe)
+    found = np.empty(len(probe), np.intp)
+    found[order] = np.searchsorted(ordered, probe[order], side)
+    return found
+
+
+def sort_rows(keys: npt.NDArray[Any], look: Look = nothing) -> tuple[Ids, npt.NDArray[Any]]:
+    """Return the numbers of rows in the order of their keys, and the keys in order.
+
+    Many keys are sorted in runs. Samples of these say where to cut all runs, so that the
+    pieces between two cuts are about as long as a run, with a look before each of them.
+    """
+    count = len(keys)
+    if count <= AT_ONCE:
+        order = np.argsort(keys).astype(np.int32)
+        return order, keys[order]
+    runs: list[tuple[Ids, npt.NDArray[Any]]] = []
+    for stretch in stretches_of(count):
+        look()
+        found = np.argsort(keys[stretch])
+        runs.append(((found + stretch.start).astype(np.int32), keys[stretch][found]))
+    samples = np.sort(np.concatenate([run[_SAMPLED::_SAMPLED] for _, run in runs]))
+    cuts = samples[AT_ONCE // _SAMPLED :: AT_ONCE // _SAMPLED].tolist()
+    begins = [0] * len(runs)
+    orders: Ids = np.empty(count, np.int32)
+    made = np.empty(count, keys.dtype)
+    at = 0
+    for cut in [*cuts, None]:
+        look()
+        ends = [len(run) if cut is None else int(np.searchsorted(run, cut)) for _, run in runs]
+        ranges = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
+        piece = np.concatenate([run[each] for (_, run), each in zip(runs, ranges, strict=True)])
+        merged = np.argsort(piece, kind="stable")
+        end = at + len(piece)
+        made[at:end] = piece[merged]
+        rows = np.concatenate([rows[each] for (rows, _), each in zip(runs, ranges, strict=True)])
+        orders[at:end] = rows[merged]
+        begins, at = ends, end
+    return orders, made
 
 
 def distinct_sorted(keys: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -80,7 +162,10 @@ def distinct_ids(ids: Ids, size: int) -> Ids:
 
 
 class _Runs:
-    """Sorted runs of different keys; each has at most half the length of the one before."""
+    """Sorted runs of different keys; each has at most half the length of the one before.
+
+    Runs that are long enough stay as they are: merging them would take too long at once.
+    """
 
     def __init__(self) -> None:
         self._runs: list[Keys] = []
@@ -94,7 +179,7 @@ class _Runs:
         """Tell which keys are in no run."""
         absent = np.ones(len(keys), np.bool_)
         for run in self._runs:
-            at = np.searchsorted(run, keys)
+            at = places_in(run, keys)
             at[at == len(run)] = 0
             absent &= run[at] != keys
         return absent
@@ -119,9 +204,23 @@ class _Runs:
         """Add sorted keys that are in no run."""
         if not len(keys):
             return
-        while self._runs and len(self._runs[-1]) < 2 * len(keys):
-            keys = np.sort(np.concatenate((self._runs.pop(), keys)), kind="stable")
+        while self._runs and _merges(len(self._runs[-1]), len(keys), _MOST_MERGED):
+            keys = np.concatenate((self._runs.pop(), keys))
+            keys.sort(kind="stable")
         self._runs.append(keys)
+
+    def merged_by(self, count: int) -> int:
+        """Return how many keys are in the longest run that adding some at most makes."""
+        for run in reversed(self._runs):
+            if not _merges(len(run), count, _MOST_MERGED):
+                break
+            count += len(run)
+        return count
+
+
+def _merges(before: int, count: int, most: int) -> bool:
+    """Tell whether a run is merged with one before it."""
+    return before < 2 * count and before + count <= most
 
 
 class PairNumbers:
@@ -140,7 +239,11 @@ class PairNumbers:
     def number(self, left: Keys, right: Ids, *, add: bool) -> Keys:
         """Return the number of each pair; a new one gets the next, or without `add` -1."""
         keys = left * self._size + right
-        distinct: Keys = distinct_sorted(keys)
+        order = np.argsort(keys)
+        ordered: Keys = keys[order]
+        is_first = np.ones(len(keys), np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+        distinct = ordered[is_first]
         numbers = np.full(len(distinct), -1, np.int64)
         for run, codes in self._runs:
             at = np.searchsorted(run, distinct)
@@ -153,14 +256,15 @@ class PairNumbers:
             self._count += int(np.count_nonzero(new))
             added: Keys = distinct[new]
             self._add(added, numbers[new])
-        made: Keys = numbers[np.searchsorted(distinct, keys)]
+        made: Keys = np.empty(len(keys), np.int64)
+        made[order] = numbers[np.cumsum(is_first) - 1]
         made[left < 0] = -1
         return made
 
     def _add(self, keys: Keys, codes: Keys) -> None:
         if not len(keys):
             return
-        while self._runs and len(self._runs[-1][0]) < 2 * len(keys):
+        while self._runs and _merges(len(self._runs[-1][0]), len(keys), _MOST_NUMBERED):
             more, more_codes = self._runs.pop()
             keys, codes = np.concatenate((more, keys)), np.concatenate((more_codes, codes))
             order = np.argsort(keys, kind="stable")
@@ -176,8 +280,11 @@ class RowSet:
     each time that rows are added to runs takes a search.
     """
 
-    def __init__(self, arity: int, size: int, *, may_flag: bool = False) -> None:
+    def __init__(
+        self, arity: int, size: int, *, may_flag: bool = False, look: Look = nothing
+    ) -> None:
         self._arity = arity
+        self._look = look
         self._size = max(size, 1)
         self._direct = radix_fits(self._size, arity)
         self._pairs = [] if self._direct else [PairNumbers(size) for _ in range(arity - 2)]
@@ -212,9 +319,10 @@ class RowSet:
     def bytes_to_add(self, count: int) -> int:
         """Return an upper estimate of the bytes that adding rows takes."""
         per_row = _ADDED_BYTES + _PAIR_BYTES * len(self._pairs)
+        merged = _MERGED_BYTES * self._runs.merged_by(count)
         if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
-            return per_row * count + self._possible
-        return per_row * count
+            return per_row * count + merged + self._possible
+        return per_row * count + merged
 
     def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
         if not columns:
@@ -223,7 +331,9 @@ class RowSet:
             return radix_keys(columns, self._size)
         keys = columns[0].astype(np.int64)
         for pairs, column in zip(self._pairs, columns[1:-1], strict=True):
+            self._look()
             keys = pairs.number(keys, column, add=add)
+        self._look()
         made: Keys = keys * self._size + columns[-1]
         made[keys < 0] = -1
         return made

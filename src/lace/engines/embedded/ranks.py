@@ -173,6 +173,7 @@ class Ranks:
         if not self._as_integers:
             # Code points sort as UTF-8 bytes do, so the texts need not be encoded.
             return texts
+        budget.charge(costs.INTEGER * len(texts))
         budget.take(text_bytes(texts) + _KEY_BYTES * len(texts))
         keys: list[_Key | None] = []
         for some in stretches(texts, budget):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from lace.engines.embedded.index import Index, Members
-from lace.engines.embedded.keys import distinct_ids, distinct_sorted
+from lace.engines.embedded.keys import distinct_ids, distinct_sorted, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.engines.embedded.dictionary import Ids
     from lace.engines.embedded.index import Slots
-    from lace.engines.embedded.keys import RowSet
+    from lace.engines.embedded.keys import Look, RowSet
 
 __all__ = ["EVERYTHING", "ColumnPart", "Part", "Pattern", "Relation", "Selection"]
 
@@ -103,11 +103,11 @@ class Selection:
         """Tell whether the set of values at a position was asked for before."""
         return position in self._members
 
-    def members(self, position: int, size: int) -> Members:
+    def members(self, position: int, size: int, look: Look = nothing) -> Members:
         """Return the set of values at a position."""
         found = self._members.get(position)
         if found is None:
-            found = self._members[position] = Members(self.column(position), size)
+            found = self._members[position] = Members(self.column(position), size, look)
         return found
 
     def take_members(self, before: Selection, gone: Ids) -> None:
@@ -120,12 +120,12 @@ class Selection:
         """Tell whether the rows were asked for by their values at these positions before."""
         return positions in self._indexes
 
-    def index(self, positions: tuple[int, ...], size: int) -> Index:
+    def index(self, positions: tuple[int, ...], size: int, look: Look = nothing) -> Index:
         """Return the rows by their values at some positions."""
         found = self._indexes.get(positions)
         if found is None:
             columns = [self.column(position) for position in positions]
-            found = self._indexes[positions] = Index(columns, self.rows, size)
+            found = self._indexes[positions] = Index(columns, self.rows, size, look)
         return found
 
     def narrowed(self, pattern: Pattern) -> Selection:
@@ -222,7 +222,12 @@ class ColumnPart:
     @property
     def bytes(self) -> int:
         """How many bytes it takes, columns and access paths."""
-        return self.path_bytes + sum(column.nbytes for column in self._held.columns)
+        return self.path_bytes + self.column_bytes
+
+    @property
+    def column_bytes(self) -> int:
+        """How many bytes the columns take."""
+        return sum(column.nbytes for column in self._held.columns)
 
     def has(self, pattern: Pattern) -> bool:
         """Tell whether the rows that fit a pattern were asked for before."""
@@ -342,6 +347,14 @@ class Relation:
     def renumbered(self) -> Relation:
         """Return the relation without its access paths, for another size of dictionary."""
         return Relation(self.arity, [part.fresh() for part in self.parts])
+
+    def rows_to_add(self, rows: int) -> int:
+        """Return how many rows are moved when some are added: small parts are merged."""
+        for part in reversed(self.parts):
+            if not isinstance(part, ColumnPart) or part.rows > max(_MERGE_ROWS, 2 * rows):
+                break
+            rows += part.rows
+        return rows
 
     def with_rows(self, columns: Sequence[Ids], rows: int) -> Relation:
         """Return the relation with more rows, none of which it has already.

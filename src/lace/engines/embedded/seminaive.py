@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from lace.engines import costs
+from lace.engines.embedded.keys import stretches_of
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.state import WHOLE, Rows
 
@@ -99,14 +100,21 @@ def apply_branch(state: State, branch: Branch, start: int, iteration: int, found
     run = statistics.begin(branch.rule, iteration)
     try:
         known = state.derived_set(predicate)
-        for columns, rows in state.heads(branch, state.plan(branch, start)):
-            run.made += rows
-            state.budget.charge(costs.added(rows, known.numbered_columns), known.bytes_to_add(rows))
-            fresh, count = known.add(columns, rows)
-            state.budget.check_derived(predicate, known.rows)
-            if count:
-                run.new += count
-                found.setdefault(predicate, []).append((fresh, count))
+        for whole, made in state.heads(branch, state.plan(branch, start)):
+            run.made += made
+            for stretch in stretches_of(made):
+                columns, rows = tuple(each[stretch] for each in whole), stretch.stop - stretch.start
+                units = costs.added(rows, known.numbered_columns)
+                state.budget.charge(units, known.bytes_to_add(rows))
+                fresh, count = known.add(columns, rows)
+                state.budget.check_derived(predicate, known.rows)
+                if count:
+                    run.new += count
+                    found.setdefault(predicate, []).append((fresh, count))
+                    state.found_bytes += _bytes_of(predicate, count)
+                    state.pieces += 1
+                del fresh, columns
+            del whole
     finally:
         statistics.end(run)
 
@@ -125,6 +133,9 @@ def collect_branch(state: State, branch: Branch, found: Found) -> None:
             run.new += count
             state.budget.check_derived(predicate, rows)
             made.append((columns, count))
+            state.found_bytes += _bytes_of(predicate, count)
+            state.pieces += 1
+            del columns
     finally:
         statistics.end(run)
 
@@ -136,14 +147,22 @@ def keep(
     changed: dict[PredicateKey, Relation] = {}
     for predicate, pieces in found.items():
         total = sum(count for _, count in pieces)
+        moved = state.relations[predicate].rows_to_add(total)
         state.budget.charge(
-            costs.STEP + costs.CELL * 2 * predicate.arity * total, 8 * predicate.arity * total
+            costs.STEP + costs.CELL * predicate.arity * (total + moved),
+            _bytes_of(predicate, total + moved),
         )
         columns, rows = concatenated(predicate.arity, pieces)
         if rows:
             changed[predicate] = Relation.of(columns, rows)
             state.relations[predicate] = state.relations[predicate].with_rows(columns, rows)
+    state.found_bytes = 0  # they count with their relations
     return changed
+
+
+def _bytes_of(predicate: PredicateKey, rows: int) -> int:
+    """Return the bytes of facts as columns."""
+    return 4 * predicate.arity * rows
 
 
 def concatenated(arity: int, pieces: Iterable[Rows]) -> Rows:

@@ -14,7 +14,8 @@ from lace.algebra.nodes import Version
 from lace.algebra.passes.order import order_joins
 from lace.engines import costs
 from lace.engines.embedded.counting import Counting
-from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.index import PAIRED_BYTES
+from lace.engines.embedded.keys import RowSet, stretches_of
 from lace.engines.embedded.planning import compile_plan, pattern_of
 from lace.engines.embedded.relation import EVERYTHING, ColumnPart, Relation
 from lace.engines.embedded.steps import run_plan
@@ -49,6 +50,8 @@ _NEW_PLAN_BITS: Final = 3
 
 
 _VALUE_BYTES: Final = 4
+_PIECE_BYTES: Final = 512
+"""What arrays of facts take beside their values, and whatever refers to them."""
 _INDEX_BYTES: Final = 40
 """What a row takes while an index is made of it: its key, the order, where each key begins."""
 
@@ -87,6 +90,10 @@ class State:
         self.relations = relations
         self.sets: dict[PredicateKey, RowSet] = {}
         self.changed: Mapping[PredicateKey, Relation] = {}
+        self.found_bytes = 0
+        """Bytes of facts that are found, and in no relation yet."""
+        self.pieces = 0
+        """How many times facts were found; each time they are arrays of their own."""
         self.goal: Relation | None = None
         self.sliced: tuple[int, Relation] | None = None
         self.virtual = set(program.counted)
@@ -125,10 +132,15 @@ class State:
         if found is None:
             flags = sum(each.flag_bytes for each in self.sets.values())
             fits = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
-            found = self.sets[predicate] = RowSet(predicate.arity, self.size, may_flag=fits)
+            found = self.sets[predicate] = RowSet(
+                predicate.arity, self.size, may_flag=fits, look=self.budget.check
+            )
             present = self._all(predicate)
-            if present.rows:
-                found.add(present.columns(), present.rows)
+            columns = present.columns()
+            for stretch in stretches_of(present.rows):
+                self.budget.check()
+                rows = stretch.stop - stretch.start
+                found.add(tuple(column[stretch] for column in columns), rows)
         return found
 
     def clear(self, predicate: PredicateKey) -> None:
@@ -173,12 +185,11 @@ class State:
     def index(self, selection: Selection, positions: tuple[int, ...]) -> Index:
         """Return rows by their values at some positions; what it costs to make is counted."""
         if self.budget.is_weighted and not selection.has_index(positions):
-            rows = selection.rows
-            units = costs.SORTED + costs.SET_COLUMN * max(0, len(positions) - 2)
-            self.budget.charge(
-                costs.STEP + units * rows, min(self.size, 32 * rows) * 5 + _INDEX_BYTES * rows
-            )
-        return selection.index(positions, self.size)
+            rows, paired = selection.rows, max(0, len(positions) - 2)
+            units = costs.SORTED + costs.SET_COLUMN * paired
+            size = min(self.size, 32 * rows) * 5 + (_INDEX_BYTES + PAIRED_BYTES * paired) * rows
+            self.budget.charge(costs.STEP + units * rows, size)
+        return selection.index(positions, self.size, self.budget.check)
 
     def members(self, selection: Selection, position: int) -> Members:
         """Return the set of values at a position; what it costs to make is counted."""
@@ -188,7 +199,7 @@ class State:
                 costs.STEP + costs.SORTED * rows,
                 min(self.size, 32 * rows) + 3 * _VALUE_BYTES * rows,
             )
-        return selection.members(position, self.size)
+        return selection.members(position, self.size, self.budget.check)
 
     def held_bytes(self, base: Mapping[PredicateKey, Relation]) -> int:
         """Return about what this holds beside base facts: what it made, sets and access paths."""
@@ -197,8 +208,11 @@ class State:
             if base.get(key) is not relation:
                 parts = (part for part in relation.parts if isinstance(part, ColumnPart))
                 # A fact is in its relation, and as long as a fixed point runs among the new ones.
-                made += sum(2 * part.bytes for part in parts)
-        return made
+                made += sum(part.bytes + part.column_bytes for part in parts)
+        for relation in self.changed.values():
+            parts = (part for part in relation.parts if isinstance(part, ColumnPart))
+            made += sum(part.bytes for part in parts)
+        return made + self.found_bytes + _PIECE_BYTES * self.pieces
 
     def count_mask(self, test: CountTest, frame: Frame) -> Flags:
         """Tell for which rows of a frame a count test holds."""
@@ -262,4 +276,7 @@ class State:
                 else np.full(frame.rows, self.dictionary.intern(term.value), np.int32)
                 for term in terms
             )
-            yield columns, frame.rows
+            rows = frame.rows
+            del frame  # whoever takes the facts decides how long they are held
+            yield columns, rows
+            del columns

@@ -25,13 +25,15 @@ from lace.engines.embedded.frames import (
     multiplied_by_all,
 )
 from lace.engines.embedded.index import Members
+from lace.engines.embedded.keys import stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.algebra.nodes import CountTest, RankTest, Scan
     from lace.engines.budget import Budget
-    from lace.engines.embedded.index import Index
+    from lace.engines.embedded.dictionary import Ids
+    from lace.engines.embedded.index import Index, Slots
     from lace.engines.embedded.keys import Flags
     from lace.engines.embedded.relation import Pattern, Selection
     from lace.engines.embedded.verdicts import Verdicts
@@ -55,6 +57,9 @@ __all__ = [
 
 _SCANNED_SHARE: Final = 16
 """A scan without an index is read whole when at least this share of it is looked for."""
+
+
+_NO_ROWS: Final = np.empty(0, np.intp)
 
 
 class Context(Protocol):
@@ -136,18 +141,21 @@ def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
             else:
                 if frame.rows:
                     yield frame
+            frame = made = UNIT  # nothing that is passed on is kept here
+            budget.hold(-held)
+            held = 0
             while levels:
                 level = levels[-1]
-                budget.reserve(level.next_size)  # the frame before is not free yet
+                budget.reserve(level.next_size)
                 following = next(level.frames, None)
                 if following is None:
                     budget.hold(-level.size)
                     levels.pop()
                 elif following.rows:
                     level.next_size = _frame_bytes(following.rows, len(following.columns))
-                    more, held, frame = following.size - held, following.size, following
-                    budget.hold(more)
-                    at = level.at
+                    held, frame, at = following.size, following, level.at
+                    budget.hold(held)
+                    del following
                     break
             else:
                 return
@@ -269,15 +277,15 @@ class JoinStep:
         if scanned is not None:
             return scanned
         index = context.index(selection, access.keys)
+        context.budget.charge(index.units(frame.rows) * frame.rows, index.bytes_to_find(frame.rows))
         slots = index.find([frame.columns[name] for name in access.shared])
         hits = slots >= 0
         cells = len(self.columns)
-        probed = costs.PROBE * len(access.shared) * frame.rows
         if index.is_unique:
             kept = frame.kept(hits, [name for name in self.columns if name in frame.columns])
             context.budget.spend(
                 frame.rows + kept.rows,
-                probed + costs.row(cells) * kept.rows,
+                costs.row(cells) * kept.rows,
                 _frame_bytes(frame.rows, cells),
             )
             columns = dict(kept.columns)
@@ -292,7 +300,7 @@ class JoinStep:
         total = int(lengths.sum())
         context.budget.spend(
             frame.rows + total,
-            probed + costs.row(cells) * total,
+            costs.row(cells) * total,
             _frame_bytes(frame.rows, 0) + _frame_bytes(total, cells),
         )
         ends = np.cumsum(lengths)
@@ -342,7 +350,7 @@ class JoinStep:
         members = Members(frame.columns[access.shared[0]], context.size)
         if members.count < frame.rows:
             return None
-        rows = np.flatnonzero(members.mask(selection.column(access.keys[0])))
+        rows = _rows_among(members, selection.column(access.keys[0]), context.budget)
         cells = len(self.columns)
         context.budget.spend(
             frame.rows + len(rows),
@@ -366,6 +374,15 @@ class JoinStep:
         return multiplied(frame, Frame(selection.rows, values), self.columns)
 
 
+def _rows_among(members: Members, column: Ids, budget: Budget) -> Slots:
+    """Return the rows whose value is in a set, with looks at the budget."""
+    found = []
+    for stretch in stretches_of(len(column)):
+        budget.check()
+        found.append(np.flatnonzero(members.mask(column[stretch])) + stretch.start)
+    return found[0] if len(found) == 1 else np.concatenate([_NO_ROWS, *found])
+
+
 def _frame_bytes(rows: int, columns: int) -> int:
     """Return about what it takes to make a frame of rows, or the first one of many."""
     return (FRAME_ROW_BYTES + 4 * columns) * min(rows, MAX_FRAME_ROWS)
@@ -374,10 +391,9 @@ def _frame_bytes(rows: int, columns: int) -> int:
 def _matches(access: Access, frame: Frame, context: Context, kept: int) -> Flags:
     """Tell which rows agree with some row of a scan; `kept` columns of them are kept."""
     selections = context.selections(access.scan, access.pattern)
-    probed = (costs.PROBE * len(access.shared) + costs.ROW) * len(selections)
     context.budget.spend(
         frame.rows,
-        (probed + costs.row(kept)) * frame.rows + costs.STEP * len(selections),
+        (costs.ROW * len(selections) + costs.row(kept)) * frame.rows + costs.STEP * len(selections),
         _frame_bytes(frame.rows, kept),
     )
     mask: Flags | None = None
@@ -386,9 +402,13 @@ def _matches(access: Access, frame: Frame, context: Context, kept: int) -> Flags
             return np.ones(frame.rows, np.bool_)
         if len(access.shared) == 1:
             members = context.members(selection, access.keys[0])
+            context.budget.charge(members.units(frame.rows) * frame.rows)
             found = members.mask(frame.columns[access.shared[0]])
         else:
             index = context.index(selection, access.keys)
+            context.budget.charge(
+                index.units(frame.rows) * frame.rows, index.bytes_to_find(frame.rows)
+            )
             found = index.find([frame.columns[name] for name in access.shared]) >= 0
         mask = found if mask is None else mask | found
     return np.zeros(frame.rows, np.bool_) if mask is None else mask

@@ -94,7 +94,7 @@ class Verdicts:
     def _of_one(self, test: Test, name: str, column: Ids, budget: Budget) -> Flags:
         table = self._tables.get(test)
         if table is None:
-            budget.reserve(self._size)
+            budget.charge(self._size // costs.UNIT_BYTES, self._size)
             table = self._tables[test] = np.full(self._size, _UNKNOWN, np.uint8)
             while len(self._tables) > max(1, _MAX_TABLE_BYTES // self._size):
                 self._tables.popitem(last=False)
