@@ -18,6 +18,8 @@ from lace.cli.output import Output
 from tests.cli.links import make_parties, serving
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 WAIT_SECONDS = 30
@@ -32,29 +34,39 @@ def read_until(reader: int, text: bytes) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("is_json", [False, True])
-def test_nobody_waits_for_a_reader(monkeypatch: pytest.MonkeyPatch, *, is_json: bool) -> None:
-    monkeypatch.setattr(pipe_queue, "MAX_STDERR_BYTES", 200_000)
+def read_late(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    queued: Callable[[], AbstractContextManager[None]],
+    lines: Callable[[], Iterable[None]],
+    last: Callable[[], None],
+) -> list[str]:
+    """Write lines to a pipe that nobody reads before all are written; returns what was read.
+
+    Args:
+        monkeypatch: puts the pipe into the place of a standard stream.
+        name: the name of that stream.
+        queued: puts the queue before it.
+        lines: writes the lines, of which some are dropped.
+        last: writes a line with the words "the end" once the count of these was read.
+    """
     reader, descriptor = os.pipe()
     stream = os.fdopen(descriptor, "w", encoding="utf-8")
-    monkeypatch.setattr(sys, "stderr", stream)
-    output = Output()
-    if is_json:
-        output.log = JsonLog(output)
+    monkeypatch.setattr(sys, name, stream)
     written, is_told = threading.Event(), threading.Event()
 
     def write() -> None:
-        with pipe_queue.stderr_queued(output):
-            for number in range(MANY):
-                output.complain(f"{number} {'x' * 90}")
+        with queued():
+            for _ in lines():
+                pass
             written.set()
             assert is_told.wait(WAIT_SECONDS)
-            output.complain("the end")
+            last()
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     is_written = written.wait(WAIT_SECONDS)
-    found = read_until(reader, b"left out") if is_written else b""
+    found = read_until(reader, b"left") if is_written else b""
     is_told.set()
     found += read_until(reader, b"the end")
     writer.join(WAIT_SECONDS)
@@ -63,7 +75,22 @@ def test_nobody_waits_for_a_reader(monkeypatch: pytest.MonkeyPatch, *, is_json: 
     stream.close()
     os.close(reader)
     assert is_written, "it waits for somebody to read"
-    lines = found.decode().splitlines()
+    return found.decode().splitlines()
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_nobody_waits_for_a_reader(monkeypatch: pytest.MonkeyPatch, *, is_json: bool) -> None:
+    monkeypatch.setattr(pipe_queue, "MAX_STDERR_BYTES", 200_000)
+    output = Output()
+    if is_json:
+        output.log = JsonLog(output)
+    lines = read_late(
+        monkeypatch,
+        "stderr",
+        lambda: pipe_queue.stderr_queued(output),
+        lambda: map(output.complain, (f"{number} {'x' * 90}" for number in range(MANY))),
+        lambda: output.complain("the end"),
+    )
     kept = [line for line in lines if "xxx" in line]
     assert 0 < len(kept) < MANY
     assert f"{MANY - len(kept):,} messages are left out" in lines[len(kept)]
@@ -73,37 +100,20 @@ def test_nobody_waits_for_a_reader(monkeypatch: pytest.MonkeyPatch, *, is_json: 
 def test_nobody_waits_for_a_reader_of_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are dropped and counted; the count takes their place once somebody reads again."""
     monkeypatch.setattr(pipe_queue, "MAX_STDOUT_BYTES", 200_000)
-    reader, descriptor = os.pipe()
-    stream = os.fdopen(descriptor, "w", encoding="utf-8")
-    monkeypatch.setattr(sys, "stdout", stream)
     output = Output()
     output.json = True
     told: list[str] = []
     output.put_aside = told.append
-    written, is_told = threading.Event(), threading.Event()
-
-    def write() -> None:
-        with pipe_queue.stdout_queued(output, lambda _: None):
-            output.json_line({"long": "y" * 300_000})  # what finds nothing waiting is not dropped
-            for number in range(MANY):
-                output.json_line({"link": number, "x": "x" * 90})
-            written.set()
-            assert is_told.wait(WAIT_SECONDS)
-            output.json_line("the end")
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    is_written = written.wait(WAIT_SECONDS)
-    found = read_until(reader, b"left_out") if is_written else b""
-    is_told.set()
-    found += read_until(reader, b"the end")
-    writer.join(WAIT_SECONDS)
-    monkeypatch.undo()
-    assert not writer.is_alive()
-    stream.close()
-    os.close(reader)
-    assert is_written, "it waits for somebody to read"
-    first, *lines, last = (json.loads(line) for line in found.splitlines())
+    # What finds nothing waiting is not dropped, however long it is.
+    documents = [{"long": "y" * 300_000}, *({"link": at, "x": "x" * 90} for at in range(MANY))]
+    found = read_late(
+        monkeypatch,
+        "stdout",
+        lambda: pipe_queue.stdout_queued(output, lambda _: None),
+        lambda: map(output.json_line, documents),
+        lambda: output.json_line("the end"),
+    )
+    first, *lines, last = map(json.loads, found)
     assert len(first["long"]) == 300_000
     kept = [line["link"] for line in lines if "link" in line]
     assert kept == list(range(len(kept)))

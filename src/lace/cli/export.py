@@ -10,9 +10,8 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
 from lace.cli.output import plural
-from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
-from lace.cli.questions import select_records
+from lace.cli.questions import select_records, selection_options
 from lace.cli.records import find_records
 from lace.errors import UsageError
 from lace.store.interface import Order
@@ -107,12 +106,7 @@ def check_output(output: Output, target: str | None) -> None:
         ("lace export //u//notes//today | lace --lace other import -", "copy one to another lace"),
     ],
 )
-@click.argument("records", metavar="[RECORD]…", nargs=-1)
-@click.option("--rules", metavar="FILE", help="The records that the rules of FILE (or -) choose.")
-@click.option(
-    "--predicate", metavar="NAME/1", help="The predicate that chooses, with --rules: Selected/1."
-)
-@ALLOW_UNDEFINED_OPTION
+@selection_options
 @click.option("--all", "everything", is_flag=True, help="Every record, in the order of storing.")
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
 @click.pass_obj

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from lace.cli.fact_files import read_fact_files
+from lace.cli.link_options import all_options
 from lace.cli.output import plural
 from lace.cli.policy_files import warn_of_names
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Waiting
 from lace.cli.rule_files import (
     STANDARD_INPUT,
@@ -22,7 +26,7 @@ from lace.errors import RuleError, UsageError
 from lace.rules.checks.undefined import parse_allowed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lace.api import Lace
     from lace.cli.fact_files import GivenFacts
@@ -33,10 +37,35 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
-__all__ = ["SELECTED", "Question", "new_statistics", "read_rules", "select_records"]
+__all__ = [
+    "SELECTED",
+    "Question",
+    "new_statistics",
+    "read_rules",
+    "select_records",
+    "selection_options",
+]
 
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 SELECTED = "Selected/1"
 """What rules define that choose records, unless another predicate is named."""
+
+
+def selection_options(function: Decorated) -> Decorated:
+    """Give a command the arguments that choose records: by name, or by rules."""
+    add: Callable[[Decorated], Decorated] = all_options(
+        click.argument("records", metavar="[RECORD]…", nargs=-1),
+        click.option(
+            "--rules", metavar="FILE", help="The records that the rules of FILE (or -) choose."
+        ),
+        click.option(
+            "--predicate",
+            metavar="NAME/1",
+            help="The predicate that chooses, with --rules: Selected/1.",
+        ),
+        ALLOW_UNDEFINED_OPTION,
+    )
+    return add(function)
 
 
 def read_rules(session: Session, rules: str | None, texts: Sequence[str] = ()) -> RuleFile:

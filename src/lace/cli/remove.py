@@ -8,9 +8,8 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.output import plural
-from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.prompt import ask, is_attended
-from lace.cli.questions import select_records
+from lace.cli.questions import select_records, selection_options
 from lace.cli.records import find_records
 from lace.cli.rule_files import STANDARD_INPUT
 from lace.errors import UsageError
@@ -35,12 +34,7 @@ _WHOLE: Final = "records are removed all together or not at all"
         ("lace remove --rules old.lace --predicate Old/1", "take out what rules choose"),
     ],
 )
-@click.argument("records", metavar="[RECORD]…", nargs=-1)
-@click.option("--rules", metavar="FILE", help="The records that the rules of FILE (or -) choose.")
-@click.option(
-    "--predicate", metavar="NAME/1", help="The predicate that chooses, with --rules: Selected/1."
-)
-@ALLOW_UNDEFINED_OPTION
+@selection_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def command(

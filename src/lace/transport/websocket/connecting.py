@@ -20,12 +20,11 @@ from lace.transport.websocket.guard import (
     MAX_UNREAD_FRAMES,
     PING_SECONDS,
     SILENT,
-    Guard,
+    GuardedConnection,
 )
 from lace.transport.websocket.stream import WebSocketStream
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
 
     from lace.iltp.address import Address
@@ -44,23 +43,12 @@ _STATUS_HINTS: Final[Mapping[int, str]] = MappingProxyType(
 
 
 def _client_side(lost: list[Exception]) -> type[ClientConnection]:
-    class ClientSide(ClientConnection):
-        """A client's connection that is watched, and notes what broke it."""
-
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            """Begin."""
-            self._guard = Guard()
-            super().connection_made(transport)
-
-        def data_received(self, data: bytes) -> None:
-            """Take bytes."""
-            super().data_received(data)
-            self._guard.watch(self)
+    class ClientSide(GuardedConnection, ClientConnection):
+        """A client's connection that is guarded, and notes what broke it."""
 
         def connection_lost(self, exc: Exception | None) -> None:
             """End."""
             super().connection_lost(exc)
-            self._guard.forget()
             if exc is not None:
                 lost.append(exc)
 

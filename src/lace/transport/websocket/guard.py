@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from websockets.asyncio.connection import Connection
+
 from lace.transport.stream import CLOSE_SECONDS
 
 if TYPE_CHECKING:
     import asyncio
-
-    from websockets.asyncio.client import ClientConnection
-    from websockets.asyncio.server import ServerConnection
 
 __all__ = [
     "MAX_FRAME_BYTES",
@@ -19,7 +18,7 @@ __all__ = [
     "MAX_UNSENT_BYTES",
     "PING_SECONDS",
     "SILENT",
-    "Guard",
+    "GuardedConnection",
 ]
 
 MAX_FRAME_BYTES: Final = 1024 * 1024
@@ -36,23 +35,22 @@ SILENT: Final = logging.getLogger("lace.transport.websocket")
 SILENT.setLevel(logging.CRITICAL + 1)
 
 
-class Guard:
-    """Cuts a connection whose peer does not behave, so that none is kept for ever."""
+class GuardedConnection(Connection):
+    """A connection that is cut when its peer does not behave, so that none is kept for ever."""
 
-    def __init__(self) -> None:
-        self._leaving: asyncio.TimerHandle | None = None
+    _leaving: asyncio.TimerHandle | None = None
 
-    def watch(self, connection: ClientConnection | ServerConnection) -> None:
-        """Look at a connection after bytes came."""
-        if connection.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            connection.transport.abort()
-        protocol = connection.protocol
-        is_over = protocol.close_rcvd is not None or protocol.parser_exc is not None
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and look at what the peer does."""
+        super().data_received(data)
+        if self.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.transport.abort()
+        is_over = self.protocol.close_rcvd is not None or self.protocol.parser_exc is not None
         if is_over and self._leaving is None:
-            abort = connection.transport.abort
-            self._leaving = connection.loop.call_later(CLOSE_SECONDS, abort)
+            self._leaving = self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
-    def forget(self) -> None:
-        """Note that the connection is gone."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
         if self._leaving is not None:
             self._leaving.cancel()

@@ -20,7 +20,7 @@ from lace.transport.websocket.guard import (
     MAX_UNREAD_FRAMES,
     PING_SECONDS,
     SILENT,
-    Guard,
+    GuardedConnection,
 )
 from lace.transport.websocket.stream import WebSocketStream
 
@@ -35,23 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["listen_websocket"]
 
 
-class _ServerSide(ServerConnection):
-    """A server's connection that is watched."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._guard = Guard()
-        super().connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes."""
-        super().data_received(data)
-        self._guard.watch(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        super().connection_lost(exc)
-        self._guard.forget()
+class _ServerSide(GuardedConnection, ServerConnection):
+    """A server's connection that is guarded."""
 
 
 async def listen_websocket(
