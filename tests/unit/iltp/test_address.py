@@ -39,6 +39,15 @@ def test_forms(text: str, address: Address, shown: str, port: int | None) -> Non
     assert found.is_ipv6 == ("[" in text)
 
 
+def test_the_longest_host() -> None:
+    """As long as a name may be (253 characters), and no longer."""
+    host = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
+    assert parse_address(f"tcp:{host}:1").host == host
+    assert len(host) == 253
+    with pytest.raises(AddressError, match="is no host"):
+        parse_address(f"tcp:{host}d:1")
+
+
 def test_port_0_is_for_serving() -> None:
     assert parse_address("tcp:h:0", for_serving=True).effective_port == 0
     assert parse_address("ws:[::]:0", for_serving=True).effective_port == 0
