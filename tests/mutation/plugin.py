@@ -38,7 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
 
-__all__ = ["BUILD", "Campaign", "Outcome", "ReplacedModule", "pytest_configure"]
+__all__ = [
+    "BUILD",
+    "Campaign",
+    "Outcome",
+    "ReplacedModule",
+    "pytest_configure",
+    "pytest_runtest_logstart",
+]
 
 BUILD: Final = ROOT / "build" / "mutation"
 MEMORY: Final = 6 << 30
@@ -47,8 +54,6 @@ EXAMPLES: Final = 25
 MAX_FILES: Final = 12
 """Files of tests that a fresh process imports."""
 _NUMBER_BYTES: Final = 4
-_UNPATCHED: Final = 77
-"""The exit code of a process that could not replace the function."""
 _CACHED: Final = type(functools.cache(int))
 _LAST: Final[tuple[Any, float]] = (None, 0.0)
 
@@ -61,6 +66,12 @@ def pytest_configure() -> None:
     parent = settings.get_profile("ci")
     settings.register_profile("mutation", parent, phases=phases, max_examples=EXAMPLES)
     settings.load_profile("mutation")
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Say which test runs, where somebody wants to know it."""
+    if "MUTATED_REPORT" in os.environ:
+        Path(os.environ["MUTATED_REPORT"]).write_text(nodeid, "utf-8")
 
 
 class ReplacedModule:
@@ -187,80 +198,108 @@ class Campaign:
         return Reach(path, self._max_seconds)
 
     def _run(self, mutant: Mutant, tests: Reach) -> tuple[str, str]:
-        """The outcome for one mutant, and what decided it."""
+        """The outcome for one mutant, and what decided it.
+
+        A test kills it if it fails, and passes after the same tests without the mutant.
+        """
         chosen = [test for test in tests.tests_of(mutant) if test[0] in self._items]
-        if not chosen:
-            return "survived", "not reached"
         source = (ROOT / mutant.path).read_text("utf-8")
         filename = str(ROOT / mutant.path)
         try:
             code = compile(mutated_tree(source, mutant), filename, "exec", dont_inherit=True)
         except SyntaxError:
             return "killed", "does not compile"
-        seconds = sum(each for _, each in chosen)
         functions = self._functions.get((filename, mutant.scope.replace("()", "")), [])
-        report = self._folder / "first"
-        report.write_text("", "utf-8")
-        if not functions:
-            return self._run_fresh(mutant, source, chosen)
-        process = _Process(5 * seconds + 20)
+        patched = dict(_codes(code))
+        new = {id(each): patched.get(_key(each.__code__)) for each in functions}
+        is_fresh = not functions or any(
+            made is None or len(made.co_freevars) != len(each.__code__.co_freevars)
+            for each, made in zip(functions, new.values(), strict=True)
+        )
+        if is_fresh:
+            files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))[:MAX_FILES]
+            chosen = [test for test in chosen if test[0].split("::")[0] in files]
+        changed = ast.unparse(mutated_tree(source, mutant))
+
+        def first_failed(tests: Sequence[tuple[str, float]], *, is_mutated: bool) -> str | None:
+            if is_fresh:
+                return self._first_of_fresh(mutant, changed if is_mutated else source, tests)
+            codes = [(each, new[id(each)]) for each in functions] if is_mutated else []
+            return self._first_of_fork(codes, tests)
+
+        unfit = 0
+        while chosen:
+            failed = first_failed(chosen, is_mutated=True)
+            if failed is None:
+                return "survived", f"{unfit} tests were unfit" if unfit else ""
+            at = next(at for at, (name, _) in enumerate(chosen) if name == failed)
+            if first_failed(chosen[: at + 1], is_mutated=False) is None:
+                return "killed", failed
+            del chosen[at]
+            unfit += 1
+        return "survived", "not reached"
+
+    def _first_of_fork(
+        self,
+        codes: Sequence[tuple[FunctionType, CodeType | None]],
+        chosen: Sequence[tuple[str, float]],
+    ) -> str | None:
+        """The first test that fails where some functions have other code; None if none does."""
+        report = self._folder / "last"
+        report.write_text(chosen[0][0], "utf-8")
+        process = _Process(5 * sum(each for _, each in chosen) + 20)
         if process.is_child:
-            _exit_after(lambda: self._test_patched(functions, code, chosen, report))
-        status = process.status()
-        if status == _UNPATCHED:
-            return self._run_fresh(mutant, source, chosen)
-        return ("killed", report.read_text("utf-8")) if status else ("survived", "")
+            _exit_after(lambda: self._test_patched(codes, chosen, report))
+        return report.read_text("utf-8") if process.status() else None
 
     def _test_patched(
         self,
-        functions: list[FunctionType],
-        code: CodeType,
+        codes: Sequence[tuple[FunctionType, CodeType | None]],
         chosen: Sequence[tuple[str, float]],
         report: Path,
     ) -> int:
-        """Exchange the code of a function, run tests until one fails; 0 if none does."""
+        """Exchange the code of functions, run tests until one fails; 0 if none does."""
         _silence(1, 2)
-        patched = dict(_codes(code))
-        try:
-            for function in functions:
-                function.__code__ = patched[_key(function.__code__)]
-        except (KeyError, ValueError):  # another number of free variables
-            return _UNPATCHED
+        for function, code in codes:
+            if code is not None:
+                function.__code__ = code
         for cached in self._caches:
             cached.cache_clear()
         items = [(self._items[name], each) for name, each in chosen]
         for (item, seconds), (following, _) in zip_longest(items, items[1:], fillvalue=_LAST):
+            report.write_text(item.nodeid, "utf-8")
             # A test that goes on and on, or waits for ever, ends the process.
             signal.setitimer(signal.ITIMER_PROF, 5 * seconds + 3)
             signal.setitimer(signal.ITIMER_REAL, 20 * seconds + 30)
             if not _passes(item, following):
-                report.write_text(item.nodeid, "utf-8")
                 return 1
         return 0
 
-    def _run_fresh(
-        self, mutant: Mutant, source: str, chosen: Sequence[tuple[str, float]]
-    ) -> tuple[str, str]:
-        files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))[:MAX_FILES]
-        chosen = [test for test in chosen if test[0].split("::")[0] in files]
-        file, tests = self._folder / "mutated.py", self._folder / "tests.txt"
-        file.write_text(ast.unparse(mutated_tree(source, mutant)), "utf-8")
+    def _first_of_fresh(
+        self, mutant: Mutant, text: str, chosen: Sequence[tuple[str, float]]
+    ) -> str | None:
+        """The first test that fails where the module has another text; None if none does."""
+        file, tests, report = (self._folder / name for name in ("mutated.py", "tests.txt", "last"))
+        file.write_text(text, "utf-8")
         tests.write_text("\n".join(name for name, _ in chosen), "utf-8")
+        report.write_text(chosen[0][0], "utf-8")
         module = mutant.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider"]
         command += ["--tb=native", "--assert=plain"]
+        named = {"MODULE": module, "FILE": str(file), "REPORT": str(report)}
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = subprocess.run(
                 [*command, "-p", "tests.mutation.plugin", f"@{tests}"],
                 cwd=ROOT,
-                env=os.environ | {"MUTATED_MODULE": module, "MUTATED_FILE": str(file)},
+                env=os.environ | {f"MUTATED_{name}": value for name, value in named.items()},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 timeout=20 * sum(each for _, each in chosen) + 180,
                 check=False,
             )
-            return ("survived" if done.returncode in (0, 5) else "killed"), "in a fresh process"
-        return "killed", "time"
+            if not done.returncode:
+                return None
+        return report.read_text("utf-8")
 
 
 class _Process:
