@@ -84,6 +84,39 @@ def test_names_that_are_no_reason_to_wonder(body: str) -> None:
     assert found(body) == []
 
 
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ("Of('taem') :- true.\nA(P) :- Field(P,'Group',_,G), Of(G).", ["the group 'taem'"]),
+        ("Of('team') :- true.\nA(P) :- Field(P,'Group',_,G), Of(G).", []),
+        ("Of('x','Zebra') :- true.\nA(P) :- Of(_,N), Field(P,N,_,_).", ["the field 'Zebra'"]),
+        (
+            "Of('q') :- true.\nA(P) :- Field(P,'Group',_,G), Of(G).\n"
+            "B(P) :- Field(P,'App',_,X), Of(X).",
+            ["the group or app 'q'"],
+        ),
+        (
+            "Of('team') :- true.\nA(P) :- Field(P,'Group',_,G), Of(G).\n"
+            "B(P) :- Field(P,'App',_,X), Of(X).",
+            [],
+        ),
+        ("Of('q') :- true.\nOf(G) :- Have(G).\nA(P) :- Field(P,'Group',_,G), Of(G).", []),
+        ("Of('q') :- true.\nA(P) :- Field(P,'Group',_,G), not Of(G).", ["the group 'q'"]),
+        ("Of('q') :- true.\nA(P) :- Field(P,'Name',_,G), Of(G).", []),
+        ("Of('q') :- true.\nA(P) :- AdvertisedField(P,_,'Group',_,G), Of(G).", []),
+        (
+            "Of('taem') :- true.\nA(P) :- AdvertisedField(P,_,'Group',_,G), Of(G).",
+            ["the group 'taem'"],
+        ),
+    ],
+)
+def test_constants_that_a_helper_binds(rules: str, said: list[str]) -> None:
+    """They are names where a variable has them, at the place where the helper says them."""
+    findings = strange_names(base(), check_source(rules))
+    assert [each.message for each in findings] == [f"no record here has {each}" for each in said]
+    assert all(each.place.line == 1 for each in findings)
+
+
 def test_nothing_is_said_of_names_where_there_are_no_records() -> None:
     assert found("Field(P,'Group',_,'nobody')", []) == []
 

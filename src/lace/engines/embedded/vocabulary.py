@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lace.errors import Finding
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
-    from lace.rules.syntax import Rule
+    from lace.rules.syntax import Rule, Term
 
 __all__ = ["distinct_names", "strange_names", "uses_names"]
 
@@ -43,7 +43,7 @@ _MOST_COMPARISONS: Final = 50_000
 
 def uses_names(program: CheckedProgram) -> bool:
     """Tell whether rules use any name that could be looked up."""
-    return any(True for rule in program.rules for _ in _names(rule))
+    return any(True for _ in _names(program))
 
 
 def distinct_names(facts: Iterable[Fact]) -> Iterator[Fact]:
@@ -79,55 +79,103 @@ def strange_names(
     known = _Known(base)
     reporter = Reporter(SourceText(program.source, tuple(lines)))
     suggester = Suggester(_MOST_COMPARISONS)
-    seen: set[tuple[str | None, str, bool]] = set()
-    for rule in program.rules if known.records else ():
-        for field, term, is_theirs in _names(rule):
-            asked = (field, term.value, is_theirs)
-            if asked in seen or known.has(field, term.value):
-                continue
-            seen.add(asked)
-            near = suggester.closest(term.value, known.all(field))
-            if is_theirs and near is None:
-                continue
-            what = "field" if field is None else field.lower()
-            reporter.warn(
-                "020-08",
-                term.span,
-                f"no record here has the {what} {show(str(term))}",
-                f"did you mean {show(str(Constant(near)))}?" if near else None,
-            )
+    seen: set[tuple[tuple[str | None, ...], str, bool]] = set()
+    for fields, term, is_theirs in _names(program) if known.records else ():
+        asked = (fields, term.value, is_theirs)
+        if asked in seen or any(known.has(field, term.value) for field in fields):
+            continue
+        seen.add(asked)
+        near = suggester.closest(term.value, known.all(fields[0]))
+        if is_theirs and near is None:
+            continue
+        what = " or ".join("field" if field is None else field.lower() for field in fields)
+        reporter.warn(
+            "020-08",
+            term.span,
+            f"no record here has the {what} {show(str(term))}",
+            f"did you mean {show(str(Constant(near)))}?" if near else None,
+        )
     return reporter.warnings
 
 
-def _names(rule: Rule) -> Iterator[tuple[str | None, Constant, bool]]:
-    """Yield the names of a rule: the field whose value it is, or None for the name of a field.
+def _names(program: CheckedProgram) -> Iterator[tuple[tuple[str | None, ...], Constant, bool]]:
+    """Yield the names of rules: whose values they may be, or None for the name of a field.
 
-    The last says whether it is asked of what a peer advertises.
+    A name is written in the atom itself or in a comparison, or it is one of the constants of a
+    helper that has the variable there, negated too: `Team('a') :- true.` and
+    `Field(P,'Group',_,G), Team(G)`.
+    Such a constant may be of several fields. The last says whether it is asked of what a peer
+    advertises.
     """
-    values: dict[str, tuple[str, bool]] = {}
+    constants = _enumerations(program.rules)
+    helped: dict[tuple[PredicateKey, int], dict[str | None, bool]] = {}
+    for rule in program.rules:
+        variables: dict[str, tuple[str | None, bool]] = {}
+        for field, term, is_theirs in _places(rule):
+            if isinstance(term, Variable):
+                variables[term.name] = field, is_theirs
+            elif isinstance(term, Constant) and _is_asked(field, term):
+                yield (field,), term, is_theirs
+        for term, other in _compared(rule):
+            field, is_theirs = variables.get(term.name, (None, False))
+            if field is not None:
+                yield (field,), other, is_theirs
+        for _, atom in rule.uses():
+            for at, term in enumerate(atom.terms):
+                place = (atom.key, at)
+                if place in constants and isinstance(term, Variable) and term.name in variables:
+                    field, is_theirs = variables[term.name]
+                    asked = helped.setdefault(place, {})
+                    asked[field] = is_theirs and asked.get(field, True)
+    for place, asked in helped.items():
+        for constant in constants[place]:
+            fields = tuple(field for field in asked if _is_asked(field, constant))
+            if len(fields) == len(asked):
+                yield fields, constant, all(asked.values())
+
+
+def _places(rule: Rule) -> Iterator[tuple[str | None, Term, bool]]:
+    """Yield the terms at which a rule has the name of a field, or the value of one of `_VALUED`."""
     for _, atom in rule.uses():
         at = FIELD_POSITIONS.get(atom.key)
-        name = atom.terms[at] if at is not None else None
-        if not isinstance(name, Constant):
+        if at is None:
             continue
-        is_theirs = atom.key != _FIELD
-        if name.value not in FIELD_NAMES and closest(name.value, FIELD_NAMES) is None:
-            yield None, name, is_theirs  # one that is close to a standard name is reported anyway
-        if name.value in _VALUED:
-            value = atom.terms[-1]
-            if isinstance(value, Constant):
-                yield name.value, value, is_theirs
-            elif isinstance(value, Variable):
-                values[value.name] = name.value, is_theirs
+        name, is_theirs = atom.terms[at], atom.key != _FIELD
+        yield None, name, is_theirs
+        if isinstance(name, Constant) and name.value in _VALUED:
+            yield name.value, atom.terms[-1], is_theirs
+
+
+def _is_asked(field: str | None, term: Constant) -> bool:
+    """Tell whether a name is looked up: one close to a standard name is reported elsewhere."""
+    if field is not None:
+        return True
+    return term.value not in FIELD_NAMES and closest(term.value, FIELD_NAMES) is None
+
+
+def _compared(rule: Rule) -> Iterator[tuple[Variable, Constant]]:
+    """Yield the variables that a rule compares with a constant by `!=`."""
     for item in rule.body:
         match item:
-            case Inequality(Variable(named), Constant() as value) | Inequality(
-                Constant() as value, Variable(named)
-            ) if named in values:
-                field, is_theirs = values[named]
-                yield field, value, is_theirs
+            case Inequality(Variable() as variable, Constant() as value) | Inequality(
+                Constant() as value, Variable() as variable
+            ):
+                yield variable, value
             case _:
                 pass
+
+
+def _enumerations(rules: Sequence[Rule]) -> dict[tuple[PredicateKey, int], list[Constant]]:
+    """Return the places of heads at which every rule of a predicate has a constant, with these."""
+    found: dict[tuple[PredicateKey, int], list[Constant]] = {}
+    others: set[tuple[PredicateKey, int]] = set()
+    for rule in rules:
+        for at, term in enumerate(rule.head.terms):
+            if isinstance(term, Constant):
+                found.setdefault((rule.head.key, at), []).append(term)
+            else:
+                others.add((rule.head.key, at))
+    return {place: terms for place, terms in found.items() if place not in others}
 
 
 class _Known:
