@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.mutation.mutants import Mutant
 
-__all__ = ["GOAL", "PAGE", "format_page", "read_equivalents"]
+__all__ = ["GOAL", "HEAD", "PAGE", "format_page", "read_equivalents"]
 
 PAGE: Final = ROOT / "docs" / "reference" / "mutation.md"
 EQUIVALENTS: Final = Path(__file__).with_name("equivalents.toml")
