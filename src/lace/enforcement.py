@@ -22,7 +22,7 @@ from lace.engines.embedded.difference import Difference, only
 from lace.engines.embedded.enclave import Enclave
 from lace.engines.embedded.engine import Evaluation
 from lace.engines.embedded.factbase import Changes
-from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.keys import RowSet, nothing
 from lace.engines.embedded.load import GroupedFacts, group_facts, intern_constants
 from lace.engines.embedded.relation import Relation
 from lace.engines.embedded.session import Session
@@ -188,7 +188,8 @@ class Enforcement:
         if not come and not gone:
             return
         with self._undone_on_failure():
-            changes = self._base.change(come, gone)
+            look = self._supervisor.check if self._supervisor is not None else nothing
+            changes = self._base.change(come, gone, look)
             self._unseen.note(only(changes, self._their_public))
             self._update(changes)
 

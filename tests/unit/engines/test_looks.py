@@ -6,6 +6,7 @@ one. Here stretches are short, and it is counted what goes into each.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from lace.base import b64a
 from lace.engines.budget import Cancellation, EvaluationCancelled
-from lace.engines.embedded import frames, keys
+from lace.engines.embedded import factbase, frames, keys, ranks
+from lace.engines.embedded.canonical_order import in_text_order
+from lace.engines.embedded.dictionary import Dictionary
+from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.index import Index, Members
 from lace.engines.embedded.keys import PairNumbers, RowSet, places_in, sort_rows
+from lace.errors import LimitExceeded
+from lace.rules.syntax import PredicateKey
 from tests.unit.engines.test_budget import edges, evaluated, items
 
 if TYPE_CHECKING:
@@ -165,3 +172,44 @@ def test_stretches_do_not_change_the_work() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(keys, "AT_ONCE", 2**19)
             assert evaluated(rules, facts)[1].work == short
+
+
+def test_claims_are_numbered_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If that is cancelled, none of them is there, and they can come again."""
+    monkeypatch.setattr(factbase, "_AT_ONCE", 100)
+    facts = edges(700, 2000)
+    whole = FactBase(max_value_bytes=1024)
+    looks = Looks()
+    assert whole.change(facts, look=looks.check)
+    assert looks.count >= 2 * 2000 // 100
+    key = PredicateKey("Edge", 2)
+    base = FactBase(max_value_bytes=1024)
+    for most in (0, 3, looks.count - 1):
+        with pytest.raises(EvaluationCancelled):
+            base.change(facts, look=Looks(most).check)
+        assert key not in base.relations
+    assert base.change(facts)
+    rows = [
+        sorted(each.dictionary.rows(each.relations[key].columns(), each.relations[key].rows))
+        for each in (base, whole)
+    ]
+    assert rows[0] == rows[1] == sorted({fact[1:] for fact in facts})
+    with pytest.raises(LimitExceeded):  # a value that is too long, in a later stretch
+        base.change([*facts[:200], ("Edge", "x" * 2000, "y")])
+    assert base.relations[key].rows == len(rows[0])
+
+
+@pytest.mark.requirement("030-119")
+def test_hashes_that_begin_alike_are_ordered_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone can invent them; so their texts are put in order with looks, too."""
+    monkeypatch.setattr(ranks, "_RUN", SHORT)
+    monkeypatch.setattr(ranks, "_SAMPLED", 8)
+    texts = [f"B.{b64a.encode(number.to_bytes(32))}.H3" for number in range(20 * SHORT)]
+    mixed = random.Random(1).sample(texts, len(texts))
+    dictionary = Dictionary()
+    ids = dictionary.intern_all(mixed)
+    looks = Looks()
+    key = PredicateKey("Have", 1)
+    made = in_text_order({key: ([ids], len(ids))}, {}, dictionary, len(dictionary), looks.check)
+    assert dictionary.texts(made[key][0][0]) == texts
+    assert looks.count >= 3 * 20

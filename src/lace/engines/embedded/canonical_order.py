@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lace.engines.embedded.keys import nothing, sort_rows, stretches_of
+from lace.engines.embedded.ranks import sort_in_runs
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Ids, Texts
     from lace.engines.embedded.factbase import Columns
+    from lace.engines.embedded.keys import Look
     from lace.rules.syntax import PredicateKey
 
 __all__ = ["Identifying", "in_text_order"]
@@ -32,16 +36,12 @@ _DIGIT_BITS: Final = 16
 _DIGIT: Final = 2**_DIGIT_BITS - 1
 
 
-def _no_check() -> None:
-    pass
-
-
 def in_text_order(
     relations: Columns,
     identifying: Identifying,
     dictionary: Texts,
     size: int,
-    check: Callable[[], None] = _no_check,
+    check: Look = nothing,
 ) -> dict[PredicateKey, tuple[list[Ids], int]]:
     """Return rows by predicate, and their columns, in an order that their texts decide.
 
@@ -50,14 +50,14 @@ def in_text_order(
         identifying: what orders the rows of each predicate; without it all columns do.
         dictionary: what the numbers mean.
         size: above every number.
-        check: is called between two sorts; what it raises ends this.
+        check: is called between two sorts, and within long ones; what it raises ends this.
     """
     keys = sorted(relations)
     named = {key: identifying.get(key, range(key.arity)) for key in keys}
     present, columns = _packed({key: relations[key][0] for key in keys}, size)
     check()
     ranks = _text_ranks(
-        [columns[key][at] for key in keys for at in named[key]], present, dictionary
+        [columns[key][at] for key in keys for at in named[key]], present, dictionary, check
     )
     made: dict[PredicateKey, tuple[list[Ids], int]] = {}
     for key in keys:
@@ -91,28 +91,35 @@ def _packed(
     return present, {key: [places[column] for column in each] for key, each in columns.items()}
 
 
-def _text_ranks(columns: Sequence[Ids], present: Ids, dictionary: Texts) -> Ids:
+def _text_ranks(columns: Sequence[Ids], present: Ids, dictionary: Texts, check: Look) -> Ids:
     """Return for each place in some columns the rank that its text gives it among them."""
     flags = np.zeros(len(present), np.bool_)
     for column in columns:
         flags[column] = True
     chosen = np.flatnonzero(flags).astype(np.int32)
     ranks = np.zeros(len(present), np.int32)
-    order = _text_order(present[chosen], dictionary)
+    order = _text_order(present[chosen], dictionary, check)
     ranks[chosen[order]] = np.arange(len(chosen), dtype=np.int32)
     return ranks
 
 
-def _text_order(ids: Ids, dictionary: Texts) -> _Order:
+def _text_order(ids: Ids, dictionary: Texts, check: Look) -> Ids:
     """Return an order of different texts that these alone decide."""
-    prints = dictionary.fingerprints(ids)
-    order = np.argsort(prints)
-    ordered = prints[order]
-    if not (ordered[1:] == ordered[:-1]).any():
+    order, prints = sort_rows(dictionary.fingerprints(ids), check)
+    is_same = prints[1:] == prints[:-1]
+    if not is_same.any():
         return order
-    texts = dictionary.texts(ids)  # two that were made to have the same one
-    decided = sorted(range(len(ids)), key=lambda at: (int(prints[at]), texts[at]))
-    return np.array(decided, np.int64)
+    is_tied = np.zeros(len(ids), np.bool_)  # anyone can invent hashes that begin alike
+    is_tied[1:] |= is_same
+    is_tied[:-1] |= is_same
+    tied = order[is_tied]
+    texts: list[str] = []
+    for stretch in stretches_of(len(tied)):
+        check()
+        texts += dictionary.texts(ids[tied[stretch]])
+    keys = list(zip(prints[is_tied].tolist(), texts, strict=True))
+    order[is_tied] = tied[sort_in_runs(keys, list(range(len(keys))), check)]
+    return order
 
 
 def _order(ranks: Sequence[Ids], rows: int) -> _Order:

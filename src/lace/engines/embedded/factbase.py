@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
 from lace.engines.embedded.dictionary import Dictionary
-from lace.engines.embedded.keys import RowSet
+from lace.engines.embedded.keys import RowSet, nothing
 from lace.engines.embedded.load import columns_of, group_facts, intern_values
 from lace.engines.embedded.relation import ColumnPart, Relation
 from lace.engines.embedded.verdicts import Verdicts
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lace.engines.embedded.dictionary import Ids, StoredTexts, Texts
+    from lace.engines.embedded.keys import Look
     from lace.engines.embedded.load import GroupedFacts
     from lace.facts.lines import Fact
     from lace.rules.syntax import PredicateKey
@@ -30,6 +33,8 @@ __all__ = ["Changes", "Columns", "FactBase"]
 Columns: TypeAlias = "Mapping[PredicateKey, tuple[Sequence[Ids], int]]"
 """Columns of numbers and how many rows they have, by predicate."""
 
+_AT_ONCE: Final = 2**18
+"""Values that are numbered between two looks at whoever waits for them: about 0.2 s."""
 _LEAST_ROOM: Final = 4096
 """Numbers to spare for texts that come later; beyond that everything is numbered again."""
 
@@ -94,23 +99,38 @@ class FactBase:
         """How long a value may be."""
         return self._max_value_bytes
 
-    def intern(self, facts: Iterable[Fact] | GroupedFacts) -> Columns:
-        """Return facts as columns of numbers; their values are checked."""
+    def intern(self, facts: Iterable[Fact] | GroupedFacts, look: Look = nothing) -> Columns:
+        """Return facts as columns of numbers; their values are checked.
+
+        `look` is called between two stretches of many values; what it raises ends this.
+        """
         made: dict[PredicateKey, tuple[Sequence[Ids], int]] = {}
         grouped = group_facts(facts)
         # One search for all of them is quicker than one for each predicate.
         values = list(chain.from_iterable(each for key, each in grouped.items() if key.arity))
-        ids = intern_values(values, self.dictionary, self._max_value_bytes)
+        found: list[Ids] = [np.empty(0, np.int32)]
+        for first in range(0, len(values), _AT_ONCE):
+            look()
+            some = values if len(values) <= _AT_ONCE else values[first : first + _AT_ONCE]
+            found.append(intern_values(some, self.dictionary, self._max_value_bytes))
+        ids = found[1] if len(found) == 2 else np.concatenate(found)
         for key, each in grouped.items():
             own, ids = (ids[: len(each)], ids[len(each) :]) if key.arity else (ids[:0], ids)
             made[key] = columns_of(key, own), len(each) // max(key.arity, 1)
         return made
 
     def change(
-        self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
+        self,
+        added: Iterable[Fact] | GroupedFacts,
+        removed: Iterable[Fact] | GroupedFacts = (),
+        look: Look = nothing,
     ) -> Changes:
-        """Take facts out, then add facts; returns what really changed."""
-        gone, come = self.intern(removed), self.intern(added)
+        """Take facts out, then add facts; returns what really changed.
+
+        `look` is called now and then while the values are numbered; if it raises, nothing changes.
+        """
+        gone, come = self.intern(removed, look), self.intern(added, look)
+        look()
         return self.change_columns(come, gone)
 
     def change_columns(self, come: Columns, gone: Columns) -> Changes:
@@ -120,8 +140,8 @@ class FactBase:
         fresh: dict[PredicateKey, RowSet] = {}
         removed_rows: dict[PredicateKey, Relation] = {}
         added_rows: dict[PredicateKey, Relation] = {}
-        for key, (columns, rows) in come.items():
-            fresh[key] = RowSet.of(columns, rows, self.size)
+        for key in come.keys() & gone.keys():
+            fresh[key] = RowSet.of(*come[key], self.size)
         for key, (columns, rows) in gone.items():
             wanted, count = RowSet(key.arity, self.size).add(columns, rows)
             going = before[key].contains(wanted, count)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from lace.engines.budget import Budget
     from lace.engines.embedded.dictionary import Ids, Texts
+    from lace.engines.embedded.keys import Look
     from lace.rules.syntax import LexCompare
 
-__all__ = ["Ranks", "fetched", "in_order", "stretches", "text_bytes"]
+__all__ = ["Ranks", "fetched", "in_order", "sort_in_runs", "stretches", "text_bytes"]
 
 _Item = TypeVar("_Item")
 _Key: TypeAlias = "str | tuple[int, int, str]"
@@ -88,16 +89,21 @@ def stretches(items: Sequence[_Item], budget: Budget) -> Iterator[Sequence[_Item
 
 
 def in_order(keys: Sequence[Any], places: list[int], budget: Budget) -> list[int]:
-    """Return places sorted by their keys, with a look at the budget now and then.
+    """Return places sorted by their keys, with a look at the budget now and then."""
+    budget.take(_PLACE_BYTES * len(places))
+    return sort_in_runs(keys, places, budget.check)
+
+
+def sort_in_runs(keys: Sequence[Any], places: list[int], look: Look) -> list[int]:
+    """Return places sorted by their keys, with a look now and then.
 
     They are sorted in runs. Samples of these at equal distances say where to cut all runs, so
     that the pieces between two cuts are about as many as one run, whatever order they came in.
     """
     key = keys.__getitem__
-    budget.take(_PLACE_BYTES * len(places))
     runs: list[list[int]] = []
     for first in range(0, len(places), _RUN):
-        budget.check()
+        look()
         runs.append(sorted(places[first : first + _RUN], key=key))
     if len(runs) <= 1:
         return runs[0] if runs else []
@@ -105,7 +111,7 @@ def in_order(keys: Sequence[Any], places: list[int], budget: Budget) -> list[int
     made: list[int] = []
     begins = [0] * len(runs)
     for cut in samples[_RUN // _SAMPLED :: _RUN // _SAMPLED]:
-        budget.check()
+        look()
         ends = [
             bisect_left(run, key(cut), begin, key=key)
             for run, begin in zip(runs, begins, strict=True)
@@ -113,7 +119,7 @@ def in_order(keys: Sequence[Any], places: list[int], budget: Budget) -> list[int
         pieces = zip(runs, begins, ends, strict=True)
         made += sorted(chain.from_iterable(run[low:high] for run, low, high in pieces), key=key)
         begins = ends
-    budget.check()
+    look()
     last = zip(runs, begins, strict=True)
     return made + sorted(chain.from_iterable(run[begin:] for run, begin in last), key=key)
 
