@@ -278,3 +278,19 @@ def test_a_member_that_changes_its_group_makes_room_in_the_former_one() -> None:
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
         assert last.has_share
+
+
+def test_what_is_cancelled_while_others_compute_stops_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervisor = LinkSupervisor(MemoryPool(96 * MIB))
+
+    def cancel(_check: Callable[[], None]) -> bool:
+        supervisor.cancel(CancelReason.STOPPED)
+        return True
+
+    supervisor.check()
+    monkeypatch.setattr("lace.driver.supervision.offer_slot", cancel)
+    with pytest.raises(EvaluationCancelled):
+        supervisor.check()
+    supervisor.close()
