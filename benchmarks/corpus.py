@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lace.record.model import blob_payload, plex_payload, seal_payload, write_record
 from lace.record.seal import SigningKey
-from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 __all__ = ["corpus"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import lace
 from benchmarks.measure import Steps, children_cpu
 from lace.api import now
-from lace.exchanging import Side, open_exchange
+from lace.link.side import Side, open_exchange
 
 if TYPE_CHECKING:
-    from lace.driver.open_pairing import OpenPairing
+    from lace.link.in_process import OpenPairing
 
 SELECT: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 EXPOSE: Final = "AllowQueryRecord(V,P) :- _Viewer(V), Have(P).\n"

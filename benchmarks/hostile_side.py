@@ -16,7 +16,7 @@ from typing import Final
 
 from lace.api import SigningKey
 from lace.base import b64a
-from lace.interlacing.blocks import format_block
+from lace.exchange.blocks import format_block
 from tests.hostile.kit import Gone, Peer, connect_to, operand_at
 
 __all__ = ["CONNECTIONS", "KINDS"]

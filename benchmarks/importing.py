@@ -19,17 +19,15 @@ from benchmarks.measure import Run, cpu_of, run_command
 from benchmarks.results import Row
 from lace.api import read_chunks
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.engines.embedded.segment_journal import KEY_BYTES
-from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
-from lace.facts.columns import fact_columns
+from lace.columns.segment import SegmentWriter, create_generation
+from lace.columns.segment_journal import KEY_BYTES
+from lace.facts.extract import fact_columns
 from lace.record.reader import RawRecord, read_records
 from lace.record.seal import verify_many
 from lace.record.validate import ValidRecord, validate_many
-from lace.store.sqlite.connection import connect
+from lace.store.sqlite.connection import connect, migrate
 from lace.store.sqlite.fact_state import extended
-from lace.store.sqlite.inserting import enter_places
-from lace.store.sqlite.migrations import migrate
-from lace.store.sqlite.recent import key_of_record
+from lace.store.sqlite.insert import enter_places, key_of_record
 from lace.store.sqlite.segment_append import SLICE_RECORDS
 from lace.store.validation import SIGNATURE_BATCH
 

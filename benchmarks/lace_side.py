@@ -15,19 +15,19 @@ import lace
 from benchmarks.measure import Steps
 from benchmarks.workload_records import read_facts
 from benchmarks.workloads import GOALS, PROGRAMS
-from lace.engines.embedded.session import Session
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import Session
 from lace.facts.extract import record_facts
-from lace.querying import StoreSession
+from lace.query.store_query import StoreSession
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
 from lace.rules.syntax import parse_predicate
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from benchmarks.workload_facts import Fact
-    from lace.engines.embedded.engine import Evaluation
+    from lace.engine.engine import Evaluation
     from lace.rules.program import CheckedProgram
 
 __all__ = ["ENGINES", "Engine", "Opened", "Prepared"]

@@ -16,7 +16,7 @@ import click
 from benchmarks.measure import environment
 from lace.api import SigningKey
 from lace.cli.main import cli
-from lace.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pathlib import Path

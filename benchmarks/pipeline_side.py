@@ -21,19 +21,15 @@ from pyarrow import compute, parquet
 from benchmarks.corpus import FOLDER
 from benchmarks.measure import Steps, cpu_of_tree, run_steps
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.engines.spark.session import open_session
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.partitions import AdvertisementSet
-from lace.pipeline.advertise import advertise
-from lace.pipeline.claiming import Claiming
-from lace.pipeline.ingest import find_new, ingest
-from lace.pipeline.ranges import file_ranges
-from lace.pipeline.states import PREFIX_LENGTH, Asked
-from lace.pipeline.tables import RECORDS
-from lace.pipeline.validating import RECORD, Piece, Validation
-from lace.pipeline.warehouse import Warehouse
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.policy.schema import Schema
+from lace.record.model import blob_payload, plex_payload, seal_payload, write_record
 from lace.record.seal import SigningKey
-from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
+from lace.spark.engine.session import open_session
+from lace.spark.pipeline.advertise import PREFIX_LENGTH, Asked, Claiming, advertise
+from lace.spark.pipeline.ingest import RECORD, Piece, Validation, file_ranges, find_new, ingest
+from lace.spark.pipeline.tables import RECORDS
+from lace.spark.pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from benchmarks.measure import StepsRun
-    from lace.pipeline.advertise import Done
+    from lace.spark.pipeline.advertise import Done
 
 VERSION: Final = 1
 PART: Final = 50_000

@@ -15,7 +15,7 @@ from lace.algebra.lower import lower_program
 from lace.policy.compile import Compiler, compile_policy
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 import lace
 from benchmarks.measure import Steps
 from benchmarks.workloads import W1, W3
-from lace.policing import StorePolicy
 from lace.policy.local import prepare_exchange
 from lace.policy.operand import operand_of
-from lace.querying import StoreSession
+from lace.query.store_query import StoreSession
 from lace.rules.profiles import SELECT_HAVE, SELECTOR
 from lace.rules.program import Lacegram
+from tests.oracle.store_policy import StorePolicy
 
 if TYPE_CHECKING:
     from lace.policy.compile import Executable

@@ -22,8 +22,8 @@ from benchmarks.reconciling_sides import (
     world_of_fields,
 )
 from benchmarks.results import Row
-from lace.interlacing.advertisement import digests_of_bare
-from lace.interlacing.partitions import AdvertisementSet
+from lace.exchange.advertisement import digests_of_bare
+from lace.exchange.advertisement_set import AdvertisementSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
-from lace.interlacing.advertisement import Advertisement, digests_of_bare
-from lace.interlacing.blocks import format_block
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.questions import InquiryLimits
-from lace.interlacing.reconcile import Reconciliation
+from lace.exchange.advertisement import Advertisement, digests_of_bare
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.blocks import format_block
+from lace.exchange.reconcile import Reconciliation
+from lace.exchange.summaries import InquiryLimits
+from lace.policy.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

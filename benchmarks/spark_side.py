@@ -20,16 +20,15 @@ from benchmarks.corpus import FOLDER
 from benchmarks.measure import Steps
 from benchmarks.workload_facts import columns_of
 from benchmarks.workloads import GOALS, PROGRAMS, VERSION, describe
-from lace.engines.budget import Statistics
-from lace.engines.handover import evaluate_columns
-from lace.engines.spark import engine
-from lace.engines.spark.engine import evaluate_tables
-from lace.engines.spark.options import Options
-from lace.engines.spark.session import open_session, shuffle_partitions
-from lace.engines.spark.texts import TableTexts
+from lace.engine.budget import Statistics
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey, parse_predicate
+from lace.spark.engine import engine
+from lace.spark.engine.engine import evaluate_tables
+from lace.spark.engine.local import evaluate_columns
+from lace.spark.engine.session import Options, open_session, shuffle_partitions
+from lace.spark.engine.world import TableTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lace.engines.spark.engine import Tables
-    from lace.engines.spark.options import Cuts
+    from lace.spark.engine.engine import Tables
+    from lace.spark.engine.session import Cuts
 
 WORKLOADS: Final = ("W1", "W2", "W3")
 _ARITIES: Final = {"Have": 1, "Field": 4, "RecordLink": 5}

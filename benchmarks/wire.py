@@ -30,7 +30,7 @@ from benchmarks.wire_sides import (
     serving,
     sync,
 )
-from lace.record.writer import blob_payload, write_record
+from lace.record.model import blob_payload, write_record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,8 +31,8 @@ from benchmarks.workloads import (
     describe_further,
     name_of,
 )
+from lace.record.model import blob_payload, plex_payload, seal_payload, write_record
 from lace.record.seal import SigningKey
-from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

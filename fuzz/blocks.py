@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from fuzz.harness import Target
 from lace.base import b64a
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.blocks import format_block, parse_block
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.failures import InterlaceFailure
-from lace.interlacing.hello import read_hello
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.questions import InquiryLimits
-from lace.interlacing.reconcile import Reconciliation
-from lace.interlacing.setup import read_setup
-from lace.interlacing.summaries import children_fact, partition_fact
-from lace.interlacing.vocabulary import Phase, advertise_phase
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.blocks import format_block, parse_block
+from lace.policy.schema import Schema
+from lace.exchange.failures import InterlaceFailure
+from lace.exchange.hello import read_hello
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.summaries import InquiryLimits
+from lace.exchange.reconcile import Reconciliation
+from lace.exchange.hello import read_setup
+from lace.exchange.summaries import children_fact, partition_fact
+from lace.exchange.blocks import Phase, advertise_phase
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzz.harness import ROOT, Target
-from lace.transport.captured import CaptureError, format_piece, read_capture
+from lace.transport.capture import CaptureError, format_piece, read_capture
 
 __all__ = ["TARGET"]
 

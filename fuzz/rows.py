@@ -12,7 +12,7 @@ import struct
 
 from fuzz.harness import Target
 from lace.base import b64a
-from lace.interlacing.partitions import AdvertisementSet, child_prefixes
+from lace.exchange.advertisement_set import AdvertisementSet, child_prefixes
 
 __all__ = ["TARGET"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.harness import ROOT, Target, pieces_of
-from lace.driver.bridge import Inbound
-from lace.iltp.faults import StreamError
+from lace.link.bridge import Inbound
+from lace.iltp.items import StreamError
 from lace.iltp.items import (
     KNOT,
     NEED_MORE,
@@ -25,7 +25,7 @@ from lace.iltp.items import (
 )
 from lace.iltp.reader import Reader
 from lace.iltp.writer import Writer
-from lace.interlacing.failures import InterlaceFailure
+from lace.exchange.failures import InterlaceFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

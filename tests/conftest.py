@@ -76,7 +76,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def spark_session(java_options: str) -> Iterator[Any]:
     """The Spark session of this process, for small tables."""
-    from lace.engines.spark.session import open_session
+    from lace.spark.engine.session import open_session
     from tests.spark import SETTINGS
 
     java = {"spark.driver.extraJavaOptions": java_options}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.base.digest import digest
-from lace.engines.spark.java import find_java
+from lace.spark.engine.session import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ _MAKING: Final = """
 import sys
 from pathlib import Path
 
-from lace.engines.spark.session import open_session
+from lace.spark.engine.session import open_session
 
 options, folder = sys.argv[1:]
 with open_session("local[2]", settings={"spark.driver.extraJavaOptions": options}) as session:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lace.api import Lace, SigningKey, evaluate, parse_record
 from lace.api import open_lace as open
+from lace.api.exchanges import connect, interlace, serve
 from lace.base.tai import Tai
-from lace.converging import connect, interlace, serve
 from lace.errors import (
     EngineError,
     LaceError,
@@ -27,7 +27,12 @@ from lace.record.model import Blob, Plex, Seal
 from lace.record.paths import Coordinate
 
 if TYPE_CHECKING:
-    from lace.driver.happenings import (
+    from lace.api.links import BlockingLink, Link
+    from lace.api.server import Serving
+    from lace.api.tables import Table, Versions
+    from lace.api.warehouse import Warehouse, open_warehouse
+    from lace.exchange.result import Outcome
+    from lace.link.events import (
         Arrival,
         EventsMissed,
         LinkAgreed,
@@ -37,20 +42,15 @@ if TYPE_CHECKING:
         RecordsStored,
         RoundEnded,
     )
-    from lace.engines.explanation import Explanation
-    from lace.engines.result import Result
-    from lace.exchanging import Interlaced, OpenInterlace
-    from lace.hosting import Serving
-    from lace.interlacing.result import Outcome
-    from lace.linking import BlockingLink, Link
-    from lace.listing import Table, Versions
+    from lace.link.server import Served
+    from lace.link.side import Interlaced, OpenInterlace
     from lace.policy.local import Plan, Policy, plan
     from lace.policy.operations import expose_records, select_prefix, select_record, select_records
+    from lace.query.result import Result
     from lace.rules.program import Lacegram
-    from lace.serving import Served
     from lace.store.interface import StoredRecord
     from lace.transport.faults import ServerFullError
-    from lace.warehouses import Warehouse, open_warehouse
+    from lace.why.explanation import Explanation
 
     __version__: str
 
@@ -115,24 +115,24 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker knows the names already, and refuses all others
     _LATER = {
-        "lace.driver.happenings": (
+        "lace.link.events": (
             "Arrival EventsMissed LinkAgreed LinkEnded LinkEvent "
             "PhaseBegan RecordsStored RoundEnded"
         ),
-        "lace.engines.explanation": "Explanation",
-        "lace.engines.result": "Result",
-        "lace.exchanging": "Interlaced OpenInterlace",
-        "lace.hosting": "Serving",
-        "lace.interlacing.result": "Outcome",
-        "lace.linking": "BlockingLink Link",
-        "lace.listing": "Table Versions",
+        "lace.why.explanation": "Explanation",
+        "lace.query.result": "Result",
+        "lace.link.side": "Interlaced OpenInterlace",
+        "lace.api.server": "Serving",
+        "lace.exchange.result": "Outcome",
+        "lace.api.links": "BlockingLink Link",
+        "lace.api.tables": "Table Versions",
         "lace.policy.local": "Plan Policy plan",
         "lace.policy.operations": "expose_records select_prefix select_record select_records",
         "lace.rules.program": "Lacegram",
-        "lace.serving": "Served",
+        "lace.link.server": "Served",
         "lace.store.interface": "StoredRecord",
         "lace.transport.faults": "ServerFullError",
-        "lace.warehouses": "Warehouse open_warehouse",
+        "lace.api.warehouse": "Warehouse open_warehouse",
     }
     _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
 

@@ -13,11 +13,11 @@ import pytest
 import lace
 from lace.api import now
 from lace.errors import UsageError
+from lace.exchange.failures import Failure, InterlaceFailure
 from lace.iltp.address import Address, parse_address
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.serving import Served, Server
+from lace.link.client import LinkOptions
+from lace.link.server import Served, Server
 from lace.store.interface import NoStoreError
-from lace.syncing import LinkOptions
 from lace.transport.faults import ListenError, TransportError
 from tests.driver.test_pairing import hashes, plex, policy
 

@@ -11,7 +11,7 @@ import lace
 from lace.api import Lace, open_lace
 from lace.errors import LimitExceeded, PolicyError, RuleError
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.facts.views import facts_of
+from lace.facts.source import facts_of
 from lace.policy.disclosure import Disclosure, FieldShown, LinksShown
 from lace.record.model import Blob, Plex, Record
 from lace.store.sqlite.segments import APPEND_RECORDS
@@ -99,7 +99,7 @@ def check(opened: Lace) -> Disclosure:
 def test_the_columns_say_what_the_facts_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr("lace.engines.embedded.census._BATCH", batch)
+    monkeypatch.setattr("lace.engine.field_histogram._BATCH", batch)
     with open_lace(tmp_path / "a.lace") as opened:
         records = sample(300)
         opened.add_all(records)

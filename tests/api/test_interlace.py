@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.interlacing import events as happened
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.machine import Machine
-from lace.store import watching
+from lace.exchange import events as happened
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.machine import Machine
+from lace.store import interface as watching
 from lace.store.interface import StoreUnavailableError
 from lace.store.sqlite.store import SqliteStore
 from tests.driver.test_pairing import SELECT, hashes, plex, policy
@@ -21,8 +21,8 @@ from tests.driver.test_pairing import SELECT, hashes, plex, policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lace.exchanging import Round
-    from lace.interlacing.effects import Effect
+    from lace.exchange.effects import Effect
+    from lace.link.side import Round
     from lace.record.validate import ValidRecord
     from lace.store.interface import Admission
 
@@ -109,7 +109,7 @@ def test_records_whose_claims_differ_are_stored_where_that_is_asked_for(
     """X1, with a peer whose advertisements leave out a field."""
     left, right = sides
     record = right.add(plex("n/1"))
-    from lace.driver.evaluator import StoreEvaluator
+    from lace.link.evaluator import StoreEvaluator
 
     made = StoreEvaluator._advertisements
 
@@ -247,7 +247,7 @@ def test_a_lace_that_fails_while_it_goes_on(
 def test_few_rounds_wait_to_be_looked_at(
     sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lace.exchanging.MOST_ROUNDS", 1)
+    monkeypatch.setattr("lace.link.side.MOST_ROUNDS", 1)
     left, right = sides
     left.add(plex("a"))
     exchange = lace.interlace(left, right, policy(right), policy(left), open=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace.api.links import EventQueue
 from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.errors import UsageError
-from lace.linking import EventQueue
 from lace.store.interface import StoreDamagedError
 from lace.transport.faults import ListenError, TransportError
 from tests.driver.test_pairing import hashes, plex, policy

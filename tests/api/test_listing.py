@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace.api.tables import SHOWN_ROWS
 from lace.errors import UsageError
-from lace.listing import SHOWN_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

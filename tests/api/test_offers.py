@@ -8,12 +8,12 @@ import pytest
 
 import lace
 from lace.errors import PolicyError, ProtocolError, SettingError, UsageError
-from lace.interlacing import events as happened
-from lace.interlacing.machine import Machine
+from lace.exchange import events as happened
+from lace.exchange.machine import Machine
 from tests.driver.test_pairing import EVERYTHING, EXPOSE, SELECT, hashes
 
 if TYPE_CHECKING:
-    from lace.interlacing.effects import Effect
+    from lace.exchange.effects import Effect
 
 Sides = tuple[lace.Lace, lace.Lace]
 TOPIC = (

@@ -11,7 +11,7 @@ import pytest
 import lace
 from lace.api import Result
 from lace.base.limits import DEFAULT_SETTINGS, Settings
-from lace.engines.budget import Statistics
+from lace.engine.budget import Statistics
 from lace.errors import SettingError, UsageError
 from lace.facts.lines import FactLineError
 from lace.rules.limits import OWN_LIMITS, limits_of
@@ -138,7 +138,7 @@ def test_engines() -> None:
 
 
 def test_spark_is_not_installed(monkeypatch: pytest.MonkeyPatch, store: lace.Lace) -> None:
-    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("lace.spark.engine.session.util.find_spec", lambda _name: None)
     with pytest.raises(lace.EngineError, match="pyspark and pyarrow not installed") as refused:
         lace.evaluate(PATHS, EDGES, engine="spark")
     assert refused.value.hint == "pip install 'lace[spark]'"
@@ -149,7 +149,7 @@ def test_spark_is_not_installed(monkeypatch: pytest.MonkeyPatch, store: lace.Lac
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     code = (
         "import sys, lace; lace.evaluate; lace.Lace.query; heavy = ('numpy', 'lace.rules',"
-        " 'lace.engines.queries'); print([name for name in heavy if name in sys.modules])"
+        " 'lace.query.evaluate'); print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -21,19 +21,19 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "lace"
 
 ALLOWED = {
     # The process has one of each, whatever it runs; all are used under a lock.
-    "driver/collecting.py:_before": "thresholds of the process's garbage collector, under a lock",
-    "driver/collecting.py:_lock": "guards them",
+    "link/resources.py:_before": "thresholds of the process's garbage collector, under a lock",
+    "link/resources.py:_lock": "guards them",
     "store/lock.py:_guard": "guards the turns",
     "store/lock.py:_turns": "file locks belong to the process: its threads take turns, by path",
-    "store/slots.py:_own": "each thread sees its own value",
-    "store/slots.py:_slots": "threads share one interpreter lock; used under a lock",
-    "store/sqlite/recent.py:_by_database": "records by content, by path; used under a lock",
-    "store/sqlite/recent.py:_guard": "guards them",
-    "store/watching.py:_lock": "guards the watchers",
-    "store/watching.py:_watchers": "handles of one folder find each other; used under a lock",
+    "store/cpu_slots.py:_own": "each thread sees its own value",
+    "store/cpu_slots.py:_slots": "threads share one interpreter lock; used under a lock",
+    "store/sqlite/insert.py:_by_database": "records by content, by path; used under a lock",
+    "store/sqlite/insert.py:_guard": "guards them",
+    "store/interface.py:_lock": "guards the watchers",
+    "store/interface.py:_watchers": "handles of one folder find each other; used under a lock",
     # Caches of pure functions: what they return depends on the arguments alone.
     "base/digest.py:_hasher": "a prepared hasher for a context, which callers copy",
-    "policy/lower.py:lowering_rules": "the rules of a lowering for a viewer, immutable",
+    "policy/compile.py:lowering_rules": "the rules of a lowering for a viewer, immutable",
     "record/validate.py:_public_key": "the bytes of a verifier",
 }
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lace.api import SigningKey, open_lace
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Plex
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.documented import PIPELINE_SAMPLES
 from tests.cli.links import Party, make_parties, plex
 from tests.cli.policies import EXPOSE_TEAM, TEAM

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.record.model import Plex
-from lace.record.writer import MARKER
+from lace.record.model import MARKER, Plex
 from tests.cli.running import LIMITED, call, process, spawn
 from tests.cli.screens import at_terminal
 

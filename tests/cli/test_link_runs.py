@@ -15,16 +15,16 @@ import pytest
 
 from lace.cli import link_runs
 from lace.cli.outcomes import LinkLine
-from lace.driver.standing import Standing
-from lace.interlacing.result import Counters
-from lace.interlacing.transitions import State
+from lace.exchange.result import Counters
+from lace.exchange.transitions import State
+from lace.link.events import Standing
 from tests.cli.links import SECONDS, hashes, make_parties, serving, wait_until
 from tests.cli.running import call
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.driver.session import Session
+    from lace.link.session import Session
 
 
 @pytest.mark.slow

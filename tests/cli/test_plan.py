@@ -11,7 +11,7 @@ import pytest
 import lace
 from lace.facts.lines import parse_fact
 from lace.policy.compile import compile_policy, flat_program
-from lace.policy.transcript import parse_transcript
+from lace.policy.plan import parse_transcript
 from tests.cli.policies import ALL, TEAM, write
 from tests.cli.running import call, on_terminal
 

@@ -8,7 +8,7 @@ import pytest
 
 from lace.api import open_lace
 from lace.cli.policy_files import ask_again
-from lace.engines.result import AnswerLostError
+from lace.query.result import AnswerLostError
 from lace.record.model import Blob
 from lace.store.sqlite.segments import APPEND_RECORDS
 from tests.cli.policies import (

@@ -117,7 +117,7 @@ def test_wrong_usage(rules: Path, arguments: list[str], code: int, words: str) -
 
 def test_spark_is_not_installed(rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rules.exists()
-    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("lace.spark.engine.session.util.find_spec", lambda _name: None)
     done = call("query", "--rules", "paths.lace", "--engine", "spark")
     assert (done.code, done.raw) == (3, b"")
     assert "pyspark and pyarrow not installed; pip install 'lace[spark]'" in done.err

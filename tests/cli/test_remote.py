@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.driver.claims import Claims
-from lace.interlacing.effects import SendBatch
+from lace.exchange.effects import SendBatch
+from lace.link.dry_run import Claims
 from lace.record.model import Plex, Seal
 from lace.record.validate import parse_record
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.interlacing.effects import Effect
-    from lace.interlacing.events import Event
+    from lace.exchange.effects import Effect
+    from lace.exchange.events import Event
 
 RIGHT = "SelectHave(P) :- Have(P), Field(P,'Group',_,'u').\n" + (
     "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u').\n"

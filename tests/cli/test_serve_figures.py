@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.iltp.items import PREFACE
-from lace.transport.scraping import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS
+from lace.transport.metrics import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS
 from tests.cli.links import Party, Serving, hashes, make_parties, serving, wait_until
 from tests.cli.running import call, process, spawn
 

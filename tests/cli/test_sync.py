@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lace.api import open_lace
-from lace.transport.captured import read_capture
+from lace.transport.capture import read_capture
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import Result, call, on_terminal, process, spawn
 from tests.cli.screens import at_terminal

@@ -14,9 +14,9 @@ from lace.api import open_lace
 from lace.cli.outcomes import LinkLine
 from lace.cli.progress import Progress, Waiting
 from lace.cli.session import Session
-from lace.driver.standing import Standing
-from lace.interlacing.result import Counters
-from lace.interlacing.transitions import State
+from lace.exchange.result import Counters
+from lace.exchange.transitions import State
+from lace.link.events import Standing
 from lace.record.model import Blob, Plex
 from tests.cli.links import wait_until
 from tests.cli.running import call, on_terminal
@@ -24,7 +24,7 @@ from tests.cli.running import call, on_terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.driver.session import Session as LinkSession
+    from lace.link.session import Session as LinkSession
     from lace.record.model import Seal
 
     Records = list[Blob | Plex | Seal]

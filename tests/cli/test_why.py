@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.engines.result import Result
+from lace.query.result import Result
 from tests.cli.running import call
 
 if TYPE_CHECKING:

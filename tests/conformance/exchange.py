@@ -6,18 +6,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lace.enforcement import Enforcement
-from lace.engines.embedded.factbase import FactBase
+from lace.engine.factbase import FactBase
 from lace.facts.extract import facts_of_records
 from lace.policy.compile import Executable, compile_policy
+from lace.policy.enforcement import Enforcement
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from tests.store.samples import plex, seal, valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lace.enforcement import Permissions
+    from lace.policy.enforcement import Permissions
     from lace.policy.exposure import Exposure
     from lace.record.model import Record
 

@@ -13,7 +13,7 @@ from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.extract import record_facts
 from lace.facts.lines import FactLineError, check_value, format_fact, parse_fact
 from lace.record.ids import RecordId, is_link_target
-from lace.record.model import Blob, Plex, Record, Seal
+from lace.record.model import Blob, Plex, Record, Seal, plex_payload, write_record
 from lace.record.reader import Fault, read_records
 from lace.record.seal import SigningKey
 from lace.record.validate import (
@@ -23,9 +23,8 @@ from lace.record.validate import (
     parse_record,
     validate_many,
 )
-from lace.record.writer import plex_payload, write_record
-from lace.store.memory import MemoryStore
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from lace.enforcement import Enforcement
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import evaluate
+from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded, PolicyError, RuleError
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.facts.source import MemoryFacts
-from lace.facts.views import RecordView
+from lace.facts.source import MemoryFacts, RecordView
 from lace.policy.compile import compile_policy, flat_program
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
 from lace.policy.origin import Origin, check_claim, is_opaque_label
-from lace.policy.transcript import check_same_plan, make_plan
+from lace.policy.plan import check_same_plan, make_plan
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import CAN_QUERY_RECORD, MAY_REQUEST, MAY_SEND, QUERY
 from lace.rules.program import check_source
@@ -43,6 +41,7 @@ from tests.conformance.exchange import (
     finds,
     policy,
 )
+from tests.oracle.naive_engine import evaluate_naively
 from tests.store.samples import blob, plex, seal
 
 requirement = pytest.mark.requirement

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.engines import budget
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.session import Session
-from lace.engines.reference import evaluate_naively
+from lace.engine import budget
+from lace.engine.engine import Session, evaluate
 from lace.errors import EngineError, LaceError, LimitExceeded
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
-from lace.facts.source import FactSource, MemoryFacts
-from lace.facts.views import RecordView, facts_of
+from lace.facts.source import FactSource, MemoryFacts, RecordView, facts_of
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import CheckedProgram, check_source
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,10 +20,10 @@ from lace.errors import RecordError, RuleError
 from lace.record.ids import RecordId
 from lace.rules.builtins import cardinality_holds, int_compare, lex_compare, text_shape
 from lace.rules.canonical import canonicalize, parse_canonical
-from lace.rules.formatter import format_source
 from lace.rules.limits import MINIMUM_LIMITS, OWN_LIMITS, PEER_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram, check_canonical, check_source
+from lace.rules.source import format_source
 from lace.rules.syntax import Atom, Constant, PredicateKey, Use
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(

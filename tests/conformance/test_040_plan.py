@@ -31,7 +31,7 @@ from lace.policy.origin import (
     opaque_labels,
     prove_claim,
 )
-from lace.policy.transcript import (
+from lace.policy.plan import (
     LOWERINGS,
     ExchangePlan,
     PlanOperand,

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace import enforcement as enforcement_module
-from lace import policing as policing_module
-from lace.enforcement import Enforcement, Permissions
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.reference import evaluate_naively
+from lace.engine.factbase import FactBase
 from lace.errors import EngineError, LimitExceeded, PolicyError, RuleError
 from lace.facts.lines import format_fact, parse_fact
-from lace.policy.compile import Compiler, compile_policy, flat_program
+from lace.policy import enforcement as enforcement_module
+from lace.policy.compile import (
+    LOWERING_RULES,
+    MERGED,
+    Compiler,
+    compile_policy,
+    flat_program,
+    lowering_rules,
+)
+from lace.policy.enforcement import Enforcement, Permissions
 from lace.policy.exposure import Exposure, exposure_of
-from lace.policy.lower import LOWERING_RULES, MERGED, lowering_rules
 from lace.policy.operand import Operand, RequiredFields, operand_of, receive_operand
-from lace.policy.transcript import LOWERINGS, make_plan, parse_transcript
+from lace.policy.plan import LOWERINGS, make_plan, parse_transcript
 from lace.record.ids import RecordId
 from lace.rules.canonical import lacegram_id, rule_id
 from lace.rules.limits import PEER_LIMITS, RuleLimits
@@ -45,6 +49,8 @@ from tests.conformance.exchange import (
     finds,
     policy,
 )
+from tests.oracle import store_policy as policing_module
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     from tests.conformance.exchange import Fact

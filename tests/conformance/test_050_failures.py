@@ -11,15 +11,15 @@ import pytest
 
 from lace.base import b64a
 from lace.errors import PolicyError
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import Capabilities, ExchangeLimits
-from lace.interlacing.failures import Action, Failure
-from lace.interlacing.machine import Machine
-from lace.interlacing.transitions import State
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.capabilities import Capabilities, ExchangeLimits
+from lace.exchange.failures import Action, Failure
+from lace.exchange.machine import Machine
+from lace.exchange.transitions import State
 from lace.policy.compile import Compiler
+from lace.record.model import plex_payload, seal_payload, write_record
 from lace.record.validate import frame_record
-from lace.record.writer import plex_payload, seal_payload, write_record
 from tests.simulator.bent import bent_world, each_record, first_block
 from tests.simulator.policies import START
 from tests.simulator.side import _FACTS
@@ -28,7 +28,7 @@ from tests.store.samples import blob, flip, forged, key, plex, seal, tai
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
     from lace.record.validate import ValidRecord
     from tests.simulator.side import Item, Side
     from tests.simulator.world import World

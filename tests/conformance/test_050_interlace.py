@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing import loops, machine, reconcile, transfer
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits
-from lace.interlacing.failures import Failure
-from lace.interlacing.machine import Machine
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.transitions import State
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange import loops, machine, reconcile, transfer
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.exchange.failures import Failure
+from lace.exchange.machine import Machine
+from lace.exchange.transitions import State
 from lace.record.validate import frame_record
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from tests.simulator.bent import bent_world, first_block

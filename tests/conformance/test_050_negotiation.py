@@ -13,24 +13,27 @@ from lace.base import b64a
 from lace.base.digest import digest
 from lace.base.limits import DEFAULT_SETTINGS, Settings, describe_settings
 from lace.base.tai import Tai
-from lace.facts.catalogue import BASE_PREDICATES, FactClass
-from lace.interlacing.blocks import check_block, parse_block
-from lace.interlacing.capabilities import ALL_FIELDS, SECOND, WIRE_LIMITS
-from lace.interlacing.failures import Action, Failure, InterlaceFailure
-from lace.interlacing.identity import link_id
-from lace.interlacing.negotiation import (
+from lace.exchange.blocks import (
+    CONTROL_PREDICATES,
+    PHASE_PREDICATES,
+    Phase,
+    check_block,
+    parse_block,
+)
+from lace.exchange.capabilities import (
+    SECOND,
+    WIRE_LIMITS,
     Capabilities,
     ExchangeLimits,
-    Schema,
     exchange_limits_of,
-    make_setup,
-    read_hello,
-    read_setup,
-    runtime_facts,
 )
-from lace.interlacing.ticks import start_ticks
-from lace.interlacing.vocabulary import CONTROL_PREDICATES, PHASE_PREDICATES, Phase
+from lace.exchange.failures import Action, Failure, InterlaceFailure
+from lace.exchange.hello import link_id, make_setup, read_hello, read_setup
+from lace.exchange.negotiation import runtime_facts
+from lace.exchange.ticks import start_ticks
+from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.policy.operand import operand_of
+from lace.policy.schema import ALL_FIELDS, Schema
 from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
 
 if TYPE_CHECKING:

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.pairing import Pairing
-from lace.driver.party import Party
 from lace.errors import RecordError, RuleError
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.blocks import CONTROL_PREDICATES, format_block
+from lace.exchange.capabilities import Capabilities, ExchangeLimits, MachineConfig
+from lace.exchange.machine import Machine
+from lace.exchange.result import Outcome
+from lace.exchange.transitions import State
 from lace.facts.lines import parse_fact
-from lace.iltp.faults import StreamError
-from lace.iltp.items import NEED_MORE, PREFACE, StoredRecord
+from lace.iltp.items import NEED_MORE, PREFACE, StoredRecord, StreamError
 from lace.iltp.reader import Reader
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.blocks import format_block
-from lace.interlacing.capabilities import Capabilities, ExchangeLimits
-from lace.interlacing.machine import Machine, MachineConfig
-from lace.interlacing.result import Outcome
-from lace.interlacing.transitions import State
-from lace.interlacing.vocabulary import CONTROL_PREDICATES
+from lace.link.in_process import Pairing
+from lace.link.party import Party
 from lace.policy.operand import operand_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.store.sqlite.store import SqliteStore
@@ -43,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lace.base.tai import Tai
+    from lace.exchange.effects import Effect
+    from lace.exchange.events import Event
     from lace.facts.lines import Fact
-    from lace.interlacing.effects import Effect
-    from lace.interlacing.events import Event
     from lace.record.model import Record
     from lace.record.validate import ValidRecord
     from lace.store.interface import Admission
@@ -424,7 +422,7 @@ def test_core_and_store_know_nothing_of_who_collects() -> None:
                 else []
             )
         }
-        above = ("lace.driver", "lace.exchanging", "lace.api", "lace.cli")
+        above = ("lace.driver", "lace.link.side", "lace.api", "lace.cli")
         assert not {name for name in imported if name.startswith(above)}, path
     called = [each.name for each in fields(MachineConfig) if "Callable" in str(each.type)]
     assert called == ["random_bytes"]

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from lace.base.digest import digest
-from lace.driver.bridge import Inbound
+from lace.exchange.events import BatchEnded, BlockReceived, Unavailable
 from lace.facts.lines import format_fact
 from lace.iltp.address import Address, AddressError, parse_address
-from lace.iltp.faults import StreamFault
 from lace.iltp.items import (
     KNOT,
     PREFACE,
@@ -24,13 +23,14 @@ from lace.iltp.items import (
     Resource,
     StoredRecord,
     StreamEnd,
+    StreamFault,
 )
 from lace.iltp.reader import Reader
 from lace.iltp.resources import ResourceStore
 from lace.iltp.writer import Writer
-from lace.interlacing.events import BatchEnded, BlockReceived, Unavailable
+from lace.link.bridge import Inbound
 from lace.policy.operand import operand_of, receive_operand
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.model import Blob
 from lace.record.validate import parse_record
 from lace.rules.program import check_canonical

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from lace.engines.embedded.engine import evaluate
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import evaluate
 from lace.facts.lines import format_fact, parse_fact
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.differential.clingo_programs import evaluate_with_clingo
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property import lacegrams
 
 if TYPE_CHECKING:

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lace.engines.budget import Statistics
-from lace.engines.embedded import bounded, frames, index, keys, relation
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.session import Session
-from lace.engines.reference import evaluate_naively
+from lace.columns import keys, relation
+from lace.columns import keys as index
+from lace.engine import state as bounded
+from lace.engine import steps as frames
+from lace.engine.budget import Statistics
+from lace.engine.engine import Session, evaluate
 from lace.errors import LimitExceeded
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property import evaluations
 from tests.property.derivations import dense_worlds
 from tests.property.lacegrams import canonical
@@ -24,7 +26,7 @@ from tests.property.lacegrams import canonical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lace.engines.embedded.engine import Evaluation
+    from lace.engine.engine import Evaluation
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
     from tests.property.evaluations import Fact

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from lace.driver.evaluator import StoreEvaluator
-from lace.engines.queries import check_rules
-from lace.engines.reference import evaluate_naively
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.capabilities import Capabilities
+from lace.exchange.effects import Evaluate
 from lace.facts.extract import facts_of_records
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.capabilities import Capabilities
-from lace.interlacing.effects import Evaluate
+from lace.link.evaluator import StoreEvaluator
 from lace.policy.compile import compile_policy
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import LOWERINGS
+from lace.policy.plan import LOWERINGS
+from lace.query.evaluate import check_rules
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE
 from lace.rules.syntax import PredicateKey
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property import policies
 from tests.property.policies import SELECT_RECORDS, seen, visible_in
 from tests.unit.interlacing.sides import START, pair_of
@@ -35,8 +35,8 @@ from tests.unit.interlacing.sides import START, pair_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.exchange.negotiation import Terms
     from lace.facts.lines import Fact
-    from lace.interlacing.negotiation import Terms
     from lace.policy.exposure import Exposure
 
 pytestmark = [pytest.mark.property, pytest.mark.slow]

@@ -14,24 +14,22 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from lace.enforcement import Enforcement
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import evaluate
+from lace.engine.factbase import FactBase
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.facts.extract import facts_of_records
-from lace.facts.source import MemoryFacts
-from lace.facts.views import RecordView
-from lace.facts.views import facts_of as facts_in
-from lace.policing import StorePolicy
+from lace.facts.source import MemoryFacts, RecordView
+from lace.facts.source import facts_of as facts_in
 from lace.policy.compile import Compiler, flat_program
-from lace.policy.exposure import exposure_of
+from lace.policy.enforcement import Enforcement
+from lace.policy.exposure import exposure_of, scope_name
 from lace.policy.operand import operand_of
-from lace.policy.scope import scope_name
-from lace.policy.transcript import LOWERINGS
+from lace.policy.plan import LOWERINGS
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE
 from lace.store.sqlite import segments
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.naive_engine import evaluate_naively
+from tests.oracle.store_policy import StorePolicy
 from tests.property import policies
 from tests.property.policies import (
     SELECT_RECORDS,
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from lace.engines.embedded.engine import Evaluation
+    from lace.engine.engine import Evaluation
     from lace.policy.compile import Executable
     from lace.policy.exposure import Exposure
     from lace.rules.syntax import PredicateKey

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.engines.embedded.engine import evaluate
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import evaluate
 from lace.facts.lines import format_fact, parse_fact
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

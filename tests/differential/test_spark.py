@@ -18,18 +18,16 @@ from benchmarks.workload_facts import candidates, columns_of, edges, text_facts
 from benchmarks.workloads import GOALS, W4, describe
 from benchmarks.workloads import PROGRAMS as WORKLOADS
 from lace.algebra.lower import lower_program
-from lace.enforcement import Enforcement
-from lace.engines.budget import Statistics
-from lace.engines.distributed import evaluate_facts
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.load import group_facts
-from lace.engines.handover import evaluate_columns
-from lace.engines.queries import find_predicates
-from lace.engines.reference import evaluate_naively
+from lace.engine.budget import Statistics
+from lace.engine.engine import evaluate
+from lace.engine.factbase import FactBase
+from lace.engine.load import group_facts
 from lace.errors import LimitExceeded
 from lace.facts.lines import format_fact, parse_fact
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
+from lace.query.distributed import evaluate_facts
+from lace.query.evaluate import find_predicates
 from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.limits import OWN_LIMITS
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND, QUERY
@@ -42,9 +40,11 @@ from lace.rules.syntax import (
     TextShape,
     Variable,
 )
+from lace.spark.engine.local import evaluate_columns
 from tests.cli.running import call
 from tests.differential.test_engines import WORLDS, checked
 from tests.differential.test_programs import PROGRAMS
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property.policies import VIEWER, compiled
 from tests.store.samples import plex
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.engines.embedded.load import GroupedFacts
-    from lace.engines.spark.options import Options
+    from lace.engine.load import GroupedFacts
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Test
+    from lace.spark.engine.session import Options
     from tests.differential.test_engines import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_session")]
@@ -71,7 +71,7 @@ REACH = "Reach(X,Y) :- Edge(X,Y).\nReach(X,Z) :- Reach(X,Y), Edge(Y,Z).\n"
 
 
 def options(**values: Any) -> Options:
-    from lace.engines.spark.options import Options
+    from lace.spark.engine.session import Options
 
     return Options(**{"small_rows": 0, **values})
 
@@ -156,7 +156,7 @@ def test_generated_programs(world: World) -> None:
 def test_built_ins_mean_what_the_reference_says(spark_session: Any) -> None:
     from pyspark.sql import functions as F
 
-    from lace.engines.spark.builtins import test_column as column_of
+    from lace.spark.engine.compile import test_column as column_of
 
     texts = ["", "0", "-0", "00", "7", "-7", "007", "9" * 40, "-" + "9" * 40, "9" * 39 + "8", "--1"]
     texts += ["1\u0661", "1 ", "+1", "a", "A", "é", "z", "\uffee", "\U0001f600", "links/a.msg"]
@@ -293,9 +293,9 @@ def test_tables_of_rounds_are_put_together() -> None:
 @pytest.mark.parametrize("path", ["cluster", "whole"])
 def test_policies(spark_session: Any, path: str) -> None:
     """What may be sent and requested: four programs, each over what it may read."""
-    from lace.engines.spark.engine import evaluate_programs
-    from lace.engines.spark.texts import TableTexts
-    from lace.engines.spark.transfer import collect_columns, frame_of, text_frame
+    from lace.spark.engine.engine import evaluate_programs
+    from lace.spark.engine.relations import collect_columns, frame_of, text_frame
+    from lace.spark.engine.world import TableTexts
 
     records = [f"S.{letter * 43}.H3" for letter in "abcdef"]
     facts: list[Fact] = [("Have", record) for record in records[:4]]
@@ -393,7 +393,7 @@ def test_goals_of_workloads_on_both_paths(
         handed.append(program)
         return evaluate_columns(program, *rest, **more)
 
-    monkeypatch.setattr("lace.engines.distributed.evaluate_columns", hand_over)
+    monkeypatch.setattr("lace.query.distributed.evaluate_columns", hand_over)
     facts, rules = facts_for(workload, size), rules_of(workload)
     (goal,) = find_predicates(rules, [GOALS[workload]])
     expected = frozenset(evaluate(rules, facts, predicates=[goal]).texts(goal))
@@ -418,7 +418,7 @@ def test_the_whole_closure_by_handover() -> None:
 def test_reliable_cuts_are_files_and_go(
     spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lace.engines.spark.world import World
+    from lace.spark.engine.world import World
 
     seen: list[int] = []
     whole = World.cut_counting
@@ -478,7 +478,7 @@ def test_rules_are_checked_before_spark_starts(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_arguments: object, **_options: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("lace.engines.spark.local.open_session", refuse)
+    monkeypatch.setattr("lace.spark.engine.local.open_session", refuse)
     with pytest.raises(lace.RuleError):
         lace.evaluate("A(X) :- B(Y).", EDGES, engine="spark")
     rules = rules_for(REACH, EDGES, max_base_facts=1)

@@ -6,15 +6,14 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import lace
-from lace.driver.open_pairing import OpenPairing
-from lace.driver.pairing import Pairing
-from lace.exchanging import Side, party_of
-from lace.interlacing import effects as wanted
+from lace.exchange import effects as wanted
+from lace.link.in_process import OpenPairing, Pairing
+from lace.link.side import Side, party_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.driver.party import Party
+    from lace.link.party import Party
 
 START = lace.Tai("1640995200:000000000")
 SECOND = 1_000_000_000

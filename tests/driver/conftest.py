@@ -8,14 +8,14 @@ import pytest
 
 import lace
 from lace.api import now
-from lace.exchanging import Side, open_exchange
-from lace.store import watching
+from lace.link.side import Side, open_exchange
+from lace.store import interface as watching
 from tests.driver.test_pairing import policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.driver.open_pairing import OpenPairing
+    from lace.link.in_process import OpenPairing
 
 STOP_SECONDS = 20.0
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from lace.driver.announcing import Announcer
-from lace.driver.happenings import LinkAgreed, PhaseBegan
+from lace.link.events import Announcer, LinkAgreed, PhaseBegan
 
 
 @pytest.mark.requirement("050-207")

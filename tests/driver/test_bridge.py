@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lace.driver.bridge import PROGRESS_BYTES, Inbound
-from lace.interlacing import events as happened
-from lace.interlacing.failures import InterlaceFailure
+from lace.exchange import events as happened
+from lace.exchange.failures import InterlaceFailure
+from lace.link.bridge import PROGRESS_BYTES, Inbound
 from tests.unit.iltp.streams import HEAD
 
 

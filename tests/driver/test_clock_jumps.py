@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.pairing import Pairing
-from lace.driver.session import Session
-from lace.exchanging import Side, party_of
-from lace.interlacing import events as happened
-from lace.interlacing.failures import Failure
-from lace.interlacing.transitions import State
+from lace.exchange import events as happened
+from lace.exchange.failures import Failure
+from lace.exchange.transitions import State
+from lace.link.in_process import Pairing
+from lace.link.session import Session
+from lace.link.side import Side, party_of
 from tests.driver.clocks import START, Clock, Told
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 from tests.driver.test_session import SECONDS, connected
@@ -21,8 +21,8 @@ from tests.driver.test_session import SECONDS, connected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.interlacing.result import Outcome
-    from lace.transport.stream import ByteStream
+    from lace.exchange.result import Outcome
+    from lace.transport.duplex import ByteStream
 
 Sides = tuple[lace.Lace, lace.Lace]
 HOUR = 3600 * 10**9

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, sys, threading
-from lace.driver.collecting import keep_one_arena
+from lace.link.resources import keep_one_arena
 
 if sys.argv[1] == "one":
     keep_one_arena()

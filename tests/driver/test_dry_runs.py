@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lace.driver.dry_run import DryRun
-from lace.driver.messages import Block
-from lace.interlacing.effects import SendBlock
-from lace.interlacing.failures import InterlaceFailure
+from lace.exchange.effects import SendBlock
+from lace.exchange.failures import InterlaceFailure
+from lace.link.bridge import Block
+from lace.link.dry_run import DryRun
 from lace.record.model import Blob
 
 

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.intake import FEW_RECORDS, Intake, IntakeLoad
-from lace.driver.receipts import Receipts
-from lace.interlacing.events import Admitted, Validated
+from lace.exchange.events import Admitted, Validated
+from lace.link.intake import FEW_RECORDS, Intake, IntakeLoad, Receipts
 from lace.record.validate import ValidRecord, frame_record, frame_records
 from lace.store import validation
-from lace.store.interface import Admission
+from lace.store.interface import Admission, watching
 from lace.store.sqlite.store import SqliteStore
-from lace.store.validation_process import ValidationProcess
-from lace.store.watching import watching
+from lace.store.validation import ValidationProcess
 from tests.driver.clocks import START
 from tests.store.samples import blob, flip, forged, key, mixed, plex, seal, valid
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from lace.interlacing.events import Event
+    from lace.exchange.events import Event
 
 
 @pytest.fixture

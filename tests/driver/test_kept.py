@@ -10,12 +10,12 @@ import pytest
 
 import lace
 from lace.base.limits import MIB
-from lace.driver import pairing
-from lace.driver.messages import Block, Message
-from lace.engines.embedded.exchange_facts import ClaimTable
-from lace.interlacing.capabilities import ALL_FIELDS, Schema
-from lace.interlacing.config import Cursor
-from lace.interlacing.partitions import AdvertisementSet
+from lace.engine.exchange_facts import ClaimTable
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.capabilities import Cursor
+from lace.link import in_process as pairing
+from lace.link.bridge import Block, Message
+from lace.policy.schema import ALL_FIELDS, Schema
 from lace.store import links
 from lace.store.links import KeptLink, LinkFiles
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.local_errors import error_of
-from lace.interlacing.failures import Failure, InterlaceFailure, local_failure
-from lace.interlacing.result import Outcome
+from lace.exchange.failures import Failure, InterlaceFailure, local_failure
+from lace.exchange.result import Outcome
+from lace.link.party import error_of
 from lace.store.interface import StoreBusyError, StoreDamagedError, StoreUnavailableError
 from lace.store.sqlite.store import SqliteStore
 from tests.driver.test_pairing import EVERYTHING, hashes, plex, policy
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.exchanging import Interlaced
+    from lace.link.side import Interlaced
     from lace.store.interface import Admission
 
 pytestmark = pytest.mark.requirement("050-173", "050-227")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver import evaluator
-from lace.driver.pairing import Pairing
-from lace.driver.session import Session
-from lace.enforcement import Enforcement
-from lace.exchanging import Side, party_of, run_exchange
-from lace.interlacing import effects as wanted
-from lace.interlacing.transitions import State
+from lace.exchange import effects as wanted
+from lace.exchange.transitions import State
+from lace.link import evaluator
+from lace.link.in_process import Pairing
+from lace.link.session import Session
+from lace.link.side import Side, party_of, run_exchange
+from lace.policy.enforcement import Enforcement
 from tests.driver.clocks import SOON, START, Clock, Told, after, exchanging
 from tests.driver.test_pairing import EVERYTHING, hashes, plex, policy
 from tests.driver.test_session import SECONDS, connected
@@ -22,8 +22,8 @@ from tests.driver.test_session import SECONDS, connected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.driver.open_pairing import OpenPairing
-    from lace.transport.stream import ByteStream
+    from lace.link.in_process import OpenPairing
+    from lace.transport.duplex import ByteStream
 
 Sides = tuple[lace.Lace, lace.Lace]
 

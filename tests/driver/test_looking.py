@@ -12,8 +12,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from lace.driver import open_pairing, session
-from lace.driver.party import Party
+from lace.link import in_process as open_pairing
+from lace.link import session
+from lace.link.party import Party
 from tests.driver.test_open import ADD
 from tests.driver.test_pairing import hashes
 from tests.driver.test_session import connected
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     import pytest
 
     import lace
-    from lace.driver.open_pairing import OpenPairing
-    from lace.driver.session import Session
-    from lace.interlacing.result import Outcome
-    from lace.transport.stream import ByteStream
+    from lace.exchange.result import Outcome
+    from lace.link.in_process import OpenPairing
+    from lace.link.session import Session
+    from lace.transport.duplex import ByteStream
 
 SECONDS = 60.0
 LONGEST = 1.0

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.driver import memory_pool
-from lace.driver.memory_pool import SHARES, MemoryPool, PoolMember
-from lace.driver.supervision import CancelReason, LinkSupervisor
-from lace.engines.budget import EvaluationCancelled
+from lace.engine.budget import EvaluationCancelled
 from lace.errors import LimitExceeded
-from lace.store import slots
+from lace.link import resources as memory_pool
+from lace.link.resources import SHARES, CancelReason, LinkSupervisor, MemoryPool, PoolMember
+from lace.store import cpu_slots as slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,7 +289,7 @@ def test_what_is_cancelled_while_others_compute_stops_when_it_goes_on(
         return True
 
     supervisor.check()
-    monkeypatch.setattr("lace.driver.supervision.offer_slot", cancel)
+    monkeypatch.setattr("lace.link.resources.offer_slot", cancel)
     with pytest.raises(EvaluationCancelled):
         supervisor.check()
     supervisor.close()

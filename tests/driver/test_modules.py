@@ -11,14 +11,14 @@ import pytest
 
 import lace
 from lace.base.limits import Settings
+from lace.exchange.blocks import format_block
+from lace.exchange.failures import Failure
+from lace.exchange.hello import make_setup
 from lace.iltp.items import PREFACE
-from lace.interlacing.blocks import format_block
-from lace.interlacing.failures import Failure
-from lace.interlacing.setup import make_setup
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
-from lace.store.modules import ModuleFiles
+from lace.store.links import ModuleFiles
 from tests.driver.test_pairing import EVERYTHING, SELECT, plex, policy
 from tests.hostile.kit import Peer, connect_to
 

@@ -10,7 +10,7 @@ from tests.driver.test_pairing import hashes, plex
 
 if TYPE_CHECKING:
     import lace
-    from lace.driver.open_pairing import OpenPairing
+    from lace.link.in_process import OpenPairing
 
 SOON = 20.0
 ADD = """

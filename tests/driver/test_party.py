@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import lace
-from lace.driver.evaluator import StoreEvaluator
-from lace.driver.messages import Records
-from lace.driver.pairing import Pairing
-from lace.driver.supervision import CancelReason
-from lace.exchanging import Side, party_of
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.failures import Failure
-from lace.transport.stream import Proven
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.failures import Failure
+from lace.link.bridge import Records
+from lace.link.evaluator import StoreEvaluator
+from lace.link.in_process import Pairing
+from lace.link.resources import CancelReason
+from lace.link.side import Side, party_of
+from lace.transport.duplex import Proven
 from tests.driver.clocks import Clock
 from tests.driver.test_pairing import EVERYTHING, EXPOSE, SELECT, hashes, plex
 
 if TYPE_CHECKING:
-    from lace.driver.party import Party
+    from lace.link.party import Party
 
 Sides = tuple[lace.Lace, lace.Lace]
 MIB = 2**20

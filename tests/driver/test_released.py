@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.party import Party
-from lace.engines.embedded.factbase import FactBase
-from lace.interlacing.loops import Loops
+from lace.engine.factbase import FactBase
+from lace.exchange.loops import Loops
+from lace.link.party import Party
 from tests.cli.links import EXPOSE_ALL, plex
 from tests.cli.policies import ALL
 from tests.cli.running import process

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace.exchange.blocks import format_block
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.hello import make_setup
 from lace.iltp.items import PREFACE
-from lace.interlacing.blocks import format_block
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.setup import make_setup
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 from tests.hostile.kit import Peer, connect_to
 
 if TYPE_CHECKING:
-    from lace.policy.transcript import ExchangePlan
+    from lace.policy.plan import ExchangePlan
 
 ADDRESS = "tcp:127.0.0.1:0"
 ONLY_V = SELECT.replace("'u'", "'v'")

@@ -10,11 +10,11 @@ import pytest
 
 import lace
 from lace.api import now
-from lace.driver import evaluator
-from lace.driver.resting import StateNames
-from lace.enforcement import Enforcement
-from lace.exchanging import Side, open_exchange
-from lace.interlacing.events import Validated
+from lace.exchange.events import Validated
+from lace.link import evaluator
+from lace.link.evaluator import StateNames
+from lace.link.side import Side, open_exchange
+from lace.policy.enforcement import Enforcement
 from lace.rules.syntax import PredicateKey
 from tests.driver.test_kept import BY_NAME, first_loop, run, said
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
@@ -117,7 +117,7 @@ def test_a_record_that_was_rejected_is_asked_for_again(
     left, right = sides
     left.add(plex("a"))
     with monkeypatch.context() as patch:
-        patch.setattr("lace.driver.intake._validated", _rejecting)
+        patch.setattr("lace.link.intake._validated", _rejecting)
         done = lace.interlace(left, right, policy(right), policy(left))
         assert len(done.right.rejected) == 1
     assert not hashes(right)

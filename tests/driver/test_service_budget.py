@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.claims import Claims
-from lace.driver.messages import BatchEnd, Records
-from lace.driver.party import BYTES_AT_ONCE
-from lace.driver.session import WRITE_BYTES
-from lace.exchanging import Side, party_of
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.machine import Machine
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.machine import Machine
+from lace.link.bridge import BatchEnd, Records
+from lace.link.dry_run import Claims
+from lace.link.party import BYTES_AT_ONCE
+from lace.link.session import WRITE_BYTES
+from lace.link.side import Side, party_of
 from tests.driver.test_pairing import SELECT, plex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.driver.party import Party
+    from lace.link.party import Party
 
 pytestmark = pytest.mark.requirement("050-178")
 MIB = 2**20

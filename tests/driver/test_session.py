@@ -11,32 +11,29 @@ import pytest
 
 import lace
 from lace.api import now
-from lace.driver.bridge import Outbound
-from lace.driver.collecting import collecting_rarely
-from lace.driver.messages import Block
-from lace.driver.session import Session
-from lace.exchanging import Side, party_of
+from lace.exchange.failures import Failure
 from lace.iltp import resources
 from lace.iltp.address import parse_address
-from lace.iltp.faults import WriteError
-from lace.iltp.items import PREFACE, PUZZLE_PIECE
-from lace.interlacing.failures import Failure
+from lace.iltp.items import PREFACE, PUZZLE_PIECE, WriteError
+from lace.link.bridge import Block, Outbound
+from lace.link.resources import collecting_rarely
+from lace.link.session import Session
+from lace.link.side import Side, party_of
 from lace.rules.program import check_canonical, check_source
 from lace.store.sqlite.snapshot import SqliteSnapshot
-from lace.transport.duplex import DuplexStream
+from lace.transport.duplex import DuplexStream, Proven
 from lace.transport.listening import connect, listen
-from lace.transport.stream import Proven
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
-    from lace.driver.messages import Message
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
+    from lace.link.bridge import Message
     from lace.rules.limits import RuleLimits
     from lace.rules.program import CheckedProgram
-    from lace.transport.stream import ByteStream
+    from lace.transport.duplex import ByteStream
 
 SECONDS = 60.0
 BINDINGS = ["tcp:127.0.0.1:0", "unix", "ws:127.0.0.1:0"]

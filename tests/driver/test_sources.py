@@ -9,7 +9,7 @@ import pytest
 
 import lace
 from lace.errors import ProtocolError, UsageError
-from lace.interlacing.sources import relabelled
+from lace.exchange.capabilities import relabelled
 from lace.policy.local import prepare_exchange
 from lace.policy.operand import operand_of
 from tests.driver.test_pairing import EVERYTHING, EXPOSE, hashes, plex
@@ -215,7 +215,7 @@ def test_a_warehouse_is_asked_with_the_verifier_of_a_proven_viewer(
     sides: tuple[lace.Lace, lace.Lace],
 ) -> None:
     """What is registered for a viewer reads the same sources as an exchange with it."""
-    from lace.pipeline.evaluate import exchange_question
+    from lace.spark.pipeline.evaluate import exchange_question
 
     _, right = sides
     proven = prepare_exchange(proven_policy(right), operand_of(EVERYTHING, 1), verifier(right))

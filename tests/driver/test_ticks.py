@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver import evaluator
-from lace.enforcement import Enforcement
-from lace.exchanging import Side, run_exchange
+from lace.link import evaluator
+from lace.link.side import Side, run_exchange
+from lace.policy.enforcement import Enforcement
 from tests.driver.clocks import SOON, START, Clock, after, exchanging
 from tests.driver.test_pairing import EVERYTHING, hashes, plex, policy
 
 if TYPE_CHECKING:
-    from lace.driver.open_pairing import OpenPairing
-    from lace.enforcement import Permissions
+    from lace.link.in_process import OpenPairing
+    from lace.policy.enforcement import Permissions
 
 Sides = tuple[lace.Lace, lace.Lace]
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.interlacing.result import Counters
-from lace.interlacing.summaries import block_bytes
-from lace.interlacing.traffic import line_bytes
+from lace.exchange.result import Counters, line_bytes
+from lace.exchange.summaries import block_bytes
 from tests.driver.test_pairing import SELECT, plex, policy
 from tests.driver.test_session import BINDINGS, exchange
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
 
 pytestmark = pytest.mark.requirement("050-197")
 # What 050's Interlace-Result has, and all else that a result says.
@@ -110,7 +109,7 @@ def test_lines_are_counted_without_writing_them() -> None:
 
 def test_every_counter_has_a_meaning_in_the_document() -> None:
     numbers = {each.name: at for at, each in enumerate(fields(Counters), 1)}
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
 
     document = Outcome(counters=Counters(**numbers)).to_json()
     shown = {value for value in document.values() if isinstance(value, int)} - {True, False}

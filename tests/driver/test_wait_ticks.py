@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.driver.pairing import Pairing
-from lace.driver.tick_wait import TickWait
-from lace.exchanging import Side, party_of
-from lace.interlacing import events as happened
-from lace.interlacing.machine import Machine, MachineConfig
-from lace.interlacing.transitions import State
+from lace.exchange import events as happened
+from lace.exchange.capabilities import MachineConfig
+from lace.exchange.machine import Machine
+from lace.exchange.transitions import State
+from lace.link.in_process import Pairing
+from lace.link.party import TickWait
+from lace.link.side import Side, party_of
 from tests.cli.links import make_parties, serving
 from tests.driver.test_pairing import SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.driver.party import Party
+    from lace.link.party import Party
 
 SECOND = 1_000_000_000
 START = lace.Tai("1640995200:000000000")

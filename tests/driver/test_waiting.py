@@ -12,23 +12,23 @@ import pytest
 
 import lace
 from lace.api import now
-from lace.driver.session import Session
-from lace.driver.waiting import Gathering, comes_first
 from lace.errors import StoreError
-from lace.exchanging import Side, party_of
+from lace.exchange.failures import Failure
 from lace.iltp.address import parse_address
-from lace.interlacing.failures import Failure
+from lace.link.party import Gathering, comes_first
+from lace.link.session import Session
+from lace.link.side import Side, party_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
-from lace.store.validation_process import ValidationProcess
+from lace.store.validation import ValidationProcess
 from lace.transport.listening import connect, listen
 from tests.driver.test_pairing import SELECT, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
     from lace.record.reader import RawRecord
-    from lace.transport.stream import ByteStream
+    from lace.transport.duplex import ByteStream
 
 SECONDS = 60.0
 GROUP = 8_000
@@ -185,7 +185,7 @@ def test_what_comes_first() -> None:
 
 def test_gathering_ends_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("lace.driver.waiting.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lace.link.party.time.monotonic", lambda: clock[0])
     gathering = Gathering()
     first = gathering.seconds_left
     assert first > 0

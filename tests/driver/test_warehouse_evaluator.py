@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from lace.base.limits import MAX_LINE_BYTES
-from lace.driver.warehouse_evaluator import PlanNotRegisteredError, WarehouseEvaluating
-from lace.interlacing.effects import Evaluate
-from lace.interlacing.negotiation import runtime_facts
+from lace.exchange.effects import Evaluate
+from lace.exchange.negotiation import runtime_facts
+from lace.spark.served.evaluator import PlanNotRegisteredError, WarehouseEvaluating
 from tests.unit.interlacing.sides import FIELDS, PLAIN, START, pair_of
 
 if TYPE_CHECKING:
-    from lace.driver.answering import Evaluator
+    from lace.link.evaluator import Evaluator
 
 FOUND = object()
 """What is registered: what may be sent."""

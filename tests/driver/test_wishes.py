@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lace.driver import wishes
-from lace.driver.wishes import PHASE_SECONDS, ROUND_SECONDS, Wishes
-from lace.interlacing.events import Stopped
+from lace.exchange.events import Stopped
+from lace.link import events as wishes
+from lace.link.events import PHASE_SECONDS, ROUND_SECONDS, Wishes
 
 
 class Clock:

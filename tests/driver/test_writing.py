@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from lace.driver.messages import End
-from lace.driver.writing import Writing
+from lace.link.bridge import End
+from lace.link.session import Writing
 from lace.transport.faults import TransportError
 
 if TYPE_CHECKING:

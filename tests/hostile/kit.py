@@ -20,15 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from lace.api import SigningKey, open_lace
 from lace.base.tai import Tai
+from lace.exchange.blocks import Phase, check_block, format_block
+from lace.exchange.capabilities import Capabilities
+from lace.exchange.hello import Hello, Setup, make_hello, make_setup, proof_context, read_setup
 from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StoredRecord
 from lace.iltp.reader import Reader
-from lace.interlacing.blocks import check_block, format_block
-from lace.interlacing.capabilities import Capabilities
-from lace.interlacing.hello import Hello, make_hello, proof_context
-from lace.interlacing.setup import Setup, make_setup, read_setup
-from lace.interlacing.vocabulary import Phase
 from lace.policy.operand import advertised_fields, operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from tests.cli.links import Party, hashes, make_parties, plex, serving
 from tests.cli.policies import ALL
 from tests.cli.running import call

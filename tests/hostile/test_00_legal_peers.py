@@ -14,7 +14,7 @@ import pytest
 
 from lace.api import open_lace
 from lace.base import b64a
-from lace.interlacing.blocks import format_block
+from lace.exchange.blocks import format_block
 from tests.cli.links import EXPOSE_ALL, plex
 from tests.cli.policies import ALL
 from tests.hostile.kit import MIB, attacked, resource_block

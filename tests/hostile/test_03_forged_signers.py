@@ -21,9 +21,9 @@ import pytest
 from lace.api import SigningKey, open_lace
 from lace.base.digest import digest
 from lace.errors import RecordError
+from lace.exchange.failures import InterlaceFailure
+from lace.exchange.hello import PROOF_LABEL, ProofContext, check_proof, make_proof
 from lace.facts.lines import format_fact
-from lace.interlacing.failures import InterlaceFailure
-from lace.interlacing.identity import PROOF_LABEL, ProofContext, check_proof, make_proof
 from lace.record.ids import Signature, Verifier
 from lace.record.model import Seal
 from lace.record.seal import verify

@@ -23,7 +23,7 @@ import pytest
 
 import lace
 from lace.api import open_lace
-from lace.transport.stream import MAX_UNREAD_BYTES
+from lace.transport.duplex import MAX_UNREAD_BYTES
 from tests.cli.links import (
     EXPOSE_ALL,
     Party,

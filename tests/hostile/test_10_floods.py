@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from lace.exchange.blocks import format_block
 from lace.iltp.items import PREFACE
-from lace.interlacing.blocks import format_block
 from tests.cli.policies import ALL
 from tests.hostile.kit import MIB, Attacked, Peer, attacked, resource_block
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.transport.captured import read_capture
+from lace.transport.capture import read_capture
 from tests.hostile.kit import attacked
 
 if TYPE_CHECKING:

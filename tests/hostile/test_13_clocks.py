@@ -17,7 +17,7 @@ from tests.hostile.kit import attacked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.interlacing.hello import Hello
+    from lace.exchange.hello import Hello
 
 pytestmark = pytest.mark.slow
 

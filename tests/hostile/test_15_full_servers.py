@@ -14,7 +14,7 @@ import pytest
 import lace
 from lace.api import open_lace
 from lace.iltp.items import PREFACE
-from lace.transport.accepting import MAX_REFUSALS
+from lace.transport.connections import MAX_REFUSALS
 from tests.cli.links import hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import process, spawn
 from tests.hostile.kit import Peer, attacked, connect_to, memory_of

@@ -15,8 +15,7 @@ import pytest
 from lace.api import SigningKey
 from lace.errors import RecordError
 from lace.record import seal, validate
-from lace.record.model import Seal
-from lace.record.writer import seal_payload
+from lace.record.model import Seal, seal_payload
 from tests.cli.links import hashes, plex
 from tests.hostile.kit import attacked
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.summaries import partition_fact
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.summaries import partition_fact
 from tests.hostile.kit import MIB, attacked
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from lace.api import open_lace
 from lace.base import b64a
-from lace.interlacing.merkle import EMPTY_ROOT
+from lace.exchange.merkle import EMPTY_ROOT
 from tests.cli.links import hashes
 from tests.hostile.kit import Peer, attacked
 

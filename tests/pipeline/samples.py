@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lace.base.digest import digest
-from lace.pipeline.advertise import advertise
-from lace.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
-from lace.pipeline.evaluate import made_by
-from lace.pipeline.ingest import find_new, ingest
-from lace.pipeline.records import iterate_records
-from lace.pipeline.tables import RECORDS
 from lace.record.model import Blob, Plex, Seal
 from lace.rules.syntax import PredicateKey
+from lace.spark.pipeline.advertise import advertise
+from lace.spark.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
+from lace.spark.pipeline.evaluate import made_by
+from lace.spark.pipeline.ingest import find_new, ingest
+from lace.spark.pipeline.records import iterate_records
+from lace.spark.pipeline.tables import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lace.api import SigningKey
-    from lace.pipeline.advertise import Done
-    from lace.pipeline.ingest import Ingested
-    from lace.pipeline.states import Asked
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.advertise import Asked, Done
+    from lace.spark.pipeline.ingest import Ingested
+    from lace.spark.pipeline.warehouse import Warehouse
 
 __all__ = [
     "RULES",

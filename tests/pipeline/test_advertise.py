@@ -13,28 +13,30 @@ import pytest
 from lace.api import SigningKey
 from lace.base import b64a
 from lace.errors import UsageError
+from lace.exchange.advertisement import Advertisement, advertised_fields_of
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.merkle import EMPTY_ROOT, as_digests, root_of
 from lace.facts.extract import record_facts
-from lace.interlacing.advertisement import Advertisement, advertised_fields_of
-from lace.interlacing.capabilities import ALL_FIELDS, Schema
-from lace.interlacing.merkle import EMPTY_ROOT, as_digests, root_of
-from lace.interlacing.partitions import AdvertisementSet
-from lace.pipeline import advertise as advertise_module
-from lace.pipeline.advertise import is_current, root_of_whole, roots_of_prefixes
-from lace.pipeline.derived import find_derived
-from lace.pipeline.records import iterate_records
-from lace.pipeline.states import (
+from lace.policy.schema import ALL_FIELDS, Schema
+from lace.record.model import Blob, Plex
+from lace.spark.pipeline import advertise as advertise_module
+from lace.spark.pipeline.advertise import (
     WHOLE,
     Asked,
+    is_current,
     read_partitions,
     read_state,
+    root_of_whole,
+    roots_of_prefixes,
     state_names,
 )
-from lace.pipeline.tables import (
+from lace.spark.pipeline.derived import find_derived
+from lace.spark.pipeline.records import iterate_records
+from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
     read_table,
 )
-from lace.pipeline.warehouse import Warehouse
-from lace.record.model import Blob, Plex
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call
 from tests.pipeline.samples import (
     SOURCE,

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.base.digest import digest
-from lace.engines.spark.java import find_java
-from lace.pipeline.derived import read_derived, read_evaluated
-from lace.pipeline.evaluate import Question, evaluate
-from lace.pipeline.facts import make_facts
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Plex
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
+from lace.spark.engine.session import find_java
+from lace.spark.pipeline.derived import read_derived, read_evaluated
+from lace.spark.pipeline.evaluate import Question, evaluate
+from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call, spawn
 from tests.pipeline.samples import hook_workers, ingest_files, records_digest
 from tests.spark import JAVA

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.api import open_lace
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import LIMITED, call, on_terminal, process
 from tests.pipeline.samples import ingest_files, names_of, run_without
 

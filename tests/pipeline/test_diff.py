@@ -8,14 +8,14 @@ import pytest
 
 from lace.api import SigningKey
 from lace.errors import UsageError
+from lace.exchange.advertisement import Advertisement, advertised_fields_of
 from lace.facts.extract import record_facts
 from lace.facts.lines import FactLineError, format_fact
-from lace.interlacing.advertisement import Advertisement, advertised_fields_of
-from lace.interlacing.capabilities import ALL_FIELDS, Schema
-from lace.pipeline.diff import Comparison, listing_of, side_of
-from lace.pipeline.records import iterate_records
-from lace.pipeline.states import Asked
-from lace.pipeline.warehouse import Warehouse
+from lace.policy.schema import ALL_FIELDS, Schema
+from lace.spark.pipeline.advertise import Asked
+from lace.spark.pipeline.diff import Comparison, listing_of, side_of
+from lace.spark.pipeline.records import iterate_records
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, ingest_files, make_records
 

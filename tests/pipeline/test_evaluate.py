@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.api import SigningKey, open_lace
-from lace.engines.spark.options import Options
 from lace.errors import LimitExceeded
 from lace.facts.lines import format_fact
-from lace.pipeline.derived import read_derived, read_evaluated
-from lace.pipeline.evaluate import Question, evaluate, select_values
-from lace.pipeline.facts import make_facts
-from lace.pipeline.inputs import field_names
-from lace.pipeline.tables import RECORDS
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Plex
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
+from lace.spark.engine.session import Options
+from lace.spark.pipeline.derived import read_derived, read_evaluated
+from lace.spark.pipeline.evaluate import Question, evaluate, field_names, select_values
+from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.tables import RECORDS
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import Result, call
 from tests.pipeline.samples import RULES, ingest_files, make_records, names_of, write_rules
 
@@ -145,7 +144,7 @@ def test_the_same_again_is_nothing_to_do(filled: Path, monkeypatch: pytest.Monke
         def refuse(*_arguments: object, **_options: object) -> None:
             raise AssertionError("Spark was started")
 
-        patched.setattr("lace.engines.spark.session.open_session", refuse)
+        patched.setattr("lace.spark.engine.session.open_session", refuse)
         again = evaluated(filled, "--rules", "rules", "--out", "again", "--json")
     assert again.json() == {**first.json(), "fresh": False}
     assert Warehouse.open(filled / "wh").manifest.generation == generation
@@ -214,7 +213,7 @@ def test_what_is_refused(filled: Path, tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(*_arguments: object, **_options: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("lace.engines.spark.session.open_session", refuse)
+    monkeypatch.setattr("lace.spark.engine.session.open_session", refuse)
     before = names_of(filled / "wh")
     (tmp_path / "wrong").write_text("A(X) :- not B(X).\n")
     (tmp_path / "none").write_text("")

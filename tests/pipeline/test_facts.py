@@ -11,9 +11,10 @@ from lace.api import SigningKey
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.extract import record_facts
 from lace.facts.lines import format_fact
-from lace.pipeline.facts import make_facts
-from lace.pipeline.records import iterate_records
-from lace.pipeline.tables import (
+from lace.record.model import Plex
+from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.records import iterate_records
+from lace.spark.pipeline.tables import (
     FIRST_FREE_SLOT,
     MOST_SLOTS,
     REST_SLOT,
@@ -23,8 +24,7 @@ from lace.pipeline.tables import (
     read_dictionary,
     read_facts,
 )
-from lace.pipeline.warehouse import Warehouse
-from lace.record.model import Plex
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call
 from tests.pipeline.samples import ingest_files, make_records, names_of
 

@@ -9,11 +9,10 @@ import pytest
 
 from lace.api import SigningKey, open_lace
 from lace.errors import EngineError
-from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.ranges import file_ranges
-from lace.pipeline.records import iterate_records
-from lace.pipeline.tables import QUARANTINE, RECORDS, SOURCES, read_records, read_table
-from lace.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.ingest import file_ranges
+from lace.spark.pipeline.records import iterate_records
+from lace.spark.pipeline.tables import QUARANTINE, RECORDS, SOURCES, read_records, read_table
+from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
 from tests.pipeline.samples import ingest_files, make_records, names_of
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.errors import RecordError
-    from lace.pipeline.ingest import Ingested
     from lace.record.model import Blob, Plex, Seal
+    from lace.spark.pipeline.ingest import Ingested
     from lace.store.intake import Intake
 
 pytestmark = pytest.mark.spark
@@ -137,7 +136,7 @@ def test_a_failing_task_commits_nothing(
         path.unlink()
         return found
 
-    monkeypatch.setattr("lace.pipeline.ingest.file_ranges", look)
+    monkeypatch.setattr("lace.spark.pipeline.ingest.file_ranges", look)
     with pytest.raises(EngineError, match="ingest: the Spark job failed: FileNotFoundError"):
         ingest_files(spark, warehouse, file)
     assert Warehouse.open(warehouse.folder).manifest.generation == 0

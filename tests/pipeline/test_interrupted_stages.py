@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.interrupting import interrupted
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, names_of

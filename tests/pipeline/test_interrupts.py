@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob, Plex
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.groups import started_group
 from tests.cli.running import call
 from tests.pipeline.samples import hook_workers, ingest_files, names_of, records_digest

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.engines.spark.java import NoJavaError, find_java
-from lace.engines.spark.session import NoSparkError, check_installed, open_session
 from lace.errors import UsageError
-from lace.pipeline.warehouse import Warehouse
 from lace.record.model import Blob
+from lace.spark.engine.session import (
+    NoJavaError,
+    NoSparkError,
+    check_installed,
+    find_java,
+    open_session,
+)
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call
 from tests.pipeline.samples import run_without
 
@@ -115,7 +120,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(
 
 
 def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.engines.spark.session.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("lace.spark.engine.session.util.find_spec", lambda _name: None)
     with pytest.raises(NoSparkError, match=r"pip install 'lace\[spark\]'") as caught:
         check_installed()
     assert caught.value.exit_code == 3

@@ -12,15 +12,14 @@ import pytest
 from pyarrow import parquet
 
 from lace.api import parse_record
-from lace.interlacing.rows import records_of
-from lace.pipeline.lookup import RecordIndex
-from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.tables import RECORDS, columns_of
-from lace.pipeline.validating import record_row
-from lace.pipeline.warehouse import Warehouse
+from lace.exchange.advertisement_set import records_of
 from lace.record.ids import RecordId
 from lace.record.model import Blob
 from lace.record.validate import trust_stored
+from lace.spark.pipeline.ingest import record_row
+from lace.spark.pipeline.records import RecordIndex
+from lace.spark.pipeline.tables import RECORDS, columns_of
+from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

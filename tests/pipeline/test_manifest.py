@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from lace.base.digest import digest
-from lace.pipeline.manifest import (
+from lace.spark.pipeline.warehouse import (
     FIRST_MANIFEST,
     MOST_RUNS,
     DataFile,

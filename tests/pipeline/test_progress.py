@@ -14,8 +14,8 @@ from rich.console import Console
 from lace.api import open_lace
 from lace.cli.pipeline_progress import Standing, look, stage_bar, standing_text
 from lace.cli.progress import Waiting
-from lace.engines.spark.arrow import map_in_arrow
-from lace.pipeline.tables import struct_of
+from lace.spark.engine.relations import map_in_arrow
+from lace.spark.pipeline.tables import struct_of
 from tests.cli.running import call
 
 if TYPE_CHECKING:

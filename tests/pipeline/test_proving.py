@@ -11,14 +11,17 @@ from pyarrow import compute
 
 from lace.api import SigningKey
 from lace.errors import LimitExceeded
-from lace.interlacing.capabilities import Schema
-from lace.pipeline import proving
-from lace.pipeline.derived import answer_table
-from lace.pipeline.facts import make_facts
-from lace.pipeline.manifest import WarehouseDamagedError
-from lace.pipeline.proving import prove
-from lace.pipeline.states import Asked, read_partitions, read_state
-from lace.pipeline.tables import (
+from lace.policy.schema import Schema
+from lace.record.model import Blob, Plex, Seal, seal_payload, write_record
+from lace.record.validate import trust_stored
+from lace.rules.syntax import PredicateKey
+from lace.spark.pipeline import audit as proving
+from lace.spark.pipeline.advertise import Asked, read_partitions, read_state
+from lace.spark.pipeline.audit import prove
+from lace.spark.pipeline.derived import answer_table
+from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.ingest import record_row
+from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
     DICTIONARY,
     PARTITIONS,
@@ -26,12 +29,7 @@ from lace.pipeline.tables import (
     columns_of,
     facts_table,
 )
-from lace.pipeline.validating import record_row
-from lace.pipeline.warehouse import Warehouse
-from lace.record.model import Blob, Plex, Seal
-from lace.record.validate import trust_stored
-from lace.record.writer import seal_payload, write_record
-from lace.rules.syntax import PredicateKey
+from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files, rewrite
 

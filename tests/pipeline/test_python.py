@@ -18,8 +18,8 @@ from tests.pipeline.samples import SOURCE, write_rules
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.pipeline.evaluate import Question
     from lace.record.model import Blob, Plex, Seal
+    from lace.spark.pipeline.evaluate import Question
 
 RULES = "Named(P,N) :- Field(P,'Name',_,N)."
 
@@ -327,7 +327,7 @@ def test_a_run_is_all_stages_and_what_the_command_does(
     def refuse(*_arguments: object, **_options: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("lace.engines.spark.session.open_session", refuse)
+    monkeypatch.setattr("lace.spark.engine.session.open_session", refuse)
     again = warehouse.run(file, **asked)
     assert (again.ingested.skipped, again.extracted.records) == (1, 0)
     assert (again.evaluated.fresh, again.evaluated.counts) == (False, ran.evaluated.counts)

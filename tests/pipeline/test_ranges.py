@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import SigningKey
-from lace.pipeline.ranges import Range, file_ranges, find_ranges, read_range
 from lace.record.reader import RawRecord, read_records
+from lace.spark.pipeline.ingest import Range, file_ranges, find_ranges, read_range
 from tests.pipeline.samples import make_records
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 from lace.api import SigningKey
-from lace.pipeline.derived import answer_table, evaluation_table, question_table
-from lace.pipeline.evaluate import made_by
-from lace.pipeline.facts import make_facts
-from lace.pipeline.proof import Proof
-from lace.pipeline.reevaluating import prove_derived
-from lace.pipeline.warehouse import Warehouse
 from lace.rules.syntax import PredicateKey
+from lace.spark.pipeline.audit import Proof, prove_derived
+from lace.spark.pipeline.derived import answer_table, evaluation_table, question_table
+from lace.spark.pipeline.evaluate import made_by
+from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call
 from tests.pipeline.samples import derive, ingest_files, rewrite, write_rules
 
@@ -211,7 +210,7 @@ def test_a_wrong_set_of_another_version_says_whose_it_is(
     rewrite(warehouse, SELECTED, other_values)
     ((_what, reason),) = proven(warehouse).faults
     assert reason.endswith("1 are too many")
-    monkeypatch.setattr("lace.pipeline.reevaluating.made_by", lambda: "Lace 9.9")
+    monkeypatch.setattr("lace.spark.pipeline.audit.made_by", lambda: "Lace 9.9")
     ((_what, reason),) = proven(warehouse).faults
     assert reason.endswith(f"1 are too many (it was evaluated by {made_by()})")
 

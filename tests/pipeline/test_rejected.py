@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.pipeline.rejected import rejected_of
-from lace.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.tables import rejected_of
+from lace.spark.pipeline.warehouse import Warehouse
 from tests.cli.running import call, call_at_terminal
 
 if TYPE_CHECKING:

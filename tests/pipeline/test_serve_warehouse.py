@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from lace.api import open_lace
 from lace.base import b64a
-from lace.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import Warehouse
 from lace.store.links import LinkFiles
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import call, process, spawn
@@ -427,9 +427,9 @@ def test_neither_spark_nor_java_is_needed(world: World) -> None:
 import sys
 sys.modules["pyspark"] = None
 from pathlib import Path
-from lace.pipeline.served import open_served
+from lace.spark.served.warehouse import open_served
 served = open_served(Path(sys.argv[1]))
-import lace.driver.warehouse_evaluator, lace.cli.served_warehouse, lace.pipeline.served_store
+import lace.spark.served.evaluator, lace.cli.served_warehouse, lace.spark.served.warehouse
 print(served.plans, len(served.index), sum(1 for _ in served.facts()) > 300)
 hashes = [text for batch in served.index.all_rows(["hash"]) for text in batch.column(0).to_pylist()]
 print(len(dict(served.index.bytes_of(hashes))), "py4j" in sys.modules)

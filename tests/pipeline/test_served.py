@@ -8,11 +8,10 @@ import pytest
 from pyarrow import parquet
 
 from lace.errors import LimitExceeded
-from lace.interlacing.capabilities import Schema
-from lace.pipeline.manifest import WarehouseDamagedError, WarehouseOutdatedError
-from lace.pipeline.served import open_served
-from lace.pipeline.tables import RECORDS
-from lace.pipeline.warehouse import Warehouse
+from lace.policy.schema import Schema
+from lace.spark.pipeline.tables import RECORDS
+from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError, WarehouseOutdatedError
+from lace.spark.served.warehouse import open_served
 from tests.pipeline.test_lookup import add
 
 if TYPE_CHECKING:

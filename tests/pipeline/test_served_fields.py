@@ -15,19 +15,18 @@ import pyarrow as pa
 import pytest
 
 import lace
-from lace import exchanging
 from lace.base.limits import Settings
-from lace.driver.pairing import Pairing
-from lace.driver.warehouse_evaluator import WarehouseEvaluating
-from lace.exchanging import Side, party_of
-from lace.interlacing import events as happened
-from lace.interlacing.failures import Failure
-from lace.pipeline import lookup
-from lace.pipeline.records import check_row
-from lace.pipeline.served import ServedWarehouse, open_served
-from lace.pipeline.served_store import WarehouseStore
-from lace.pipeline.validating import record_row
-from lace.pipeline.warehouse import Warehouse
+from lace.exchange import events as happened
+from lace.exchange.failures import Failure
+from lace.link import side as exchanging
+from lace.link.in_process import Pairing
+from lace.link.side import Side, party_of
+from lace.spark.pipeline import records as lookup
+from lace.spark.pipeline.ingest import record_row
+from lace.spark.pipeline.records import check_row
+from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.served.evaluator import WarehouseEvaluating
+from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore, open_served
 from lace.store.links import LinkFiles
 from lace.store.sqlite.store import SqliteStore
 from tests.cli.running import call
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lace.driver.party import Party
+    from lace.link.party import Party
 
 SOURCE = str(ALICE.verifier)
 EMBEDDED, REGISTERED = 1_000, 0

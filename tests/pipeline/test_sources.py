@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.errors import UsageError
-from lace.pipeline.sources import Source, describe_source, find_files
+from lace.spark.pipeline.ingest import Source, describe_source, find_files
 
 if TYPE_CHECKING:
     from pathlib import Path

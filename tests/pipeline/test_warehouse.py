@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.errors import UsageError
-from lace.pipeline.manifest import DataFile, WarehouseDamagedError
-from lace.pipeline.warehouse import MANIFEST_NAME, Warehouse, check_file, file_digest
+from lace.spark.pipeline.warehouse import (
+    MANIFEST_NAME,
+    DataFile,
+    Warehouse,
+    WarehouseDamagedError,
+    check_file,
+    file_digest,
+)
 from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
 from tests.pipeline.samples import names_of, run_script
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.pipeline.warehouse import Job
+    from lace.spark.pipeline.warehouse import Job
 
 LOCKS = {"write.lock", "write.turnstile"}
 

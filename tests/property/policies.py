@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.engines.reference import evaluate_naively
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.policy.compile import Executable, compile_policy
 from lace.policy.exposure import Exposure, active_exposures, exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
 from lace.record.model import Blob, Plex, Record
 from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import ALLOW_QUERY_RECORD
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property.lacegrams import canonical
 
 if TYPE_CHECKING:

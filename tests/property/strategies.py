@@ -10,9 +10,8 @@ from lace.base.tai import Tai
 from lace.base.text import is_nfc, normalize_nfc
 from lace.record.headers import RESERVED_NAMES, Header
 from lace.record.ids import RecordId, record_id
-from lace.record.model import Blob, Plex, Record, Seal
+from lace.record.model import MARKER, Blob, Plex, Record, Seal
 from lace.record.seal import SigningKey
-from lace.record.writer import MARKER
 
 # A few keys are enough: deriving one costs more than signing with it.
 KEYS = [SigningKey(bytes([number]) * 32, lambda size: b"\x5a" * size) for number in (1, 2, 3)]

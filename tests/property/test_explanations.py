@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.embedded import search
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.misses import SAMPLED_BINDINGS
-from lace.engines.reference import evaluate_naively
-from lace.engines.result import Result
+from lace.engine.engine import evaluate
+from lace.query.result import Result
 from lace.rules import builtins
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
@@ -31,14 +28,17 @@ from lace.rules.syntax import (
     TrueAtom,
     Variable,
 )
+from lace.why import search
+from lace.why.why_not import SAMPLED_BINDINGS
+from tests.oracle.naive_engine import evaluate_naively
 from tests.property import derivations, evaluations
 from tests.property import lacegrams as plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lace.engines.explanation import Explanation, Miss, Step
     from lace.rules.syntax import BodyAtom, Rule, Term
+    from lace.why.explanation import Explanation, Miss, Step
 
 pytestmark = pytest.mark.property
 

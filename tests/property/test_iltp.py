@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lace.iltp.faults import WriteError
 from lace.iltp.items import (
     KNOT,
     OPEN_RECORD,
@@ -22,6 +21,7 @@ from lace.iltp.items import (
     OversizedRecord,
     StoredRecord,
     StreamEnd,
+    WriteError,
 )
 from lace.iltp.reader import Reader
 from lace.iltp.writer import Writer

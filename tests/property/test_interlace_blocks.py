@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from lace.base import b64a
 from lace.base.tai import Tai
-from lace.interlacing.blocks import check_block, format_block, parse_block, sorted_lines
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.hello import read_hello
-from lace.interlacing.setup import read_setup
-from lace.interlacing.ticks import start_ticks
-from lace.interlacing.vocabulary import (
+from lace.exchange.blocks import (
     CHILDREN_CHARACTERS,
     CONTROL_PREDICATES,
     PHASE_PREDICATES,
     Phase,
     Syntax,
+    check_block,
+    format_block,
+    parse_block,
+    sorted_lines,
 )
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.hello import read_hello, read_setup
+from lace.exchange.ticks import start_ticks
 from tests.property.strategies import mutations, nfc_text
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlacing import asking, partitions
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.questions import InquiryLimits
-from lace.interlacing.reconcile import Reconciliation
+from lace.exchange import advertisement_set as partitions
+from lace.exchange import querier as asking
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.reconcile import Reconciliation
+from lace.exchange.summaries import InquiryLimits
+from lace.policy.schema import Schema
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,
@@ -27,8 +28,8 @@ from tests.unit.interlacing.reconciling import (
 )
 
 if TYPE_CHECKING:
+    from lace.exchange.advertisement import Advertisement
     from lace.facts.lines import Fact
-    from lace.interlacing.advertisement import Advertisement
 
 pytestmark = pytest.mark.property
 

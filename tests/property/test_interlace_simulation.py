@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import Capabilities
-from lace.interlacing.failures import Failure
+from lace.exchange import events as happened
+from lace.exchange.capabilities import Capabilities
+from lace.exchange.failures import Failure
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
 from tests.simulator.traces import begin, replay, save
 from tests.simulator.world import Plan, World, is_waiting, some_world

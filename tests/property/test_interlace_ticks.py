@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.base.tai import Tai
-from lace.interlacing.ticks import TickState, aligned_tick, is_aligned, start_ticks
+from lace.exchange.ticks import TickState, aligned_tick, is_aligned, start_ticks
 
 pytestmark = pytest.mark.property
 

@@ -16,15 +16,18 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from lace.enforcement import Enforcement
-from lace.engines.budget import Statistics
-from lace.engines.embedded import bounded, factbase, frames, index, keys, relation
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.factbase import FactBase
+from lace.columns import keys, relation
+from lace.columns import keys as index
+from lace.engine import factbase
+from lace.engine import state as bounded
+from lace.engine import steps as frames
+from lace.engine.budget import Statistics
+from lace.engine.engine import evaluate
+from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded
 from lace.facts.extract import facts_of_records
-from lace.policing import StorePolicy
 from lace.policy.compile import flat_program
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
 from lace.rules.limits import OWN_LIMITS, RuleLimits
@@ -32,6 +35,7 @@ from lace.rules.profiles import SELECT_ADVERTISED
 from lace.rules.syntax import PredicateKey
 from lace.store.sqlite import segments
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.store_policy import StorePolicy
 from tests.property import policies
 from tests.property.policies import (
     RECORDS,

@@ -19,13 +19,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import lace
-from lace import exchanging
 from lace.base.limits import Settings
 from lace.base.tai import Tai
-from lace.driver.bridge import Outbound
-from lace.driver.messages import End
-from lace.driver.pairing import Pairing
-from lace.exchanging import Side, SideOptions, party_of
+from lace.link import side as exchanging
+from lace.link.bridge import End, Outbound
+from lace.link.in_process import Pairing
+from lace.link.side import Side, SideOptions, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.driver.messages import Message
-    from lace.driver.party import Party
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
+    from lace.link.bridge import Message
+    from lace.link.party import Party
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("050-32", "050-238", "050-157")]
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace import exchanging
 from lace.base.limits import Settings
-from lace.driver.bridge import Outbound
-from lace.driver.messages import Block, End
-from lace.driver.pairing import Pairing
-from lace.exchanging import Side, party_of
-from lace.facts import columns
-from lace.interlacing import events as happened
+from lace.exchange import events as happened
+from lace.facts import extract as columns
+from lace.link import side as exchanging
+from lace.link.bridge import Block, End, Outbound
+from lace.link.in_process import Pairing
+from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START
 from tests.store.samples import valid
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.driver.messages import Message
-    from lace.driver.party import Party
+    from lace.link.bridge import Message
+    from lace.link.party import Party
 
 NOW = lace.Tai(f"{START:010d}:000000000")
 VALUES = b"the first of two", b"the other of two"

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import lace
-from lace import exchanging
 from lace.base.limits import Settings
 from lace.base.tai import Tai
-from lace.driver.pairing import Pairing
-from lace.exchanging import Side, SideOptions, party_of
-from lace.interlacing import events as happened
-from lace.interlacing.transfer import Transfer
+from lace.exchange import events as happened
+from lace.exchange.transfer import Transfer
+from lace.link import side as exchanging
+from lace.link.in_process import Pairing
+from lace.link.side import Side, SideOptions, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.property.test_noninterference_exchanges import hold, listen
@@ -34,8 +34,8 @@ from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.driver.party import Party
-    from lace.interlacing.effects import SendBatch
+    from lace.exchange.effects import SendBatch
+    from lace.link.party import Party
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("020-86", "050-32", "050-195")]
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lace.base import b64a
 from lace.errors import PolicyError
 from lace.policy.operand import RequiredFields
-from lace.policy.transcript import LOWERINGS, ExchangePlan, PlanOperand, parse_transcript
+from lace.policy.plan import LOWERINGS, ExchangePlan, PlanOperand, parse_transcript
 from tests.property.lacegrams import VALUES
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.policytests.coverage import Coverage
 from lace.policytests.model import PolicyTests
-from lace.policytests.places import PolicyTestError
 from lace.policytests.reader import read_tests
-from lace.policytests.running import Runner
+from lace.policytests.run import Coverage, Runner
+from lace.policytests.tables import PolicyTestError
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject

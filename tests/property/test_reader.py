@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lace.base.limits import MAX_HEAD_BYTES
-from lace.record.model import Blob, Plex, Record
+from lace.record.model import MARKER, Blob, Plex, Record
 from lace.record.reader import Fault, RawRecord, RecordReader, read_records
-from lace.record.writer import MARKER
 from tests.property.strategies import KEYS, cut_at, cuts, mutations, records
 
 if TYPE_CHECKING:

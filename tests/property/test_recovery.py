@@ -11,10 +11,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from lace.record.model import Blob, Plex, Record, Seal
+from lace.record.model import MARKER, Blob, Plex, Record, Seal
 from lace.record.reader import Fault, RawRecord, read_records
 from lace.record.validate import ValidRecord, validate_many
-from lace.record.writer import MARKER
 from tests.property import oracle
 from tests.property.strategies import (
     KEYS,

@@ -12,10 +12,9 @@ from lace.base.text import safe_text
 from lace.errors import RuleError
 from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.canonical import canonical_text, canonicalize, lacegram_id, parse_canonical
-from lace.rules.formatter import format_source
 from lace.rules.profiles import EXPOSURE, PROFILES, QUERY
 from lace.rules.program import Lacegram, find_all
-from lace.rules.source import parse_source
+from lace.rules.source import format_source, parse_source
 from tests.property import lacegrams as plain
 
 pytestmark = pytest.mark.property

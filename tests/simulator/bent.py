@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import Capabilities
+from lace.exchange import events as happened
+from lace.exchange.capabilities import Capabilities
 from tests.simulator.policies import EXPOSURES, SELECTORS, pool
 from tests.simulator.side import Item
 from tests.simulator.world import Plan, World
@@ -16,8 +16,8 @@ from tests.simulator.world import Plan, World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lace.exchange.result import Outcome
     from lace.facts.lines import Fact
-    from lace.interlacing.result import Outcome
 
 __all__ = ["Bend", "bent_world", "each_record", "first_block", "outcome_of"]
 

@@ -12,29 +12,29 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from lace.enforcement import Enforcement
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.reference import evaluate_naively
+from lace.engine.factbase import FactBase
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.advertisement import Advertisement, advertised_fields_of, is_bare
+from lace.exchange.blocks import format_block
+from lace.exchange.machine import Machine
+from lace.exchange.negotiation import runtime_facts
+from lace.exchange.transitions import State
 from lace.facts.extract import record_facts
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.advertisement import Advertisement, advertised_fields_of, is_bare
-from lace.interlacing.blocks import format_block
-from lace.interlacing.machine import Machine, MachineConfig
-from lace.interlacing.negotiation import runtime_facts
-from lace.interlacing.transitions import State
+from lace.policy.enforcement import Enforcement
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
     from lace.base.tai import Tai
+    from lace.exchange.capabilities import Cursor, MachineConfig
+    from lace.exchange.negotiation import Terms
+    from lace.exchange.result import Outcome
     from lace.facts.lines import Fact
-    from lace.interlacing.config import Cursor
-    from lace.interlacing.negotiation import Terms
-    from lace.interlacing.result import Outcome
     from lace.policy.compile import Executable
     from lace.rules.syntax import PredicateKey
 

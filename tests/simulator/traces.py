@@ -12,11 +12,11 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lace.base.tai import Tai
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.blocks import format_block
-from lace.interlacing.machine import Machine
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.blocks import format_block
+from lace.exchange.machine import Machine
 from lace.record.reader import RawRecord
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from tests.simulator.world import some_world

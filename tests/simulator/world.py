@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lace.base.tai import Tai
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import ALL_FIELDS, SECOND, Capabilities, ExchangeLimits, Schema
-from lace.interlacing.machine import MachineConfig
-from lace.interlacing.transitions import State
+from lace.exchange import events as happened
+from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits, MachineConfig
+from lace.exchange.transitions import State
+from lace.policy.schema import ALL_FIELDS, Schema
 from tests.simulator.policies import (
     ALICE,
     BOB,

@@ -18,7 +18,7 @@ from lace.api import open_lace
 from lace.base.limits import Settings
 from lace.store import validation
 from lace.store.sqlite.store import SqliteStore
-from lace.store.validation_process import ValidationProcess
+from lace.store.validation import ValidationProcess
 from tests.store.samples import blob, valid
 
 if TYPE_CHECKING:

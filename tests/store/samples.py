@@ -99,7 +99,7 @@ def flip(raw: bytes, at: int) -> bytes:
 
 def forged(record: Seal, signer: int = 9) -> bytes:
     """A Seal whose hashes are right and whose signature is somebody else's."""
-    from lace.record.writer import seal_payload, write_record
+    from lace.record.model import seal_payload, write_record
 
     other = key(signer).sign(record.plex.id.digest)
     return write_record("S", seal_payload(record.signed_by, other, record.plex.bytes))[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lace.engines.embedded.segment import SegmentDamagedError
+from lace.columns.segment_journal import SegmentDamagedError
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.extract import record_facts
 from tests.store.samples import blob, plex, seal, valid

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.store.memory import MemoryStore
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.memory_store import MemoryStore
 from tests.store.contract import StoreContract
 
 if TYPE_CHECKING:

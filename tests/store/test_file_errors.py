@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lace
+from lace.api.stages import _written
+from lace.api.system import opened_file, written_file
 from lace.cli.fact_files import GivenFacts, read_fact_files
 from lace.cli.files import written
 from lace.cli.output import OutputError
 from lace.cli.pipeline_session import open_job
 from lace.cli.session import Session
 from lace.errors import StoreError, UsageError
-from lace.outside import opened_file, written_file
-from lace.pipeline.laces import find_lace_records
-from lace.pipeline.warehouse import Warehouse
 from lace.rules.limits import OWN_LIMITS
-from lace.stocktaking import _written
+from lace.spark.pipeline.run import find_lace_records
+from lace.spark.pipeline.warehouse import Warehouse
 from lace.store import links
 from lace.store.file_errors import open_reader, open_writer, remove_all
 from lace.store.links import LinkFiles

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.engines.embedded.segment_writer import SegmentWriter
+from lace.columns.segment import SegmentWriter
 from lace.errors import StoreError
-from lace.store.sqlite import inserting, segment_append
-from lace.store.sqlite.recent import key_of_record
+from lace.store.sqlite import insert as inserting
+from lace.store.sqlite import segment_append
+from lace.store.sqlite.insert import key_of_record
 from lace.store.sqlite.store import SqliteStore
 from tests.store.samples import blob, plex, seal, valid
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from lace.engines.embedded.segment_journal import Entry
+    from lace.columns.segment_journal import Entry
 
 MANY = 300  # enough for segments
 

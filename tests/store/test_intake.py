@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import lace
 from lace.base.limits import DEFAULT_SETTINGS, Settings
 from lace.errors import RecordError, UsageError
-from lace.record.writer import MARKER, write_record
+from lace.record.model import MARKER, write_record
 from lace.store.intake import Intake, import_stream
-from lace.store.memory import MemoryStore
+from tests.oracle.memory_store import MemoryStore
 from tests.store.actors import finish, start
 from tests.store.samples import blob, contents, flip, forged, mixed, plex, seal
 

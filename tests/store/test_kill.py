@@ -15,8 +15,8 @@ from lace.base.limits import Settings
 from lace.record.ids import RecordId
 from lace.store import validation
 from lace.store.intake import Intake, import_stream
-from lace.store.memory import MemoryStore
-from lace.store.validation_process import ValidationProcess
+from lace.store.validation import ValidationProcess
+from tests.oracle.memory_store import MemoryStore
 from tests.store.actors import finish, is_running, line, start
 from tests.store.samples import blob, contents, flip, mixed, numbers
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import lace
-from lace import following
-from lace.enforcement import Enforcement
-from lace.engines.embedded.session import Session
-from lace.engines.reference import evaluate_naively
+from lace.engine.engine import Session
 from lace.facts.extract import record_facts
-from lace.policing import StorePolicy
 from lace.policy.compile import compile_policy
+from lace.policy.enforcement import Enforcement
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
+from lace.store import store_view as following
 from lace.store.interface import StoreUnavailableError
 from lace.store.sqlite import segments as segments_module
-from lace.store.sqlite.inserting import Transaction
+from lace.store.sqlite.insert import Transaction
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from tests.driver.test_pairing import EVERYTHING
+from tests.oracle.naive_engine import evaluate_naively
+from tests.oracle.store_policy import StorePolicy
 from tests.store.samples import blob, plex, seal
 
 if TYPE_CHECKING:

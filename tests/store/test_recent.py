@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from lace.errors import StoreError
-from lace.store.sqlite import recent as recent_module
-from lace.store.sqlite.recent import MOST_BYTES, MOST_RECORDS, RecentRecords, key_of_record
+from lace.store.sqlite import insert as recent_module
+from lace.store.sqlite.insert import MOST_BYTES, MOST_RECORDS, RecentRecords, key_of_record
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
 from tests.store.samples import blob, mixed, plex, valid

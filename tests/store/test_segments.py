@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from lace.base.limits import Settings
-from lace.engines.embedded import segment_writer
-from lace.engines.embedded.segment import SegmentDamagedError
-from lace.engines.embedded.segment_journal import ENTRY_BYTES
+from lace.columns import segment as segment_writer
+from lace.columns.segment_journal import ENTRY_BYTES, SegmentDamagedError
 from lace.store.sqlite import segment_append, segments
-from lace.store.sqlite.counters import key_number, xor_of_digests, xor_of_keys
+from lace.store.sqlite.connection import key_number, xor_of_digests, xor_of_keys
 from lace.store.sqlite.store import DATABASE_NAME, SqliteStore
 from tests.store.samples import blob, contents, flip, make_older, valid
 from tests.store.segment_samples import checked, generation, linked, segment_files

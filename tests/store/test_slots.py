@@ -6,9 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from lace.store import slots
+from lace.store import cpu_slots as slots
+from lace.store.cpu_slots import MOST_AT_WORK, Worker, at_work, offer_slot, slot_lent
 from lace.store.lock import WriteLock
-from lace.store.slots import MOST_AT_WORK, Worker, at_work, offer_slot, slot_lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,7 @@ from lace.store.interface import (
     StoreVersionError,
 )
 from lace.store.lock import WriteLock
-from lace.store.sqlite.connection import APPLICATION_ID
-from lace.store.sqlite.migrations import MIGRATIONS
+from lace.store.sqlite.connection import APPLICATION_ID, MIGRATIONS
 from lace.store.sqlite.store import DATABASE_NAME, Operation, SqliteStore, is_lace
 from lace.store.sqlite.verify import verify_store
 from tests.store.actors import finish, line, start

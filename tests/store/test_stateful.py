@@ -28,8 +28,8 @@ from lace.facts.catalogue import RECORD_PREDICATES
 from lace.record.model import Blob, Record
 from lace.record.paths import parse_address
 from lace.store.interface import Order, RecordStore, Snapshot
-from lace.store.memory import MemoryStore
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.memory_store import MemoryStore
 from tests.store.contract import PREFIXES
 from tests.store.samples import blob, key, plex, seal, tai, valid
 

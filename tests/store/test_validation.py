@@ -17,7 +17,8 @@ import pytest
 
 from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record, validate_many
-from lace.store import validation, validation_process
+from lace.store import validation
+from lace.store import validation as validation_process
 from lace.store.validation import Batch, ValidationPool, Verdicts
 from tests.store.samples import blob, flip, forged, plex, seal
 

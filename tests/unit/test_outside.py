@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.outside import written_file
+from lace.api.system import written_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lace.algebra.nodes import (
@@ -16,7 +17,11 @@ from lace.algebra.nodes import (
     RelationalProgram,
     Scan,
     Unit,
+    Version,
     columns_of_terms,
+    parts_of,
+    replace_input,
+    scans_of,
 )
 from lace.algebra.passes import PASSES
 from lace.rules.syntax import (
@@ -33,10 +38,11 @@ from lace.rules.syntax import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey, Rule
 
-__all__ = ["lower_program"]
 
 _Head: TypeAlias = "tuple[Variable | Constant, ...]"
 
@@ -91,3 +97,70 @@ def lower_rule(rule: Rule) -> Project:
 
 def _scan(atom: Atom, at: int) -> Scan:
     return Scan(atom.key, atom.terms, columns_of_terms(atom.terms), at)
+
+
+def step_numbers(program: RelationalProgram) -> dict[PredicateKey, int]:
+    """Return the number of the fixed point that each derived predicate is of."""
+    return {key: number for number, step in enumerate(program.steps) for key in step.predicates}
+
+
+def needed_steps(
+    program: RelationalProgram, wanted: Iterable[PredicateKey], virtual: set[PredicateKey]
+) -> list[int]:
+    """Return the fixed points to make for some predicates, in order.
+
+    `virtual` are predicates that are counted without being made.
+    """
+    steps, step_of = program.steps, step_numbers(program)
+    needed: set[int] = set()
+    waiting = [step_of[key] for key in wanted]
+    while waiting:
+        number = waiting.pop()
+        if number in needed:
+            continue
+        needed.add(number)
+        for branch in steps[number].branches:
+            for scan, _ in scans_of(branch.plan):
+                found = step_of.get(scan.predicate)
+                if found is not None and found != number:
+                    waiting.append(found)
+    # What is only counted is not made, but what it is made of is needed.
+    return sorted(number for number in needed if not virtual.issuperset(steps[number].predicates))
+
+
+def places(plan: Project) -> Iterator[tuple[Scan, bool]]:
+    """Yield the scan of each place in a body, and whether it is a positive atom."""
+    scans, _conditions = parts_of(plan.input)
+    positive = {scan.occurrence for scan in scans}
+    for scan, _counted in scans_of(plan):
+        if scan.occurrence >= 0:  # what a rank sorts stands at no place of the body
+            yield scan, scan.occurrence in positive
+
+
+def from_change(plan: Project, occurrence: int) -> Project:
+    """Return the plan that starts from what changed at one place of the body."""
+    (scan, positive), *_ = [each for each in places(plan) if each[0].occurrence == occurrence]
+    changed = replace(scan, version=Version.CHANGED)
+    return _starting(plan, changed, instead=scan if positive else None)
+
+
+def from_goal(branch: Branch, positions: tuple[int, ...] | None = None) -> Project:
+    """Return the plan that makes only those facts of a head that are asked about.
+
+    What is asked about has a column for each of the positions, or for every position.
+    """
+    terms = branch.plan.terms
+    if positions is not None:
+        terms = tuple(terms[position] for position in positions)
+    goal = Scan(branch.predicate, terms, columns_of_terms(terms), -1, Version.GOAL)
+    return _starting(branch.plan, goal, instead=None)
+
+
+def _starting(plan: Project, start: Scan, *, instead: Scan | None) -> Project:
+    scans, conditions = parts_of(plan.input)
+    inputs = [start, *(scan for scan in scans if scan is not instead)]
+    columns = tuple(dict.fromkeys(name for scan in inputs for name in scan.columns))
+    node: Node = Join(tuple(inputs), columns) if len(inputs) > 1 else start
+    for condition in conditions:
+        node = replace_input(condition, node, columns)
+    return Project(node, plan.terms)

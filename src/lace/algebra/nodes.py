@@ -11,13 +11,17 @@ makes a plan out of it that goes step by step, once counts are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from lace.rules.syntax import Variable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lace.facts.lines import Fact
+    from lace.rules.program import CheckedProgram
     from lace.rules.syntax import (
         Constant,
         IntCompare,
@@ -27,24 +31,6 @@ if TYPE_CHECKING:
         Term,
         Test,
     )
-
-__all__ = [
-    "AntiJoin",
-    "Branch",
-    "CountTest",
-    "Filter",
-    "Fixpoint",
-    "Join",
-    "Node",
-    "Project",
-    "RankTest",
-    "RelationalProgram",
-    "Scan",
-    "SemiJoin",
-    "Unit",
-    "Version",
-    "columns_of_terms",
-]
 
 
 class Version(Enum):
@@ -202,6 +188,183 @@ class RelationalProgram:
     distinct: frozenset[PredicateKey] = frozenset()
 
     def __str__(self) -> str:
-        from lace.algebra.explain import explain
 
         return explain(self)
+
+
+def explain(program: RelationalProgram) -> str:
+    """Return the text of a program: its fixed points, their branches, their plans.
+
+    The plan of a branch reads from the top down: what is needed last stands first.
+    """
+    lines: list[str] = []
+    for step in program.steps:
+        names = ", ".join(map(str, step.predicates))
+        kind = "fixpoint" if step.recursive else "union"
+        only = all(key in program.counted for key in step.predicates)
+        once = all(key in program.distinct for key in step.predicates)
+        remarks = ["only counted"] * only + ["no fact twice"] * once
+        shown = f" ({', '.join(remarks)})" if remarks else ""
+        lines.append(f"{kind} {names}{shown}")
+        for branch in step.branches:
+            lines.append(f"  rule {branch.rule + 1}: {branch.predicate}")
+            lines += [f"    {line}" for line in explain_plan(branch.plan)]
+    return "\n".join(lines)
+
+
+def explain_plan(plan: Project) -> list[str]:
+    """Return the lines of one plan."""
+    head = ",".join(map(str, plan.terms))
+    return [f"project ({head})", *(f"  {line}" for line in _lines(plan.input))]
+
+
+def _lines(top: Node) -> Iterator[str]:
+    waiting: list[tuple[Node, int]] = [(top, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        line, below = _line(node)
+        yield f"{'  ' * depth}{line}"
+        waiting += [(each, depth + 1) for each in reversed(below)]
+
+
+def _line(node: Node) -> tuple[str, tuple[Node, ...]]:
+    """Return the line of a node, and the nodes below it."""
+    keep = f" keep {','.join(node.columns)}" if node.columns else ""
+    match node:
+        case Scan():
+            return f"scan {_scan(node)}{keep}", ()
+        case Unit():
+            return "unit", ()
+        case Join():
+            return f"join{keep}", node.inputs
+        case SemiJoin():
+            return f"semi-join{keep}", (node.left, node.right)
+        case AntiJoin():
+            return f"anti-join {_scan(node.right)}{keep}", (node.left,)
+        case CountTest():
+            by = ",".join(node.counted.columns) or "all"
+            test = f"{node.operator} {node.bound}"
+            return f"count {_scan(node.counted)} by {by} {test}{keep}", (node.input,)
+        case RankTest():
+            plain = node.plain
+            text = f"rank {node.key} in {_scan(node.items)} {plain.operator} {plain.bound}{keep}"
+            return text, (node.input,)
+        case Filter():
+            return f"filter {node.test}{keep}", (node.input,)
+
+
+def _scan(scan: Scan) -> str:
+    return f"{scan.version.value}{scan.predicate.name}({','.join(map(str, scan.terms))})"
+
+
+Condition: TypeAlias = Filter | AntiJoin | CountTest | RankTest
+
+
+_NOTHING: Final = Unit()
+
+
+def parts_of(node: Node) -> tuple[tuple[Scan, ...], tuple[Condition, ...]]:
+    """Return the scans that a plan joins and its conditions, innermost first.
+
+    The conditions have no input: each is a value of its own, however many there are.
+    """
+    conditions: list[Condition] = []
+    while isinstance(node, Filter | AntiJoin | CountTest | RankTest):
+        conditions.append(replace_input(node, _NOTHING, node.columns))
+        node = node.left if isinstance(node, AntiJoin) else node.input
+    conditions.reverse()
+    match node:
+        case Join():
+            scans = tuple(scan for scan in node.inputs if isinstance(scan, Scan))
+            if len(scans) != len(node.inputs):
+                raise AssertionError("a plan is taken apart before its joins are ordered")
+            return scans, tuple(conditions)
+        case Scan():
+            return (node,), tuple(conditions)
+        case Unit():
+            return (), tuple(conditions)
+        case SemiJoin():
+            raise AssertionError("a plan is taken apart before its joins are ordered")
+
+
+def count_atoms(plan: Project) -> int:
+    """Return how many scans and conditions a plan has that is not ordered yet."""
+    scans, conditions = parts_of(plan.input)
+    return len(scans) + len(conditions)
+
+
+def replace_input(condition: Condition, node: Node, columns: tuple[str, ...]) -> Condition:
+    """Return a condition on another input."""
+    if isinstance(condition, AntiJoin):
+        return replace(condition, left=node, columns=columns)
+    return replace(condition, input=node, columns=columns)
+
+
+def condition_columns(condition: Condition) -> tuple[str, ...]:
+    """Return the columns that a condition needs of its input."""
+    match condition:
+        case Filter():
+            return columns_of_terms(condition.test.terms)
+        case AntiJoin():
+            return condition.right.columns
+        case CountTest():
+            return condition.counted.columns
+        case RankTest():
+            return (condition.key,)
+
+
+def scans_of(plan: Project) -> Iterator[tuple[Scan, bool]]:
+    """Yield every scan of a plan that is not ordered yet, and whether it is only counted."""
+    scans, conditions = parts_of(plan.input)
+    for scan in scans:
+        yield scan, False
+    for condition in conditions:
+        match condition:
+            case AntiJoin():
+                yield condition.right, False
+            case CountTest():
+                yield condition.counted, True
+            case RankTest():
+                yield condition.items, False
+                yield condition.plain.counted, True
+            case Filter():
+                pass
+
+
+class Answer(Protocol):
+    """The facts that follow from rules, by predicate."""
+
+    @property
+    def derived(self) -> tuple[PredicateKey, ...]:
+        """The predicates that the rules define."""
+        ...
+
+    def made(self, key: PredicateKey) -> int | None:
+        """Return how many facts a predicate has; None when they have not been made."""
+        ...
+
+    def count(self, key: PredicateKey) -> int:
+        """Return how many facts a predicate has."""
+        ...
+
+    def texts(self, key: PredicateKey) -> list[tuple[str, ...]]:
+        """Return the facts of a predicate, each once, in no particular order."""
+        ...
+
+
+class Evaluator(Protocol):
+    """An engine."""
+
+    def __call__(
+        self,
+        checked: CheckedProgram,
+        facts: Iterable[Fact],
+        *,
+        predicates: Iterable[PredicateKey] | None = None,
+    ) -> Answer:
+        """Evaluate rules over facts; wanted are these predicates, or all.
+
+        Raises:
+            LimitExceeded: a limit was reached; there is no part of an answer.
+        """
+        ...

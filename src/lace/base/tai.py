@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lace.arguments import is_text_of, kind_of
+from lace.base.arguments import is_text_of, kind_of
 from lace.errors import RecordError
 
 __all__ = ["TAI_PATTERN", "TAI_UNIX_SECONDS", "Tai", "TaiError"]

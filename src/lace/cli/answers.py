@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lace.cli.output import Output
-    from lace.engines.result import Result
     from lace.facts.lines import Fact
+    from lace.query.result import Result
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 

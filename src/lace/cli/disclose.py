@@ -45,7 +45,7 @@ from lace.cli.progress import Waiting
 from lace.cli.record_tables import SHORT
 from lace.errors import UsageError
 from lace.policy.local import Policy, exposure_warnings
-from lace.rules.checks.undefined import parse_allowed
+from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def _libraries(environ: Mapping[str, str]) -> Iterator[Check]:
 
 def _java(environ: Mapping[str, str]) -> Check:
     """Say which Java would run Spark: the same search as a session makes."""
-    from lace.engines.spark.java import NoJavaError, find_java
+    from lace.spark.engine.session import NoJavaError, find_java
 
     try:
         return Check(OK, "Java", str(find_java(environ)))
@@ -158,7 +158,7 @@ def _opened(session: Session, folder: Path) -> Check:
 
 def _segments(session: Session) -> Iterator[Check]:
     """Look whether the facts beside the store are those of its records; queries use them."""
-    from lace.store.sqlite.segment_check import check_segments  # loads NumPy
+    from lace.store.sqlite.segment_append import check_segments  # loads NumPy
 
     try:
         with session.reading("doctor") as lace:

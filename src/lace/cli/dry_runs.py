@@ -9,8 +9,8 @@ from lace.cli.record_tables import SHORT, show_records
 
 if TYPE_CHECKING:
     from lace.cli.output import Output
-    from lace.driver.dry_run import DryRun
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
+    from lace.link.dry_run import DryRun
     from lace.store.interface import Snapshot
 
 __all__ = ["DRY_RUN_KEYS", "show_dry_run"]

@@ -16,10 +16,10 @@ from lace.cli.output import plural
 from lace.cli.rule_files import complain_findings
 from lace.cli.times import parse_time
 from lace.errors import Finding, Place, UsageError
+from lace.exchange.blocks import CONTROL_PREDICATES, Syntax
+from lace.exchange.capabilities import capabilities_of
 from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
 from lace.facts.lines import FactLineError
-from lace.interlacing.capabilities import capabilities_of
-from lace.interlacing.vocabulary import CONTROL_PREDICATES, Syntax
 from lace.policy.exposure import read_clock
 from lace.policy.public_facts import PEER, local_time, with_local_time, with_peer
 from lace.rules.profiles import LOCAL_TAI

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from lace.api.system import written_file
 from lace.cli.output import Output, OutputError
 from lace.errors import LaceError, UsageError
-from lace.outside import written_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

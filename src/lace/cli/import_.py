@@ -19,8 +19,8 @@ from lace.cli.failures import Terminated
 from lace.cli.interrupts import Interrupts
 from lace.cli.output import plural
 from lace.cli.progress import Progress
-from lace.driver.collecting import keep_one_arena
 from lace.errors import StoreError, UsageError
+from lace.link.resources import keep_one_arena
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

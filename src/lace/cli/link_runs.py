@@ -20,11 +20,11 @@ from lace.cli.progress import Waiting
 from lace.cli.relayed import end_line, relayed_errors
 from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
-from lace.driver.collecting import keep_one_arena
 from lace.errors import Place, StoreError
-from lace.interlacing.failures import Failure
-from lace.interlacing.result import Outcome
-from lace.syncing import sync
+from lace.exchange.failures import Failure
+from lace.exchange.result import Outcome
+from lace.link.client import sync
+from lace.link.resources import keep_one_arena
 from lace.transport.faults import TransportError
 from lace.transport.listening import ConnectOptions
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     from lace.api import Lace
     from lace.cli.session import Session
-    from lace.driver.happenings import LinkEvent
-    from lace.driver.session import Session as LinkSession
-    from lace.exchanging import Side
+    from lace.exchange.negotiation import Terms
     from lace.iltp.address import Address
-    from lace.interlacing.negotiation import Terms
-    from lace.syncing import LinkOptions
-    from lace.transport.captured import Capture
+    from lace.link.client import LinkOptions
+    from lace.link.events import LinkEvent
+    from lace.link.session import Session as LinkSession
+    from lace.link.side import Side
+    from lace.transport.capture import Capture
 
 __all__ = ["LinkRun", "connect_options", "known_of_peer"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lace.cli.inheritance import inherited_descriptor
 from lace.cli.link_options import path_of, vouched_peer
 from lace.errors import UsageError
-from lace.transport.accepting import ConnectionLimits
+from lace.transport.connections import ConnectionLimits
 from lace.transport.listening import ListenOptions
 
 if TYPE_CHECKING:

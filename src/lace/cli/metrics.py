@@ -17,8 +17,8 @@ from lace.cli.served_links import outcome_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lace.driver.standing import Standing
-    from lace.serving import Served, Server
+    from lace.link.events import Standing
+    from lace.link.server import Served, Server
 
 __all__ = ["OUTCOMES", "PHASE_BUCKETS", "Metrics"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lace.cli.output import Output
-    from lace.driver.session import Session as LinkSession
-    from lace.interlacing.result import Counters, Outcome
+    from lace.exchange.result import Counters, Outcome
+    from lace.link.session import Session as LinkSession
     from lace.policy.local import Policy
 
 __all__ = [

@@ -23,7 +23,7 @@ from lace.base.limits import MAX_WAIT_TICKS
 from lace.base.text import safe_text
 from lace.cli.policy_options import parse_exposure
 from lace.errors import Place, SettingError, UsageError
-from lace.policy.plan_lines import LOWERINGS
+from lace.policy.plan import LOWERINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

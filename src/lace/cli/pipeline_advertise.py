@@ -89,12 +89,12 @@ def command(
             "an exchange says itself what is advertised, and with which fields",
             hint="leave out --of, --field and --all-fields",
         )
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.interlacing.capabilities import Schema
-    from lace.pipeline.advertise import advertise, asked_of, is_current
-    from lace.pipeline.warehouse import Warehouse
+    from lace.policy.schema import Schema
+    from lace.spark.pipeline.advertise import advertise, asked_of, is_current
+    from lace.spark.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))

@@ -20,8 +20,8 @@ from lace.cli.suggestions import Choice
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.pipeline.diff import Comparison, Side
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.diff import Comparison, Side
+    from lace.spark.pipeline.warehouse import Warehouse
 
 __all__ = ["command"]
 
@@ -29,8 +29,8 @@ _KINDS = ("a", "b", "differs")
 
 
 def _side(session: Session, warehouse: Warehouse, text: str) -> Side:
-    from lace.pipeline.diff import listing_of, side_of
-    from lace.pipeline.states import state_names
+    from lace.spark.pipeline.advertise import state_names
+    from lace.spark.pipeline.diff import listing_of, side_of
 
     if text not in state_names(warehouse.manifest) and Path(text).is_file():
         return listing_of(read_public_facts(session, text, None, None), text)
@@ -75,11 +75,11 @@ def command(
     Merkle roots are compared first, and only partitions that differ are read. Exit code 1 when
     anything differs.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.diff import Comparison
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.diff import Comparison
+    from lace.spark.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))

@@ -30,7 +30,7 @@ from lace.errors import UsageError
 if TYPE_CHECKING:
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
-    from lace.pipeline.evaluate import Question
+    from lace.spark.pipeline.evaluate import Question
 
 __all__ = ["command"]
 
@@ -110,12 +110,12 @@ def command(
     again. With --select and --peer-select the answer is MaySend and MayRequest, as in `lace
     preview`.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.derived import check_name
-    from lace.pipeline.evaluate import evaluate, find_answer
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.derived import check_name
+    from lace.spark.pipeline.evaluate import evaluate, find_answer
+    from lace.spark.pipeline.warehouse import Warehouse
 
     kept = check_name(name or (EXCHANGE_NAME if rules is None else RULES_NAME))
     options = SparkOptions(master, python_env, spark_settings)

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from lace.base.arrow import load_pyarrow
 from lace.cli.command import command as lace_command
 from lace.cli.export import Target, check_output
 from lace.cli.files import written
@@ -22,14 +23,13 @@ from lace.cli.pipeline_session import (
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
 from lace.cli.questions import SELECTED
-from lace.engines.arrow import load_pyarrow
 from lace.errors import UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.cli.session import Session
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import Warehouse
 
 __all__ = ["command"]
 
@@ -43,7 +43,7 @@ def _chosen(
     options: SparkOptions,
 ) -> frozenset[str]:
     """Return the records that rules choose; values that are no record here are counted."""
-    from lace.pipeline.choosing import choose_records
+    from lace.spark.pipeline.evaluate import choose_records
 
     question = read_selection(session, rules, predicate, allow_undefined)
     note_without_facts(session, warehouse.manifest)
@@ -109,14 +109,14 @@ def command(
         raise UsageError("--predicate is of rules", hint="give --rules FILE")
     check_output(session.output, target)
     if rules is not None:
-        from lace.engines.spark.session import check_installed
+        from lace.spark.engine.session import check_installed
 
         check_installed()
     load_pyarrow()
-    from lace.pipeline.choosing import find_named
-    from lace.pipeline.records import iterate_records
-    from lace.pipeline.tables import RECORDS
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.evaluate import find_named
+    from lace.spark.pipeline.records import iterate_records
+    from lace.spark.pipeline.tables import RECORDS
+    from lace.spark.pipeline.warehouse import Warehouse
 
     opened = Warehouse.open(Path(warehouse))
     wanted = None if everything else find_named(opened, records)

@@ -39,12 +39,12 @@ def command(session: Session, warehouse: str) -> int:
     The lace is the one that --lace names, or the one here. Every record is validated as an
     import does it. It needs no Spark.
     """
-    from lace.engines.arrow import load_pyarrow
+    from lace.base.arrow import load_pyarrow
 
     load_pyarrow()
-    from lace.pipeline.laces import store_records
-    from lace.pipeline.tables import RECORDS
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.run import store_records
+    from lace.spark.pipeline.tables import RECORDS
+    from lace.spark.pipeline.warehouse import Warehouse
 
     opened = Warehouse.open(Path(warehouse))
     total = opened.manifest.rows(RECORDS)

@@ -46,11 +46,11 @@ def command(
 
     Facts are kept by predicate, as rows of numbers; the table dictionary has their texts.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.facts import Extracted, has_fresh_records, make_facts
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.facts import Extracted, has_fresh_records, make_facts
+    from lace.spark.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     opened = Warehouse.open(Path(warehouse))

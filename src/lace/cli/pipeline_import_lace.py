@@ -20,15 +20,15 @@ from lace.cli.progress import Progress
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.pipeline.ingest import NewFiles
-    from lace.pipeline.warehouse import Job
+    from lace.spark.pipeline.ingest import NewFiles
+    from lace.spark.pipeline.warehouse import Job
 
 __all__ = ["command"]
 
 
 def _find_records(session: Session, job: Job) -> NewFiles:
     """Read the records of the lace, shown as it goes on."""
-    from lace.pipeline.laces import find_lace_records
+    from lace.spark.pipeline.run import find_lace_records
 
     with session.reading("pipeline import-lace") as lace, lace.snapshot() as snapshot:
         total = snapshot.totals().records
@@ -59,11 +59,11 @@ def command(
     The lace is the one that --lace names, or the one here. Its records are validated again, and
     those that are new are kept. A record that is removed from the lace stays in the warehouse.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.ingest import Ingested, ingest
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.ingest import Ingested, ingest
+    from lace.spark.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     limit = session.settings(session.folder())[0].max_data_bytes

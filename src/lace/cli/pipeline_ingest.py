@@ -19,7 +19,7 @@ from lace.cli.pipeline_session import (
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.pipeline.ingest import Ingested
+    from lace.spark.pipeline.ingest import Ingested
 
 __all__ = ["INGEST_KEYS", "INGEST_PIPED", "command", "note_quarantine", "show_ingested"]
 
@@ -85,12 +85,11 @@ def command(
     quarantine with its file, offset, rule and reason, and never stops the good ones; the exit
     code is then 1. The warehouse is made if it does not exist.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.ingest import Ingested, find_new, ingest
-    from lace.pipeline.sources import find_files
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.ingest import Ingested, find_files, find_new, ingest
+    from lace.spark.pipeline.warehouse import Warehouse
 
     options = SparkOptions(master, python_env, spark_settings)
     paths = find_files(sources)

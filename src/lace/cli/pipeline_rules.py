@@ -13,10 +13,10 @@ from lace.cli.policy_files import (
 )
 from lace.cli.questions import SELECTED
 from lace.cli.rule_files import read_file, refusing
-from lace.engines.queries import check_rules, find_predicates
 from lace.errors import RuleError, UsageError
 from lace.policy.local import prepare_exchange
-from lace.rules.checks.undefined import parse_allowed
+from lace.query.evaluate import check_rules, find_predicates
+from lace.rules.checks.emptiness import parse_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from lace.cli.pipeline_session import SparkOptions
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
-    from lace.engines.spark.options import Options
-    from lace.pipeline.derived import Evaluated
-    from lace.pipeline.evaluate import Question
-    from lace.pipeline.manifest import Manifest
     from lace.rules.syntax import PredicateKey
+    from lace.spark.engine.session import Options
+    from lace.spark.pipeline.derived import Evaluated
+    from lace.spark.pipeline.evaluate import Question
+    from lace.spark.pipeline.warehouse import Manifest
 
 __all__ = [
     "EXCHANGE_NAME",
@@ -65,7 +65,7 @@ def read_question(
         UsageError: the file cannot be read, or a predicate is not defined.
         RuleError: the rules are not legal; all findings were shown.
     """
-    from lace.pipeline.evaluate import Question
+    from lace.spark.pipeline.evaluate import Question
 
     file = read_file(session, rules)
     try:
@@ -88,7 +88,7 @@ def read_selection(
         UsageError: they do not define it, or it has another number of arguments.
         RuleError: the rules are not legal; all findings were shown.
     """
-    from lace.pipeline.choosing import check_selection
+    from lace.spark.pipeline.evaluate import check_selection
 
     try:
         allowed = parse_allowed(allow_undefined)
@@ -109,8 +109,8 @@ def read_exchange(session: Session, given: PolicyArguments) -> Question:
         PolicyError: the viewer is a label of one exchange, or there is no plan for these two.
         FactLineError: a line of a fact file does not belong there.
     """
-    from lace.pipeline.evaluate import exchange_question
-    from lace.previewing import offer_of
+    from lace.query.preview import offer_of
+    from lace.spark.pipeline.evaluate import exchange_question
 
     read = read_policy(session, given)
     executable = prepare_exchange(read.policy, read.peer, read.viewer).executable
@@ -127,7 +127,7 @@ def read_exchange(session: Session, given: PolicyArguments) -> Question:
 
 def engine_options(session: Session, options: SparkOptions) -> Options:
     """Return how the engine goes about it, by the settings and by where Spark runs."""
-    from lace.engines.spark.options import options_of
+    from lace.spark.engine.session import options_of
 
     is_cluster = not options.master.startswith("local")
     return options_of(session.settings(session.find_settings())[0], cluster=is_cluster)
@@ -135,7 +135,7 @@ def engine_options(session: Session, options: SparkOptions) -> Options:
 
 def note_without_facts(session: Session, manifest: Manifest) -> None:
     """Report records that rules do not see yet."""
-    from lace.pipeline.facts import has_fresh_records
+    from lace.spark.pipeline.facts import has_fresh_records
 
     if has_fresh_records(manifest):
         session.output.note(

@@ -21,7 +21,7 @@ from lace.errors import UsageError
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.pipeline.running import Ran
+    from lace.spark.pipeline.run import Ran
 
 __all__ = ["command"]
 
@@ -110,13 +110,13 @@ def command(
     goes on where it was. What cannot be is refused before anything is read or made. When
     records were rejected the stages go on without them, and the exit code is 1.
     """
-    from lace.engines.spark.session import check_installed
+    from lace.spark.engine.session import check_installed
 
     check_installed()
-    from lace.pipeline.advertise import asked_for_all
-    from lace.pipeline.running import Work, run_stages
-    from lace.pipeline.sources import find_files
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.advertise import asked_for_all
+    from lace.spark.pipeline.ingest import find_files
+    from lace.spark.pipeline.run import Work, run_stages
+    from lace.spark.pipeline.warehouse import Warehouse
 
     if fields and source is None:
         raise UsageError("--field is of what is advertised", hint="give --source S")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lace.cli.session import Session
-    from lace.pipeline.warehouse import Job, Warehouse
+    from lace.spark.pipeline.warehouse import Job, Warehouse
 
 __all__ = [
     "SparkOptions",
@@ -38,7 +38,7 @@ class SparkOptions:
     """
 
     def __init__(self, master: str, archive: str | None, settings: Sequence[str]) -> None:
-        from lace.engines.spark.session import check_master
+        from lace.spark.engine.session import check_master
 
         self.master = master
         self.archive = Path(archive) if archive else None
@@ -89,7 +89,7 @@ def spark_options(function: _Command) -> _Command:
 @contextmanager
 def spark_session(session: Session, options: SparkOptions, title: str) -> Iterator[Any]:
     """Open a Spark session; while it works, its stages are shown on a terminal."""
-    from lace.engines.spark.session import open_session
+    from lace.spark.engine.session import open_session
 
     opening = open_session(
         options.master,

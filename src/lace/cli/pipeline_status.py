@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.pipeline.rejected import Rejected
+    from lace.spark.pipeline.tables import Rejected
 
 __all__ = ["command"]
 
@@ -68,9 +68,8 @@ def command(session: Session, warehouse: str, quarantine: bool) -> int:
     A run is a stage that committed something: ingest, facts, evaluate or advertise. Its time
     begins with the command, or with the commit before it. Needs neither Spark nor Java.
     """
-    from lace.pipeline.describing import describe_warehouse
-    from lace.pipeline.rejected import rejected_of
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.tables import describe_warehouse, rejected_of
+    from lace.spark.pipeline.warehouse import Warehouse
 
     opened = Warehouse.open(Path(warehouse))
     found = describe_warehouse(opened)

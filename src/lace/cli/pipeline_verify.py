@@ -18,13 +18,12 @@ from lace.cli.pipeline_session import (
 )
 from lace.cli.progress import Progress
 from lace.errors import UsageError
-from lace.pipeline.proof import MOST_SAMPLED
+from lace.spark.pipeline.audit import MOST_SAMPLED
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.pipeline.checking import Checked
-    from lace.pipeline.proof import Proof
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.audit import Checked, Proof
+    from lace.spark.pipeline.warehouse import Warehouse
 
 __all__ = ["command"]
 
@@ -98,8 +97,8 @@ def command(
         raise UsageError("--sample and --all exclude each other", hint="give one of them")
     options = SparkOptions(master, python_env, spark_settings)
     _check_packages(with_spark=everything or sample is not None)
-    from lace.pipeline.checking import check_warehouse, validate_some
-    from lace.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.audit import check_warehouse, validate_some
+    from lace.spark.pipeline.warehouse import Warehouse
 
     opened = Warehouse.open(Path(warehouse))
     total = sum(file.size for file in opened.manifest.all_files())
@@ -117,11 +116,11 @@ def command(
 def _check_packages(*, with_spark: bool) -> None:
     """Refuse to go on without what is needed: files are read with pyarrow alone."""
     if with_spark:
-        from lace.engines.spark.session import check_installed
+        from lace.spark.engine.session import check_installed
 
         check_installed()
     else:
-        from lace.engines.arrow import load_pyarrow
+        from lace.base.arrow import load_pyarrow
 
         load_pyarrow()
 
@@ -129,7 +128,7 @@ def _check_packages(*, with_spark: bool) -> None:
 def _prove(
     session: Session, warehouse: Warehouse, options: SparkOptions, sample: int | None
 ) -> Proof:
-    from lace.pipeline.proving import prove
+    from lace.spark.pipeline.audit import prove
 
     most = session.settings(None)[0].warehouse_embedded_records
     with spark_session(session, options, "verify") as spark:

@@ -13,12 +13,12 @@ from lace.cli.policy_options import LOWERING_OPTION
 from lace.cli.rule_files import read_file
 from lace.errors import Place, PolicyError, UsageError
 from lace.policy.local import Plan, plan
-from lace.policy.transcript import LOWERINGS, check_same_plan, parse_transcript
+from lace.policy.plan import LOWERINGS, check_same_plan, parse_transcript
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.policy.transcript import ExchangePlan
+    from lace.policy.plan import ExchangePlan
 
 __all__ = ["command"]
 

@@ -15,15 +15,15 @@ from lace.cli.rule_files import (
     count_findings,
     read_file,
 )
-from lace.engines.embedded.segment_journal import SegmentDamagedError
-from lace.engines.result import AnswerLostError
+from lace.columns.segment_journal import SegmentDamagedError
 from lace.errors import RuleError, UsageError
-from lace.interlacing.capabilities import capabilities_of
+from lace.exchange.capabilities import capabilities_of
 from lace.policy.exposure import Exposure
 from lace.policy.local import Policy, exposure_warnings
 from lace.policy.operand import operand_of
 from lace.policy.public_facts import PEER, missing_facts
-from lace.rules.checks.undefined import parse_allowed
+from lace.query.result import AnswerLostError
+from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import EXPOSURE, SELECTOR
 from lace.rules.program import check_source
 

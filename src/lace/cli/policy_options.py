@@ -17,7 +17,7 @@ from lace.base.text import safe_text, shorten
 from lace.cli.suggestions import Choice
 from lace.errors import LaceError, Place, PolicyError, RecordError, UsageError
 from lace.policy.exposure import check_viewer
-from lace.policy.plan_lines import LOWERINGS
+from lace.policy.plan import LOWERINGS
 from lace.record.ids import Verifier
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
     from lace.facts.lines import Fact
-    from lace.previewing import Preview
+    from lace.query.preview import Preview
     from lace.store.interface import Snapshot
 
 __all__ = ["command"]

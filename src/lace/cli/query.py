@@ -27,14 +27,14 @@ from lace.cli.query_statistics import show_statistics
 from lace.cli.questions import Question, new_statistics, read_rules
 from lace.cli.rule_files import STANDARD_INPUT
 from lace.cli.suggestions import Choice
-from lace.engines.queries import ENGINES, check_engine
 from lace.errors import UsageError
+from lace.query.evaluate import ENGINES, check_engine
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.cli.session import Session
-    from lace.engines.result import Result
+    from lace.query.result import Result
     from lace.rules.syntax import PredicateKey
 
 __all__ = ["command"]

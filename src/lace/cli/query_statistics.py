@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lace.cli.session import Session
-    from lace.engines.budget import Run, Statistics
+    from lace.engine.budget import Run, Statistics
     from lace.rules.program import CheckedProgram
 
 __all__ = ["show_statistics"]

@@ -20,10 +20,10 @@ from lace.cli.rule_files import (
     read_file,
     refusing,
 )
-from lace.engines.queries import check_rules, evaluate_given, find_predicates, with_given
-from lace.engines.result import AnswerLostError
 from lace.errors import RuleError, UsageError
-from lace.rules.checks.undefined import parse_allowed
+from lace.query.evaluate import check_rules, evaluate_given, find_predicates, with_given
+from lace.query.result import AnswerLostError
+from lace.rules.checks.emptiness import parse_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.fact_files import GivenFacts
     from lace.cli.session import Session
-    from lace.engines.budget import Statistics
-    from lace.engines.result import Result
-    from lace.engines.spark.options import Options
+    from lace.engine.budget import Statistics
+    from lace.query.result import Result
     from lace.rules.syntax import PredicateKey
+    from lace.spark.engine.session import Options
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = [
@@ -164,7 +164,7 @@ class Question:
         """Return what the settings say for Spark, where it is what evaluates."""
         if self._engine != "spark":
             return None
-        from lace.engines.spark.options import options_of
+        from lace.spark.engine.session import options_of
 
         return options_of(self._session.settings(self._session.find_settings())[0])
 
@@ -173,7 +173,7 @@ class Question:
         if self._engine != "spark":
             return ""
         from lace.cli.pipeline_progress import standing_text
-        from lace.engines.spark.session import active_context
+        from lace.spark.engine.session import active_context
 
         return standing_text(active_context())
 
@@ -206,7 +206,7 @@ class Question:
 
 def new_statistics() -> Statistics:
     """Return statistics that take the time."""
-    from lace.engines.budget import Statistics
+    from lace.engine.budget import Statistics
 
     return Statistics(clock=time.perf_counter_ns)
 

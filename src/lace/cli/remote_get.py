@@ -26,13 +26,13 @@ from lace.cli.remote_links import (
     publish_receipts,
     remote_options,
 )
-from lace.driver.receipts import choose_receipt_key
+from lace.link.intake import choose_receipt_key
 from lace.policy.operations import select_record
 from lace.record.paths import parse_address
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
     from lace.record.validate import ValidRecord
 
 __all__ = ["command"]

@@ -33,15 +33,15 @@ from lace.cli.policy_options import (
     LOWERING_OPTION,
     offered,
 )
-from lace.driver.claims import Claims
 from lace.errors import LaceError
-from lace.exchanging import Side
+from lace.exchange.capabilities import capabilities_of
 from lace.iltp.address import parse_address
-from lace.interlacing.capabilities import capabilities_of
+from lace.link.client import LinkOptions
+from lace.link.dry_run import Claims
+from lace.link.side import Side
 from lace.policy.local import Policy
-from lace.policy.plan_lines import LOWERINGS
-from lace.record.receipt import make_receipt
-from lace.syncing import LinkOptions
+from lace.policy.plan import LOWERINGS
+from lace.record.model import make_receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.peers import SyncArguments
     from lace.cli.session import Change, Session
-    from lace.driver.happenings import LinkEvent
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
+    from lace.link.events import LinkEvent
     from lace.policy.local import Exposing, Rules
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lace.cli.listing import Value
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.interlacing.advertisement import Field
+    from lace.exchange.advertisement import Field
     from lace.store.interface import Snapshot
 
 __all__ = ["command"]

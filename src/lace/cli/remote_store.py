@@ -18,14 +18,14 @@ from lace.cli.records import find_records
 from lace.cli.remote_links import Remote, RemoteCommand, RemoteError, remote_options
 from lace.policy.exposure import exposure_of
 from lace.policy.operations import expose_records, select_records
+from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, receipt_name
 from lace.record.paths import Address, Coordinate
-from lace.record.receipt import RECEIPT_APP, RECEIPT_GROUP, receipt_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.cli.session import Session
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
     from lace.policy.local import Policy
 
 __all__ = ["command"]

@@ -14,17 +14,17 @@ from lace.cli.policy_files import Wanted, check_files
 from lace.cli.remote_links import Remote, RemoteCommand, came_and_stays, remote_options
 from lace.cli.tables import cut_middle
 from lace.cli.times import time_text
-from lace.driver.happenings import RecordsStored
 from lace.errors import UsageError
+from lace.link.events import RecordsStored
 from lace.policy.operations import select_prefix
-from lace.rules.checks.undefined import parse_allowed
+from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
     from lace.cli.link_runs import LinkRun
     from lace.cli.output import Output
     from lace.cli.session import Change, Session
-    from lace.driver.happenings import Arrival, LinkEvent
+    from lace.link.events import Arrival, LinkEvent
     from lace.policy.local import Rules
 
 __all__ = ["command"]

@@ -28,12 +28,12 @@ from lace.cli.suggestions import Choice
 from lace.cli.wrapping import wrap_findings
 from lace.errors import RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
-from lace.rules.checks.undefined import parse_allowed
+from lace.rules.checks.emptiness import parse_allowed
+from lace.rules.dependencies import format_dot, format_graph
 from lace.rules.findings import format_findings, in_order
-from lace.rules.formatter import format_source
-from lace.rules.graph import format_dot, format_graph
 from lace.rules.profiles import PROFILES, profile_named
 from lace.rules.program import check_source
+from lace.rules.source import format_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,7 +162,7 @@ def _find(file: RuleFile, wanted: Wanted, lace: Lace | None) -> Sequence[Finding
         return error.findings
     if lace is None:
         return program.warnings
-    from lace.querying import find_strange_names  # needs NumPy
+    from lace.query.store_query import find_strange_names  # needs NumPy
 
     lines = file.raw.decode("utf-8").split("\n")
     strange = find_strange_names(lace.store, [program], lines)

@@ -33,14 +33,14 @@ from lace.cli.serve_log import ServeLog
 from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
 from lace.cli.served_warehouse import WarehouseBehind
 from lace.cli.signals import Signals
-from lace.driver.collecting import keep_one_arena
-from lace.driver.receipts import choose_receipt_key
-from lace.engines.budget import Cancellation, EvaluationCancelled
+from lace.engine.budget import Cancellation, EvaluationCancelled
 from lace.errors import LaceError, StoreError, UsageError
 from lace.iltp.address import parse_address
-from lace.policy.plan_lines import LOWERINGS
-from lace.serving import Server
-from lace.syncing import LinkOptions
+from lace.link.client import LinkOptions
+from lace.link.intake import choose_receipt_key
+from lace.link.resources import keep_one_arena
+from lace.link.server import Server
+from lace.policy.plan import LOWERINGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.session import Session
     from lace.errors import Finding
-    from lace.exchanging import Side
+    from lace.exchange.negotiation import Terms
     from lace.iltp.address import Address
-    from lace.interlacing.negotiation import Terms
+    from lace.link.server import Served
+    from lace.link.side import Side
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
-    from lace.serving import Served
-    from lace.transport.stream import Proven
+    from lace.transport.duplex import Proven
 
 __all__ = ["command"]
 
@@ -193,7 +193,7 @@ class _Serve:
         if port is None:
             yield
             return
-        from lace.transport.scraping import SCRAPE_PATH, scraping
+        from lace.transport.metrics import SCRAPE_PATH, scraping
 
         async with scraping(port, lambda: self._metrics.page(self._server)) as found:
             place = f"http://127.0.0.1:{found}{SCRAPE_PATH}"

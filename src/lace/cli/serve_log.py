@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from lace.api import Lace
     from lace.cli.session import Session
+    from lace.link.server import Served
     from lace.policy.local import Policy
-    from lace.serving import Served
 
 __all__ = ["ServeLog"]
 

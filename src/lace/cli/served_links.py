@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lace.interlacing.negotiation import Terms
-    from lace.interlacing.result import Outcome
-    from lace.serving import Served
+    from lace.exchange.negotiation import Terms
+    from lace.exchange.result import Outcome
+    from lace.link.server import Served
 
 __all__ = [
     "agreed_figures",

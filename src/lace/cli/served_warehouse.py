@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.api import Lace
-    from lace.engines.budget import Cancellation
+    from lace.engine.budget import Cancellation
     from lace.errors import Finding
-    from lace.exchanging import Side
     from lace.facts.lines import Fact
-    from lace.pipeline.served import ServedWarehouse
+    from lace.link.side import Side
     from lace.policy.local import Policy
+    from lace.spark.served.warehouse import ServedWarehouse
 
 __all__ = ["WarehouseBehind"]
 
@@ -46,7 +46,7 @@ class WarehouseBehind:
         self._served = self._open(None)
 
     def _open(self, before: ServedWarehouse | None) -> ServedWarehouse:
-        from lace.pipeline.served import open_served  # what it needs takes long to load
+        from lace.spark.served.warehouse import open_served  # what it needs takes long to load
 
         most = self._lace.settings.warehouse_served_records
         return open_served(self._folder, before, most=most)
@@ -75,8 +75,8 @@ class WarehouseBehind:
             EvaluationCancelled: it was cancelled.
             WarehouseDamagedError: a file is damaged, or was removed since.
         """
-        from lace.engines.embedded.factbase import FactBase
-        from lace.engines.embedded.vocabulary import distinct_names, strange_names, uses_names
+        from lace.engine.factbase import FactBase
+        from lace.engine.field_histogram import distinct_names, strange_names, uses_names
         from lace.policy.local import modules_of
 
         served = self._served
@@ -91,8 +91,8 @@ class WarehouseBehind:
     @contextmanager
     def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:
         """Open a side of the lace as one of the warehouse."""
-        from lace.driver.warehouse_evaluator import WarehouseEvaluating
-        from lace.pipeline.served_store import WarehouseStore
+        from lace.spark.served.evaluator import WarehouseEvaluating
+        from lace.spark.served.warehouse import WarehouseStore
         from lace.store.links import LinkFiles
 
         with opened as own:

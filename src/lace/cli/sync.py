@@ -27,19 +27,19 @@ from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
 from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.cli.policy_options import offered
-from lace.driver.dry_run import DryRun
-from lace.driver.receipts import choose_receipt_key
 from lace.errors import UsageError
-from lace.exchanging import Side
 from lace.iltp.address import parse_address
-from lace.policy.plan_lines import LOWERINGS
-from lace.syncing import LinkOptions, check_pinned, check_wait_ticks
-from lace.transport.captured import Capture
+from lace.link.client import LinkOptions, check_pinned, check_wait_ticks
+from lace.link.dry_run import DryRun
+from lace.link.intake import choose_receipt_key
+from lace.link.side import Side
+from lace.policy.plan import LOWERINGS
+from lace.transport.capture import Capture
 
 if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.session import Session
-    from lace.interlacing.result import Outcome
+    from lace.exchange.result import Outcome
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
 

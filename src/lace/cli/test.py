@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from lace.cli.session import Session
     from lace.errors import Finding
-    from lace.policytests.coverage import Coverage, FileCoverage
     from lace.policytests.differences import Names
     from lace.policytests.model import PolicyTests
-    from lace.policytests.running import Outcome
+    from lace.policytests.run import Coverage, FileCoverage, Outcome
 
 __all__ = ["command"]
 
@@ -78,8 +77,7 @@ def command(
     test file makes no sense; then no case of any file is run. With --quiet only what failed is
     shown.
     """
-    from lace.policytests.coverage import Coverage
-    from lace.policytests.running import Runner
+    from lace.policytests.run import Coverage, Runner
 
     settings = session.settings(session.find_settings())[0]
     tests = _read_all(session, files)
@@ -100,8 +98,8 @@ def command(
 
 def _read_all(session: Session, arguments: Sequence[str]) -> list[PolicyTests]:
     """Return all test files; what is wrong with them is shown, and then none is run."""
-    from lace.policytests.places import PolicyTestError
     from lace.policytests.reader import find_test_files, read_tests
+    from lace.policytests.tables import PolicyTestError
 
     found: list[PolicyTests] = []
     lost: list[Finding] = []

@@ -13,15 +13,15 @@ from lace.cli.link_options import path_of
 from lace.cli.output import plural
 from lace.cli.trace_story import STORY_KEYS, Story
 from lace.errors import LaceError, Place
-from lace.interlacing.identity import channel_digest
-from lace.tracing.files import CaptureFile
-from lace.tracing.replaying import WAY_NAMES, replay
-from lace.tracing.walking import walk
+from lace.exchange.hello import channel_digest
+from lace.trace.files import CaptureFile
+from lace.trace.replay import WAY_NAMES, replay
+from lace.trace.walk import walk
 
 if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.tracing.replaying import Replayed
+    from lace.trace.replay import Replayed
 
 __all__ = ["command"]
 

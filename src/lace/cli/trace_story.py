@@ -19,9 +19,8 @@ from lace.iltp.items import (
     Resource,
     StoredRecord,
 )
-from lace.tracing.course import PHASES
-from lace.tracing.replaying import WAY_NAMES
-from lace.tracing.walking import Broken, End, Seen, Step, Unread, Wrong
+from lace.trace.replay import WAY_NAMES
+from lace.trace.walk import PHASES, Broken, End, Seen, Step, Unread, Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.errors import LaceError
     from lace.iltp.items import Item
-    from lace.tracing.course import Stage
-    from lace.tracing.walking import Told
-    from lace.transport.captured import Direction
+    from lace.trace.walk import Stage, Told
+    from lace.transport.capture import Direction
 
 __all__ = ["STORY_KEYS", "Story"]
 

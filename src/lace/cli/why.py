@@ -18,10 +18,10 @@ from lace.cli.policy_files import (
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
 from lace.cli.questions import Question, new_statistics, read_rules
-from lace.engines.result import AnswerLostError
 from lace.errors import UsageError
 from lace.facts.lines import parse_typed_fact
-from lace.policy.scope import scope_name
+from lace.policy.exposure import scope_name
+from lace.query.result import AnswerLostError
 from lace.rules.profiles import ALLOW_QUERY_RECORD, CAN_QUERY_RECORD, MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
-    from lace.engines.explanation import Explanation
     from lace.facts.lines import Fact
-    from lace.previewing import Preview
+    from lace.query.preview import Preview
+    from lace.why.explanation import Explanation
 
 __all__ = ["command"]
 

@@ -10,35 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.record.framing import OPEN_MARKER
-from lace.record.writer import MARKER, MARKLINE_BYTES
+from lace.errors import Place, ProtocolError
+from lace.record.model import MARKER, MARKLINE_BYTES
+from lace.record.reader import OPEN_MARKER
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.record.reader import RawRecord
 
-__all__ = [
-    "KNOT",
-    "NEED_MORE",
-    "OPEN_RECORD",
-    "PREFACE",
-    "PUZZLE_PIECE",
-    "RECORD",
-    "SERVER_FULL",
-    "Blank",
-    "Comment",
-    "Event",
-    "Facts",
-    "Item",
-    "NeedMore",
-    "OversizedRecord",
-    "Preface",
-    "RecordHead",
-    "Resource",
-    "StoredRecord",
-    "StreamEnd",
-    "claimed_id",
-]
 
 KNOT: Final = bytes.fromhex("f09faaa23a20")
 """The marker of the preface, U+1FAA2 with colon and space."""
@@ -162,3 +141,38 @@ Event: TypeAlias = Item | StreamEnd | NeedMore
 def claimed_id(head: bytes | bytearray) -> str:
     """Return the identifier in a markline, which is the beginning of these bytes."""
     return bytes(head[len(MARKER) : MARKLINE_BYTES - 1]).decode("ascii")
+
+
+class StreamFault(Enum):
+    """The kinds of faults of a stream."""
+
+    PREFACE = "no ILTP stream"
+    ITEM = "no item of a stream, or not here"
+    LINE = "malformed fact line"
+    BLOCK_SIZE = "fact block too large"
+    COMMENT = "malformed comment"
+    RESOURCE = "malformed or refused resource"
+    RECORD = "record framing lost"
+    CUT = "the stream ends inside an item"
+
+
+class StreamError(ProtocolError):
+    """Bytes that no stream has at this place; `offset` counts from the stream's start."""
+
+    def __init__(
+        self,
+        fault: StreamFault,
+        message: str,
+        *,
+        offset: int,
+        rule: str | None = None,
+        hint: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        super().__init__(message, rule=rule, place=Place(source, offset=offset), hint=hint)
+        self.fault = fault
+        self.offset = offset
+
+
+class WriteError(ProtocolError):
+    """This side was about to write what a reader refuses: a fault of the program."""

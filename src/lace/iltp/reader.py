@@ -8,41 +8,356 @@ resources and records, each of which is checked before more is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import io
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lace.base.limits import DEFAULT_SETTINGS
+from lace.base.limits import DEFAULT_SETTINGS, MAX_DATA_LENGTH
 from lace.base.text import safe_text
-from lace.iltp.block_lines import LETTERS, BlockLines
-from lace.iltp.buffer import Buffer
-from lace.iltp.faults import StreamError, StreamFault
+from lace.iltp.fact_lines import LETTERS, BlockLines
 from lace.iltp.items import (
     KNOT,
     NEED_MORE,
+    OPEN_RECORD,
     PREFACE,
     PUZZLE_PIECE,
     RECORD,
     Blank,
+    OversizedRecord,
     Preface,
+    RecordHead,
+    Resource,
+    StoredRecord,
     StreamEnd,
+    StreamError,
+    StreamFault,
+    claimed_id,
 )
-from lace.iltp.leading import (
-    LONGEST_MARKER,
-    Mismatch,
-    differs_at,
-    leading_marker,
-    preface_mismatch,
+from lace.iltp.resources import (
+    MAX_MARKER_BYTES,
+    MAX_RESOURCE_BYTES,
+    ResourceError,
+    ResourceStore,
+    parse_marker,
+    too_large,
 )
-from lace.iltp.record_items import RecordAssembler
-from lace.iltp.resource_items import ResourceAssembler
-from lace.iltp.resources import ResourceError, ResourceStore
-from lace.record.framing import FrameError
+from lace.record.model import MARKLINE_BYTES
+from lace.record.reader import FrameError, Framer, RawRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lace.iltp.items import Event, Item
 
-__all__ = ["Reader"]
+
+class Buffer:
+    """Bytes that have come and were not yet taken; positions count from the first of them."""
+
+    __slots__ = ("_base", "_searched", "data", "start")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.start = 0
+        self._base = 0  # stream offset of the first byte of `data`
+        self._searched = 0  # how far the search for the end of the present item has come
+
+    def __len__(self) -> int:
+        return len(self.data) - self.start
+
+    @property
+    def offset(self) -> int:
+        """The stream offset of the first byte."""
+        return self._base + self.start
+
+    @property
+    def base(self) -> int:
+        """The stream offset of `data[0]`, which may be taken already."""
+        return self._base
+
+    def append(self, piece: bytes | bytearray | memoryview) -> None:
+        """Put bytes in behind."""
+        if self.start:
+            del self.data[: self.start]
+            self._base += self.start
+            self.start = 0
+        self.data += piece
+
+    def peek(self, count: int) -> bytes:
+        """Return the first bytes, at most this many, and leave them."""
+        return bytes(self.data[self.start : self.start + count])
+
+    def find(self, wanted: bytes, begin: int, end: int) -> int:
+        """Return where the wanted bytes stand between two positions, or -1.
+
+        Until bytes are taken, all calls have to look for the same; what they have
+        looked at is not looked at again.
+        """
+        first = max(begin, self._searched - len(wanted) + 1)
+        found = self.data.find(wanted, self.start + first, self.start + end)
+        if found < 0:
+            self._searched = min(end, len(self))
+            return -1
+        return found - self.start
+
+    def line_length(self, most: int) -> int | None:
+        """Return the length of the first line without its LF; None if its end is not there.
+
+        A line that is longer than `most` has the length `most + 1`, whether its end is
+        there or not.
+        """
+        found = self.find(b"\n", 0, most + 1)
+        if found >= 0:
+            return found
+        return most + 1 if len(self) > most else None
+
+    def take(self, count: int) -> bytes:
+        """Take the first bytes out; that many must be there."""
+        taken = bytes(self.data[self.start : self.start + count])
+        self.skip(count)
+        return taken
+
+    def skip(self, count: int) -> None:
+        """Drop the first bytes; that many must be there."""
+        self.start += count
+        self._searched = 0
+
+    def pass_by(self, count: int) -> None:
+        """Count bytes of the stream that were never put in; the buffer is empty."""
+        self.append(b"")
+        self._base += count
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self.skip(len(self))
+        self.append(b"")
+
+
+_MARKERS: Final = (KNOT, PUZZLE_PIECE, RECORD, OPEN_RECORD)
+LONGEST_MARKER: Final = max(map(len, _MARKERS))
+"""This many bytes tell every marker."""
+
+_HTTP: Final = "the peer seems to speak HTTP"
+_STRANGERS: Final = {
+    0x15: "the peer seems to speak TLS: is it a wss address?",  # an alert
+    0x16: "the peer seems to begin TLS: is it a wss address?",
+    0x43: _HTTP,  # CONNECT
+    0x44: _HTTP,  # DELETE
+    0x47: _HTTP,  # GET
+    0x48: f"{_HTTP}: is it a ws address?",  # HEAD, and every answer
+    0x4F: _HTTP,  # OPTIONS
+    0x50: _HTTP,  # POST, PUT
+    0x53: "the peer seems to speak SSH",
+}
+_HINTS: Final = {
+    0x09: "a line does not begin with a tab",
+    0x0D: "lines end with LF alone",
+    0x20: "a line does not begin with a space",
+    0x5F: "no predicate of a stream begins with _",
+    0xEF: "a stream has no byte order mark",
+}
+
+
+class Mismatch(NamedTuple):
+    """Bytes that cannot be what should be there: where they differ, and what to say."""
+
+    at: int
+    message: str
+    hint: str | None
+
+
+def differs_at(head: bytes, wanted: bytes) -> int:
+    """Return where bytes differ from those wanted, -1 if they may still become them."""
+    return next(
+        (i for i, (one, other) in enumerate(zip(head, wanted, strict=False)) if one != other), -1
+    )
+
+
+def preface_mismatch(head: bytes) -> Mismatch | None:
+    """Return why the first bytes of a stream cannot become its preface, or None."""
+    at = differs_at(head, PREFACE)
+    if at < 0:
+        return None
+    found, wanted = head[at], PREFACE[at]
+    return Mismatch(
+        at,
+        f"found byte {found:#04x} where the preface of a stream has {wanted:#04x}",
+        _STRANGERS.get(head[0]),
+    )
+
+
+def leading_marker(head: bytes) -> bytes | Mismatch | None:
+    """Return the marker that an item begins with, None if too few bytes are there to tell."""
+    for marker in _MARKERS:
+        if head.startswith(marker):
+            return marker
+    places = [differs_at(head, marker) for marker in _MARKERS]
+    if -1 in places:
+        return None
+    at = max(places)
+    return Mismatch(
+        at, f"no item of a stream begins with {head[: at + 1].hex(' ')}", _HINTS.get(head[0])
+    )
+
+
+LARGE_RECORD_BYTES: Final = 64 * 1024
+"""A record with more bytes is announced by a `RecordHead`."""
+
+
+class RecordAssembler:
+    """Reads one record after another out of a buffer.
+
+    Args:
+        buffer: what the bytes come from, beginning with a record's marker.
+        max_data_bytes: a record with more data is read past.
+    """
+
+    def __init__(self, buffer: Buffer, max_data_bytes: int) -> None:
+        self._buffer = buffer
+        self._max_data_bytes = max_data_bytes
+        self._framer = Framer()
+        self._large: io.BytesIO | None = None
+        self._missing = 0  # bytes of a large or oversized record that have not come
+        self._head: RecordHead | None = None
+        self._joined = False
+        self.done = True
+        """Whether the record that was begun last has been given out."""
+
+    def begin(self, *, joined: bool) -> None:
+        """Begin with the record at the start of the buffer."""
+        self._framer.restart()
+        self._joined = joined
+        self._head = None
+        self.done = False
+
+    def clear(self) -> None:
+        """Forget a record that is not all there."""
+        self._large = None
+        self._missing = 0
+
+    def absorb(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+        """Take what belongs to the large record being read; returns the rest.
+
+        Nothing is taken while the buffer still holds bytes that come before.
+        """
+        if not self._missing or len(self._buffer):
+            return data
+        taken = min(self._missing, len(data))
+        with memoryview(data) as view:
+            self._keep(view[:taken])
+        self._buffer.pass_by(taken)
+        return data[taken:]
+
+    def _keep(self, piece: memoryview) -> None:
+        if self._large is not None:
+            self._large.write(piece)
+        self._missing -= len(piece)
+
+    def read(self) -> Item | None:
+        """Return the next item of the record, or None to ask for more.
+
+        Raises:
+            FrameError: the frame is lost; `at` counts from the start of the buffer.
+        """
+        if self._head is not None:
+            return self._read_large(self._head)
+        buffer, framer = self._buffer, self._framer
+        if not framer.frame(buffer.data, buffer.start, buffer.base):
+            return None
+        size = framer.end
+        length = size - framer.data_at
+        if length > MAX_DATA_LENGTH:
+            raise FrameError(
+                f"Data-Length {length} is above {MAX_DATA_LENGTH}",
+                rule="010-data-length",
+                at=framer.blob_at + MARKLINE_BYTES,
+            )
+        fits = length <= self._max_data_bytes
+        if fits and size <= LARGE_RECORD_BYTES:
+            if len(buffer) < size:
+                return None
+            return self._stored(buffer.offset, buffer.take(size))
+        identifier = claimed_id(buffer.peek(MARKLINE_BYTES))
+        self._head = RecordHead(offset=buffer.offset, id=identifier, size=size)
+        self._large = io.BytesIO() if fits else None
+        self._missing = size
+        return self._head
+
+    def _read_large(self, head: RecordHead) -> Item | None:
+        buffer = self._buffer
+        count = min(self._missing, len(buffer))
+        if count:
+            with memoryview(buffer.data) as view:
+                self._keep(view[buffer.start : buffer.start + count])
+            buffer.skip(count)
+        if self._missing:
+            return None
+        if self._large is None:
+            self.done = True
+            return OversizedRecord(
+                offset=head.offset, id=head.id, size=head.size, joined=self._joined
+            )
+        data = self._large.getvalue()  # the very bytes that were written, not a copy
+        self._large = None
+        return self._stored(head.offset, data)
+
+    def _stored(self, offset: int, data: bytes) -> StoredRecord:
+        framer = self._framer
+        self.done = True
+        raw = RawRecord(offset, data, framer.plex_at, framer.blob_at, framer.data_at)
+        return StoredRecord(raw=raw, joined=self._joined)
+
+
+class ResourceAssembler:
+    """Reads one resource after another out of a buffer, checks it and keeps it.
+
+    Args:
+        buffer: what the bytes come from, beginning with the marker of a resource.
+        store: where resources are counted and kept.
+    """
+
+    def __init__(self, buffer: Buffer, store: ResourceStore) -> None:
+        self._buffer = buffer
+        self._store = store
+        self._announced: tuple[int, str, str] | None = None  # offset, identifier and kind
+
+    def read(self) -> Resource | None:
+        """Return the resource, or None to ask for more.
+
+        Raises:
+            ResourceError: it is refused; `at` counts from the start of the buffer.
+        """
+        if self._announced is None:
+            self._announced = self._read_marker_line()
+        return self._announced and self._read_body(*self._announced)
+
+    def _read_marker_line(self) -> tuple[int, str, str] | None:
+        buffer = self._buffer
+        length = buffer.line_length(MAX_MARKER_BYTES)
+        if length is None:
+            return None
+        if length > MAX_MARKER_BYTES:
+            raise ResourceError(
+                f"a marker line has more than {MAX_MARKER_BYTES} bytes", rule="060-146"
+            )
+        self._store.begin()
+        announced = (buffer.offset, *parse_marker(buffer.peek(length)))
+        buffer.skip(length + 1)
+        return announced
+
+    def _read_body(self, offset: int, identifier: str, kind: str) -> Resource | None:
+        buffer = self._buffer
+        if buffer.peek(1) == b"\n":
+            raise ResourceError("a resource without a line", rule="060-37")
+        most = MAX_RESOURCE_BYTES + 2
+        length = buffer.find(b"\n\n", 0, most)
+        if length < 0:
+            if len(buffer) >= most:
+                raise too_large()
+            return None
+        body = self._store.add(identifier, kind, buffer.peek(length))
+        buffer.skip(length + 2)
+        self._announced = None
+        return Resource(offset=offset, id=identifier, kind=kind, body=body)
+
 
 _LF: Final = 0x0A
 _HASH: Final = 0x23

@@ -16,7 +16,7 @@ from lace.base.limits import DEFAULT_SETTINGS
 from lace.base.text import is_nfc, safe_text
 from lace.errors import LaceError, ProtocolError, RuleError
 from lace.iltp.items import KNOT, OPEN_RECORD, PUZZLE_PIECE, RECORD
-from lace.policy.transcript import parse_transcript
+from lace.policy.plan import parse_transcript
 from lace.rules.findings import show
 from lace.rules.limits import OWN_LIMITS
 from lace.rules.program import check_canonical

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.iltp.block_lines import MAX_COMMENT_BYTES, is_comment_text
-from lace.iltp.fact_lines import format_lines
-from lace.iltp.faults import WriteError
+from lace.iltp.fact_lines import MAX_COMMENT_BYTES, format_lines, is_comment_text
 from lace.iltp.items import (
     PREFACE,
     PUZZLE_PIECE,
@@ -23,9 +21,10 @@ from lace.iltp.items import (
     RecordHead,
     Resource,
     StoredRecord,
+    WriteError,
 )
 from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, kind_of
-from lace.record.framing import FrameError, Framer
+from lace.record.reader import FrameError, Framer
 from lace.rules.limits import UNLIMITED
 
 if TYPE_CHECKING:

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.errors import PolicyError
+from lace.errors import Place, PolicyError
 from lace.facts.catalogue import BASE_PREDICATES
-from lace.policy.exposure import Exposure, active_exposures, check_viewer
+from lace.facts.lines import format_fact
+from lace.policy.exposure import Exposure, active_exposures, check_viewer, scope_name, scope_rules
 from lace.policy.gate import gate_module
-from lace.policy.lower import lowering_rules
 from lace.policy.operand import INDEXES, check_index
-from lace.policy.provenance import Generated, Provenance, made_by, made_of
+from lace.policy.plan import check_lowering
 from lace.policy.public_facts import PUBLIC
-from lace.policy.scope import scope_name, scope_rules
+from lace.rules.canonical import rule_id
 from lace.rules.profiles import (
     ALLOW_QUERY_RECORD,
     CAN_QUERY_RECORD,
@@ -36,24 +38,159 @@ from lace.rules.profiles import (
     VIEWER,
     Profile,
 )
-from lace.rules.program import CheckedProgram, assemble_program
-from lace.rules.syntax import Atom, Constant, PredicateKey, Rule, TrueAtom, Variable
+from lace.rules.program import CheckedProgram, Written, assemble_program
+from lace.rules.source import parse_source
+from lace.rules.syntax import Atom, Constant, PredicateKey, Rule, TrueAtom, Variable, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lace.facts.lines import Fact
     from lace.policy.operand import Operand
-    from lace.policy.transcript import ExchangePlan
+    from lace.policy.plan import ExchangePlan
     from lace.rules.limits import RuleLimits
 
-__all__ = [
-    "Compiler",
-    "Executable",
-    "compile_policy",
-    "compile_view",
-    "flat_program",
-    "plan_provenance",
-]
+
+_INTERSECTION: Final = """\
+MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), CanQueryRecord({viewer},P).
+MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), not Have(P).
+MergedSelectAdvertised(P,S) :- o0_SelectAdvertised(P,S), o1_SelectAdvertised(P,S)."""
+
+LOWERING_RULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "standard-v1": """\
+MaySend(P) :- MergedSelectHave(P).
+MayRequest(P) :- MergedSelectAdvertised(P,S).""",
+        "encrypted-v1": """\
+MaySend(P) :- MergedSelectHave(P), TransportEncrypted().
+MayRequest(P) :- MergedSelectAdvertised(P,S), TransportEncrypted().""",
+        "proven-peer-v1": """\
+MaySend(P) :- MergedSelectHave(P).
+MayRequest(P) :- MergedSelectAdvertised(P,S), Peer(S).""",
+    }
+)
+"""The rules of each lowering, by name."""
+
+MERGED: Final = (
+    PredicateKey("MergedSelectHave", SELECT_HAVE.arity),
+    PredicateKey("MergedSelectAdvertised", SELECT_ADVERTISED.arity),
+)
+"""The predicates of the shared set."""
+
+
+@lru_cache(maxsize=64)
+def lowering_rules(name: str, viewer: str) -> tuple[Rule, ...]:
+    """Return the rules of the intersection for a viewer, and of a lowering."""
+    check_lowering(name)
+    intersection = _INTERSECTION.format(viewer=quote(viewer))
+    return parse_source(f"{intersection}\n{LOWERING_RULES[name]}").rules
+
+
+_NONE: Final = MappingProxyType[str, object]({})
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generated rule: the step that made it, of what, and the rule as it was written.
+
+    `step` is one of `040-operand-scope`, `040-exposure-scope`, `040-exposure-intersection`,
+    `040-query-view`, `040-intersection` and `040-lowering`; `of` is the scope or the
+    predicate it was made for. `module` and `origin` are those of the operand or exposure;
+    `viewer` is there when the rule reads records through the gate.
+    """
+
+    rule: Rule
+    step: str
+    of: str
+    written: Written
+    module: str | None = None
+    origin: str | None = None
+    viewer: str | None = None
+
+
+def made_of(
+    module: CheckedProgram,
+    rules: Sequence[Rule],
+    scope: tuple[str, str],
+    part: str,
+    origin: str | None = None,
+    viewer: str | None = None,
+) -> tuple[Generated, ...]:
+    """Return what was made of the rules of a module, one of each and in their order.
+
+    `scope` is the step that gave them theirs, and its name.
+    """
+    step, of = scope
+    return tuple(
+        Generated(
+            rule,
+            step,
+            of,
+            Written(
+                number=number,
+                id=identifier,
+                text=line,
+                part=part,
+                place=module.place(number - 1),
+                annotations=module.annotations.get(identifier, _NONE),
+            ),
+            module.id,
+            origin,
+            viewer,
+        )
+        for number, (rule, identifier, line) in enumerate(
+            zip(rules, module.rule_ids, module.lines, strict=True), 1
+        )
+    )
+
+
+def made_by(
+    rules: Sequence[Rule], step: str, part: str, viewer: str | None = None
+) -> tuple[Generated, ...]:
+    """Return rules that were made of none; they are their own source."""
+    return tuple(
+        Generated(
+            rule,
+            step,
+            str(rule.head.key).removeprefix("Merged"),
+            Written(
+                number=number,
+                id=rule_id(str(rule)),
+                text=str(rule),
+                part=part,
+                place=Place(),
+                annotations=_NONE,
+            ),
+            viewer=viewer,
+        )
+        for number, rule in enumerate(rules, 1)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The sidecar of a compiled policy."""
+
+    generated: tuple[Generated, ...]
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield `RuleSource`, `RuleGeneratedBy` and `RuleOrigin` facts, rule by rule."""
+        for each in self.generated:
+            identifier = rule_id(str(each.rule))
+            if each.module is not None:
+                yield "RuleSource", identifier, each.module, each.written.id
+            yield "RuleGeneratedBy", identifier, each.step, each.of
+            if each.viewer is not None:
+                yield "RuleGeneratedBy", identifier, "040-query-gate", each.viewer
+            if each.origin is not None:
+                yield "RuleOrigin", identifier, each.origin
+
+    @property
+    def text(self) -> str:
+        """The sidecar as a file: its distinct fact lines, sorted bytewise, each with LF."""
+        lines = {format_fact(fact) for fact in self.facts()}
+        return "".join(f"{line}\n" for line in sorted(lines, key=lambda line: line.encode("utf-8")))
+
 
 _ALL: Final = frozenset(PredicateKey(found.name, found.arity) for found in BASE_PREDICATES.values())
 _VIEW: Final = _ALL | {LOCAL_TAI}

@@ -7,21 +7,22 @@ A wider view is made by a rule: a module may allow a record for several reasons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lace.arguments import kind_of
+from lace.base.arguments import kind_of
 from lace.base.text import shorten
 from lace.errors import PolicyError, RecordError
 from lace.record.ids import Verifier
 from lace.rules.limits import OWN_LIMITS, RuleLimits
 from lace.rules.profiles import EXPOSURE, LOCAL_TAI
 from lace.rules.program import CheckedProgram, Lacegram, check_source
+from lace.rules.syntax import Atom, Cardinality, NegatedAtom, PredicateKey, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Exposure", "active_exposures", "check_viewer", "exposure_of", "read_clock"]
+    from lace.rules.syntax import BodyAtom
 
 
 def check_viewer(text: str) -> str:
@@ -115,3 +116,46 @@ def active_exposures(exposures: Iterable[Exposure], viewer: str) -> tuple[Exposu
 def read_clock(exposures: Iterable[Exposure]) -> bool:
     """Tell whether one of some exposures reads this side's clock, `_LocalTAI`."""
     return any(LOCAL_TAI in exposure.module.required_base for exposure in exposures)
+
+
+def scope_name(prefix: str, predicate: PredicateKey) -> PredicateKey:
+    """Return a predicate's name in a scope.
+
+    >>> str(scope_name("o1_", PredicateKey("Member", 1)))
+    'o1_Member/1'
+    """
+    return PredicateKey(prefix + predicate.name, predicate.arity)
+
+
+def scope_rules(module: CheckedProgram, prefix: str) -> tuple[Rule, ...]:
+    """Return the rules of a module in a scope of their own."""
+    base = module.profile.base
+
+    def scoped(atom: Atom) -> Atom:
+        return atom if atom.key in base else Atom(prefix + atom.name, atom.terms, atom.span)
+
+    return tuple(
+        Rule(
+            Atom(prefix + rule.head.name, rule.head.terms, rule.head.span),
+            map_atoms(rule, scoped).body,
+            rule.span,
+        )
+        for rule in module.rules
+    )
+
+
+def map_atoms(rule: Rule, change: Callable[[Atom], Atom]) -> Rule:
+    """Return a rule with every predicate atom of its body changed, however it is used."""
+
+    def changed(item: BodyAtom) -> BodyAtom:
+        match item:
+            case Atom():
+                return change(item)
+            case NegatedAtom():
+                return NegatedAtom(change(item.atom), item.span)
+            case Cardinality():
+                return replace(item, atom=change(item.atom))
+            case _:
+                return item
+
+    return Rule(rule.head, tuple(map(changed, rule.body)), rule.span)

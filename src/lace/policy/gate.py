@@ -17,7 +17,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.policy.scope import map_atoms, scope_name, scope_rules
+from lace.policy.exposure import map_atoms, scope_name, scope_rules
 from lace.rules.profiles import CAN_QUERY_RECORD
 from lace.rules.syntax import Atom, Constant, PredicateKey, Rule, Variable
 

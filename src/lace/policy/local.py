@@ -9,22 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.arguments import check_argument, check_many
+from lace.base.arguments import check_argument, check_many
 from lace.errors import Finding, Place, PolicyError
 from lace.policy.compile import Executable, compile_policy, plan_provenance
 from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, advertised_fields, operand_of
-from lace.policy.plan_lines import check_lowering
+from lace.policy.plan import LOWERINGS, ExchangePlan, check_lowering, make_plan
 from lace.policy.schema import Schema, check_own_fields, formats_of, schema_of
-from lace.policy.transcript import LOWERINGS, ExchangePlan, make_plan
-from lace.rules.checks.undefined import parse_allowed
+from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.program import RULE_KINDS, refuse_undefined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lace.policy.provenance import Provenance
+    from lace.policy.compile import Provenance
     from lace.rules.program import CheckedProgram, Lacegram
 
 __all__ = [

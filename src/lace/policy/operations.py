@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lace.arguments import check_argument, check_many
+from lace.base.arguments import check_argument, check_many
 from lace.base.limits import MAX_GIVEN_RECORDS
 from lace.base.text import is_nfc
 from lace.errors import UsageError

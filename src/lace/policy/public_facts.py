@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.arguments import check_many
+from lace.base.arguments import check_many
 from lace.base.text import shorten
 from lace.errors import EngineError, UsageError
 from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass

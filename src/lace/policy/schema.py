@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from lace.arguments import check_argument, check_many
+from lace.base.arguments import check_argument, check_many
 from lace.base.limits import STORED_FORMATS
 from lace.base.text import shorten
 from lace.errors import PolicyError, UsageError

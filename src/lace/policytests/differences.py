@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lace.errors import LaceError
-from lace.previewing import Gate
+from lace.query.preview import Gate
 from lace.rules.profiles import (
     ALLOW_QUERY_RECORD,
     CAN_QUERY_RECORD,
@@ -20,10 +20,10 @@ from lace.rules.syntax import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from lace.engines.explanation import Explanation, RuleReference
-    from lace.engines.result import Result
     from lace.policytests.model import Case, Rows
-    from lace.previewing import Preview
+    from lace.query.preview import Preview
+    from lace.query.result import Result
+    from lace.why.explanation import Explanation, RuleReference
 
 __all__ = ["Difference", "Names", "PolicyAnswer", "derived_differences", "set_differences"]
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.base.text import shorten
-from lace.rules.suggest import closest
+from lace.base.text import safe_text, shorten
+from lace.errors import Finding, Place, UsageError
+from lace.rules.findings import closest, format_findings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
-    from lace.policytests.places import KeyPath, Problems
-
-__all__ = ["Table", "meant"]
 
 _KINDS: Final = (
     (bool, "true or false"),
@@ -136,3 +136,200 @@ class Table:
                 made.append(each)
                 seen.add(each)
         return made
+
+
+KeyPath: TypeAlias = "tuple[str | int, ...]"
+"""Keys, and positions in arrays from 0."""
+
+_NAME: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"\n]*\"|'[^'\n]*')"
+_DOTTED: Final = rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*"
+_HEADER: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]\]?")
+_KEY: Final = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=")
+_PART: Final = re.compile(_NAME)
+_TOKEN: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[][{}\n]',
+    re.DOTALL,
+)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class PolicyTestError(UsageError):
+    """A test file that cannot be used; `findings` holds all that is wrong with it."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        first = findings[0]
+        if len(findings) == 1:
+            super().__init__(first.message, place=first.place, hint=first.hint)
+        else:
+            super().__init__(format_findings(findings))
+        self.findings = findings
+
+
+def show_path(path: KeyPath) -> str:
+    """Return a path as messages write it; cases and other array items count from 1.
+
+    >>> show_path(("case", 0, "send"))
+    'case 1, send'
+    >>> show_path(("records", "note", "headers"))
+    'records.note.headers'
+    """
+    shown = ""
+    after_item = False
+    for part in path:
+        if isinstance(part, int):
+            shown += f" {part + 1}"
+            after_item = True
+            continue
+        name = part if _PLAIN.fullmatch(part) else f'"{safe_text(part)}"'
+        joint = ", " if after_item else "."
+        shown += f"{joint}{name}" if shown else name
+        after_item = False
+    return shown
+
+
+class TextPlaces:
+    """The lines of keys and tables in a text that is legal TOML."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[KeyPath, int] = {}
+        self._text = text.split("\n")
+        self._arrays: dict[KeyPath, int] = {}
+        for path, line in self._scan(text):
+            self._lines.setdefault(path, line)
+        self._begins = sorted(set(self._lines.values()))
+
+    def _scan(self, text: str) -> Iterator[tuple[KeyPath, int]]:
+        table: KeyPath = ()
+        at, line, depth, fresh = 0, 1, 0, True
+        while True:
+            if fresh and not depth:
+                if header := _HEADER.match(text, at):
+                    table = self._enter(header[2], is_array=header[1] == "[[")
+                    yield table, line
+                    at = header.end()
+                elif key := _KEY.match(text, at):
+                    yield (*table, *_parts(key[1])), line
+                    at = key.end()
+            token = _TOKEN.search(text, at)
+            if token is None:
+                return
+            depth += (token[0] in "[{") - (token[0] in "]}")
+            line += token[0].count("\n")
+            fresh = token[0] == "\n"
+            at = token.end()
+
+    def _enter(self, name: str, *, is_array: bool) -> KeyPath:
+        """Return the path of the table that a header begins."""
+        path: KeyPath = ()
+        parts = _parts(name)
+        for position, part in enumerate(parts):
+            path = (*path, part)
+            if is_array and position == len(parts) - 1:
+                self._arrays[path] = self._arrays.get(path, -1) + 1
+            if path in self._arrays:
+                path = (*path, self._arrays[path])
+        return path
+
+    def line(self, path: KeyPath, text: str | None = None) -> int | None:
+        """Return the line of a path, or of what it is in; of a text in it where there is one."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        first = self._lines.get(path)
+        if first is None or text is None:
+            return first
+        following = [begin for begin in self._begins if begin > first]
+        last = following[0] if following else len(self._text) + 1
+        for line in range(first, last):
+            if text in self._text[line - 1]:
+                return line
+        return first
+
+    def first_line(self, path: KeyPath, text: str) -> int | None:
+        """Return the line where the text of a key begins; None if it is written otherwise."""
+        line = self._lines.get(path)
+        if line is None:
+            return None
+        written = text.split("\n")
+        if len(written) == 1 and text in self._text[line - 1]:
+            return line
+        there = self._text[line : line + len(written)]
+        same = there[:-1] == written[:-1] and there[-1].startswith(written[-1])
+        return line + 1 if len(there) == len(written) and same else None
+
+
+def _parts(dotted: str) -> list[str]:
+    return [part.strip("\"'") for part in _PART.findall(dotted)]
+
+
+class Problems:
+    """All that is wrong with one test file."""
+
+    def __init__(self, name: str, text: str = "") -> None:
+        self.name = name
+        self._places = TextPlaces(text)
+        self._findings: list[Finding] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._findings)
+
+    def line(self, path: KeyPath) -> int | None:
+        """Return the line of a path."""
+        return self._places.line(path)
+
+    def first_line(self, path: KeyPath, text: str) -> int | None:
+        """Return the line where the text of a key begins; None if it is written otherwise."""
+        return self._places.first_line(path, text)
+
+    def add(
+        self, path: KeyPath, message: str, hint: str | None = None, text: str | None = None
+    ) -> None:
+        """Note what is wrong at a path; `text` is a part of its value to look for."""
+        shown = show_path(path)
+        self._findings.append(
+            Finding(
+                severity="error",
+                place=Place(self.name, self._places.line(path, text)),
+                message=f"{shown}: {message}" if shown else message,
+                hint=hint,
+            )
+        )
+
+    def refuse(self) -> None:
+        """Raise what was noted, if anything was.
+
+        Raises:
+            PolicyTestError: something was.
+        """
+        if self._findings:
+            ordered = sorted(self._findings, key=lambda found: found.place.line or 0)
+            raise PolicyTestError(tuple(ordered))
+
+
+def refused(
+    name: str,
+    message: str,
+    line: int | None = None,
+    column: int | None = None,
+    hint: str | None = None,
+) -> PolicyTestError:
+    """Return the error that says one thing about a file."""
+    place = Place(name, line, column)
+    return PolicyTestError((Finding(severity="error", place=place, message=message, hint=hint),))
+
+
+def read_bounded(path: Path, name: str, most: int) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        PolicyTestError: it cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise refused(name, f"it cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name that no system takes
+        raise refused(name, f"it cannot be read: {error}") from error
+    if len(raw) > most:
+        raise refused(name, f"the file has more than {most:,} bytes")
+    return raw

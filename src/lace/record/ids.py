@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lace.arguments import is_text_of, kind_of
 from lace.base import b64a
+from lace.base.arguments import is_text_of, kind_of
 from lace.errors import RecordError
 
 __all__ = [

@@ -9,22 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
-from lace.arguments import kind_of
+from lace.base.arguments import kind_of
+from lace.base.digest import digest
 from lace.base.tai import Tai
 from lace.base.text import shorten
 from lace.errors import RecordError
 from lace.record import seal as seals
 from lace.record.headers import Header, check_line, sort_headers
-from lace.record.ids import RecordId, Signature, Verifier
+from lace.record.ids import HASH_TEXT_BYTES, RecordId, Signature, Verifier, record_id
 from lace.record.paths import Coordinate
-from lace.record.writer import blob_payload, plex_payload, seal_payload, write_record
 
 if TYPE_CHECKING:
     from lace.record.seal import SigningKey
 
-__all__ = ["Blob", "Clock", "Plex", "Record", "Seal"]
+
+MARKER: Final = bytes.fromhex("f09f96a73a20")
+MARKLINE_BYTES: Final = len(MARKER) + HASH_TEXT_BYTES + 1
+
+
+def blob_payload(data: bytes) -> bytes:
+    """Return the payload of a Blob with that data."""
+    return b"Data-Length: %d\n\n%b" % (len(data), data)
+
+
+def plex_payload(
+    group: str, app: str, name: str, tai: str, headers: Iterable[Header], blob: bytes
+) -> bytes:
+    """Return the payload of a Plex that embeds the Blob record whose bytes are given."""
+    lines = [f"Group: {group}\nApp: {app}\nName: {name}\nTAI: {tai}\n"]
+    lines += [f"{header}: {value}\n" for header, value in headers]
+    return "".join(lines).encode() + blob
+
+
+def seal_payload(signed_by: str, signature: str, plex: bytes) -> bytes:
+    """Return the payload of a Seal that embeds the Plex record whose bytes are given."""
+    return f"Signed-By: {signed_by}\nSignature: {signature}\n".encode() + plex
+
+
+def write_record(type_letter: str, payload: bytes) -> tuple[RecordId, bytes]:
+    """Return identifier and complete bytes of the record with that payload."""
+    identifier = record_id(type_letter, digest(payload))
+    return identifier, b"%b%b\n%b" % (MARKER, identifier.encode(), payload)
+
 
 Octets: TypeAlias = bytes  # the classes below have a field of the name `bytes`
 
@@ -266,3 +294,37 @@ def _as_headers(headers: object) -> list[Header]:
 
 def _show(data: bytes) -> str:
     return repr(data) if len(data) <= 40 else f"{shorten(repr(data[:24]))}, {len(data)} bytes"
+
+
+RECEIPT_GROUP: Final = "lace"
+RECEIPT_APP: Final = "receipt"
+STORED_FROM: Final = "Stored-From"
+"""The header that names the verifier of the sender."""
+
+
+def receipt_name(record: str) -> str:
+    """Return the Name that receipts for a record have."""
+    return f"store/{record}"
+
+
+def make_receipt(record: str, sender: str, key: SigningKey, *, tai: str | None = None) -> Seal:
+    """Return a receipt: an ordinary record that others take or leave by ordinary rules.
+
+    Args:
+        record: the hash of the record that was stored.
+        sender: the verifier that the sender has proven.
+        key: the receiver's.
+        tai: when it was stored; else the clock says.
+
+    Raises:
+        RecordError: one of them is not what it should be.
+    """
+    stored, sent_by = RecordId(record), Verifier(sender)
+    return Plex(
+        group=RECEIPT_GROUP,
+        app=RECEIPT_APP,
+        name=receipt_name(stored),
+        data=b"",
+        tai=tai,
+        headers=[("Stored-Hash", stored), (STORED_FROM, sent_by)],
+    ).seal(key)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from lace.arguments import kind_of
+from lace.base.arguments import kind_of
 from lace.base.tai import Tai, TaiError
 from lace.base.text import CONTROL, is_nfc
 from lace.errors import RecordError, UsageError

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from lace.arguments import kind_of
 from lace.base import b64a
+from lace.base.arguments import kind_of
 from lace.base.digest import derive, derive_blocks
 from lace.errors import RecordError
 from lace.record import schnorr

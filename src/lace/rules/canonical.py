@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.rules.annotations import merge_annotations
 from lace.rules.findings import Reporter, show
 from lace.rules.limits import OWN_LIMITS, RuleLimits
-from lace.rules.source import Parsed, parse_source
+from lace.rules.source import Parsed, merge_annotations, parse_source
 from lace.rules.syntax import Rule, Span
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.arguments import check_argument
+from lace.base.arguments import check_argument
 from lace.base.limits import parse_setting
 from lace.base.text import shorten
 from lace.errors import LimitExceeded, SettingError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, Self
 
-from lace.arguments import check_argument
+from lace.base.arguments import check_argument
 from lace.errors import Place
 from lace.rules.canonical import (
     collect_annotations,
@@ -17,21 +17,25 @@ from lace.rules.canonical import (
     parse_canonical,
     rule_id,
 )
-from lace.rules.checks.absence import check_absence
-from lace.rules.checks.authority import check_authority
-from lace.rules.checks.emptiness import check_never_fires
-from lace.rules.checks.limits import check_limits
+from lace.rules.checks.emptiness import check_never_fires, check_undefined
+from lace.rules.checks.legality import (
+    Strata,
+    check_limits,
+    check_required,
+    check_reserved,
+    check_safety,
+    check_strata,
+    number_strata,
+)
 from lace.rules.checks.policy import (
+    check_absence,
+    check_authority,
     check_labels,
     check_only_here,
     check_record_free,
     check_unknown_viewers,
     check_viewers,
 )
-from lace.rules.checks.reserved import check_required, check_reserved
-from lace.rules.checks.safety import check_safety
-from lace.rules.checks.strata import Strata, check_strata, number_strata
-from lace.rules.checks.undefined import check_undefined
 from lace.rules.checks.warnings import (
     check_duplicates,
     check_field_names,
@@ -40,11 +44,10 @@ from lace.rules.checks.warnings import (
     check_unused,
 )
 from lace.rules.dependencies import Dependencies
-from lace.rules.findings import Reporter, SourceText
+from lace.rules.findings import Reporter, SourceText, Suggester
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.profiles import QUERY, Profile, profile_named
 from lace.rules.source import Parsed, parse_source
-from lace.rules.suggest import Suggester
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

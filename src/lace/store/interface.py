@@ -6,6 +6,8 @@ state of the store, whatever writers do meanwhile, and is a `FactSource`.
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -14,26 +16,13 @@ from lace.errors import StoreError
 from lace.facts.source import FactSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from lace.record.ids import RecordId
     from lace.record.paths import Address
     from lace.record.validate import ValidRecord
-
-__all__ = [
-    "Admission",
-    "NoStoreError",
-    "Order",
-    "RecordStore",
-    "Snapshot",
-    "StoreBusyError",
-    "StoreDamagedError",
-    "StoreUnavailableError",
-    "StoreVersionError",
-    "StoredRecord",
-    "Totals",
-]
 
 
 class NoStoreError(StoreError):
@@ -168,3 +157,32 @@ class RecordStore(Protocol):
     def close(self) -> None:
         """Release what the store holds open."""
         ...
+
+
+_lock = threading.Lock()
+_watchers: dict[Path, list[Callable[[], None]]] = {}
+
+
+def announce_change(folder: Path) -> None:
+    """Tell the watchers of a store that its records have changed."""
+    if not _watchers:
+        return
+    with _lock:
+        told = list(_watchers.get(folder.absolute(), ()))
+    for tell in told:
+        tell()
+
+
+@contextmanager
+def watching(folder: Path, tell: Callable[[], None]) -> Iterator[None]:
+    """Have a function called, in whichever thread, when records of a store change."""
+    key = folder.absolute()
+    with _lock:
+        _watchers.setdefault(key, []).append(tell)
+    try:
+        yield
+    finally:
+        with _lock:
+            _watchers[key].remove(tell)
+            if not _watchers[key]:
+                del _watchers[key]

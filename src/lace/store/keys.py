@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from lace.arguments import check_argument
+from lace.base.arguments import check_argument
 from lace.errors import LaceError, RecordError, StoreError, UsageError
 from lace.record.ids import IdError, Verifier
 from lace.record.seal import RandomBytes, SigningKey

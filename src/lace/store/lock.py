@@ -15,8 +15,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from lace.store.cpu_slots import slot_lent
 from lace.store.interface import StoreBusyError, StoreUnavailableError
-from lace.store.slots import slot_lent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from lace.errors import Place
-from lace.transport.accepting import Acceptor, ConnectionLimits
+from lace.transport.connections import Acceptor, ConnectionLimits
+from lace.transport.duplex import OPEN_SECONDS
 from lace.transport.faults import ConnectionOptionError
 from lace.transport.stdio import connect_command, listen_stdio
-from lace.transport.stream import OPEN_SECONDS
 from lace.transport.tcp import connect_tcp, listen_tcp
 from lace.transport.unix import connect_unix, listen_unix
-from lace.transport.upgrade import UpgradeRules
+from lace.transport.websocket.server import UpgradeRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from lace.iltp.address import Address
     from lace.record.ids import Verifier
-    from lace.transport.accepting import Admission, Bound, Handler
-    from lace.transport.stream import ByteStream
+    from lace.transport.connections import Admission, Bound, Handler
+    from lace.transport.duplex import ByteStream
     from lace.transport.tls import ClientTls, ServerTls
 
 __all__ = ["ConnectOptions", "ListenOptions", "Listener", "connect", "listen"]
@@ -180,7 +180,7 @@ async def listen(
             bound = await listen_tcp(address, acceptor, inherited=chosen.inherited)
         case "ws" | "wss":
             # Only who needs it loads the library.
-            from lace.transport.websocket.serving import listen_websocket
+            from lace.transport.websocket.server import listen_websocket
 
             if address.scheme == "wss" and chosen.tls is None:
                 raise ConnectionOptionError(
@@ -223,7 +223,7 @@ async def connect(address: Address, options: ConnectOptions | None = None) -> By
             return await connect_tcp(address, seconds=chosen.seconds)
         case "ws" | "wss":
             from lace.transport.tls import load_client_tls
-            from lace.transport.websocket.connecting import connect_websocket
+            from lace.transport.websocket.client import connect_websocket
 
             tls = chosen.tls
             if address.scheme == "wss" and tls is None:

@@ -6,6 +6,7 @@ what follows `#` is a comment. A map says who a peer is, so nothing in it is gue
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,21 +14,49 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lace.errors import Finding, Place, UsageError
 from lace.record.ids import IdError, Verifier
 from lace.rules.findings import show
-from lace.transport.files import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = [
-    "MAX_MAP_BYTES",
-    "MapError",
-    "normal_fingerprint",
-    "parse_fingerprint_map",
-    "parse_uid_map",
-    "read_fingerprint_map",
-    "read_uid_map",
-]
+    from lace.errors import LaceError
+
+
+def read_small_file(
+    path: Path, most: int, refusal: Callable[[str, str], LaceError]
+) -> tuple[bytes, int]:
+    """Return the bytes of a file and its permissions.
+
+    Args:
+        path: the file.
+        most: how many bytes it may have.
+        refusal: makes the error to raise, from what is wrong and what to do.
+
+    Raises:
+        LaceError: it cannot be read, is no file, or is too large.
+    """
+    try:
+        # Without waiting: a pipe of that name would keep its reader for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise refusal(
+            f"cannot be read: {error.strerror}", "check the path and its permissions"
+        ) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise refusal("is not a file", "check the path")
+        data = bytearray()
+        while len(data) <= most and (piece := os.read(descriptor, most + 1 - len(data))):
+            data += piece
+    except OSError as error:
+        raise refusal(f"cannot be read: {error.strerror}", "check its disk") from None
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        raise refusal(f"has more than {most} bytes", "check that it is the right file")
+    return bytes(data), stat.S_IMODE(status.st_mode)
+
 
 MAX_MAP_BYTES: Final = 1024 * 1024
 """The largest map file."""

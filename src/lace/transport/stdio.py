@@ -20,17 +20,25 @@ from typing import IO, TYPE_CHECKING, Final
 
 from lace.errors import Place
 from lace.iltp.address import Address
-from lace.transport.accepting import Bound
-from lace.transport.duplex import DuplexStream, InputProtocol, OutputProtocol
+from lace.transport.connections import Bound
+from lace.transport.duplex import (
+    ABORT_SECONDS,
+    CLOSE_SECONDS,
+    CloseReason,
+    DuplexStream,
+    Ending,
+    InputProtocol,
+    OutputProtocol,
+    Proven,
+)
 from lace.transport.faults import CommandError, TransportError
-from lace.transport.stream import ABORT_SECONDS, CLOSE_SECONDS, CloseReason, Ending, Proven
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.record.ids import Verifier
-    from lace.transport.accepting import Acceptor
-    from lace.transport.stream import ByteStream
+    from lace.transport.connections import Acceptor
+    from lace.transport.duplex import ByteStream
 
 __all__ = ["ChildStream", "connect_command", "listen_stdio", "open_own_stdio", "open_pipes"]
 

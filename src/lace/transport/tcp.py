@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lace.iltp.address import Address
-from lace.transport.accepting import Bound
-from lace.transport.duplex import SocketProtocol
+from lace.transport.connections import Bound
+from lace.transport.duplex import Proven, SocketProtocol
 from lace.transport.sockets import connect_socket, listening_sockets, peer_host_and_port
-from lace.transport.stream import Proven
 
 if TYPE_CHECKING:
-    from lace.transport.accepting import Acceptor
-    from lace.transport.stream import ByteStream
+    from lace.transport.connections import Acceptor
+    from lace.transport.duplex import ByteStream
 
 __all__ = ["connect_tcp", "listen_tcp"]
 

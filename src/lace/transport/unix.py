@@ -20,20 +20,18 @@ from typing import TYPE_CHECKING, Final
 
 from lace.errors import Place
 from lace.iltp.address import MAX_UNIX_PATH_BYTES
-from lace.transport.accepting import Bound
-from lace.transport.counted import CountingSocket
-from lace.transport.duplex import SocketProtocol
+from lace.transport.connections import Bound, CountingSocket
+from lace.transport.duplex import Proven, SocketProtocol
 from lace.transport.faults import ListenError, connect_error, listen_error
-from lace.transport.inherited import inherited_socket
-from lace.transport.stream import Proven
+from lace.transport.sockets import inherited_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.iltp.address import Address
     from lace.record.ids import Verifier
-    from lace.transport.accepting import Acceptor
-    from lace.transport.stream import ByteStream
+    from lace.transport.connections import Acceptor
+    from lace.transport.duplex import ByteStream
 
 __all__ = ["connect_unix", "listen_unix", "peer_uid"]
 

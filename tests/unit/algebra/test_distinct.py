@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lace.algebra.lower import lower_program
-from lace.algebra.passes import distinct
-from lace.engines.embedded.engine import evaluate
-from lace.engines.reference import evaluate_naively
+from lace.algebra.passes import prune as distinct
+from lace.engine.engine import evaluate
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey
+from tests.oracle.naive_engine import evaluate_naively
 
 PROFILE = QUERY.with_base([("E", 2), ("F", 1), ("G", 3)])
 FACTS = [

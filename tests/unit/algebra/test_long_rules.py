@@ -10,17 +10,16 @@ import pytest
 
 from lace.algebra.lower import lower_program
 from lace.algebra.passes.order import order_joins
-from lace.engines.budget import Statistics
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.session import Session
-from lace.engines.queries import evaluate_rules
+from lace.engine.budget import Statistics
+from lace.engine.engine import Session, evaluate
+from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded, RuleError
+from lace.query.evaluate import evaluate_rules
 from lace.rules.canonical import canonical_text
-from lace.rules.formatter import format_source
 from lace.rules.limits import OWN_LIMITS, PEER_LIMITS
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
+from lace.rules.source import format_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.algebra.explain import explain_plan
 from lace.algebra.lower import lower_program
+from lace.algebra.nodes import explain_plan
 from lace.algebra.passes.order import order_joins
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.algebra.deltas import from_change, from_goal, places
-from lace.algebra.explain import explain, explain_plan
-from lace.algebra.lower import lower_program
+from lace.algebra.lower import from_change, from_goal, lower_program, places
+from lace.algebra.nodes import explain, explain_plan
 from lace.algebra.passes.order import order_joins
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source

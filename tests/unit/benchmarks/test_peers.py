@@ -15,9 +15,9 @@ from benchmarks.peers_duckdb import DuckPeer
 from benchmarks.workload_facts import candidates, columns_of, edges, text_facts
 from benchmarks.workload_records import export_facts, read_facts
 from benchmarks.workloads import GOALS, PROGRAMS, describe
-from lace.engines.reference import evaluate_naively
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
+from tests.oracle.naive_engine import evaluate_naively
 
 if TYPE_CHECKING:
     from pathlib import Path

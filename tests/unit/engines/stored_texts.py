@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.embedded.dictionary import fingerprints_of
+from lace.columns.dictionary import fingerprints_of
 from lace.record.hash_rows import decode_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lace.engines.embedded.dictionary import Fingerprints, Ids
+    from lace.columns.dictionary import Fingerprints, Ids
     from lace.record.hash_rows import Octets
 
 __all__ = ["Stored"]

@@ -11,20 +11,19 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from lace.enforcement import Enforcement
-from lace.engines import budget as budgets
-from lace.engines import costs
-from lace.engines.budget import Cancellation, Statistics
-from lace.engines.embedded import verdicts
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.frames import Frame
-from lace.engines.embedded.session import Session
-from lace.engines.embedded.steps import Plan, run_plan
+from lace.columns import costs
+from lace.engine import budget as budgets
+from lace.engine import predicate_cache as verdicts
+from lace.engine.budget import Cancellation, Statistics
+from lace.engine.engine import Session
+from lace.engine.factbase import FactBase
+from lace.engine.steps import Frame, Plan, run_plan
 from lace.errors import LimitExceeded
 from lace.policy.compile import compile_policy
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
 from lace.rules.limits import OWN_LIMITS, PEER_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY
@@ -33,8 +32,8 @@ from lace.rules.program import check_source
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lace.engines.embedded.engine import Evaluation
-    from lace.engines.embedded.steps import Context
+    from lace.engine.engine import Evaluation
+    from lace.engine.steps import Context
 
 ALICE = str(Verifier.from_public_key(b"\x01" * 32))
 Fact = tuple[str, ...]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.embedded import canonical_order
-from lace.engines.embedded import dictionary as dictionary_module
-from lace.engines.embedded.canonical_order import in_text_order
-from lace.engines.embedded.dictionary import Dictionary
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.referred import ReferredTexts
-from lace.engines.embedded.relation import Relation
+from lace.columns import dictionary as dictionary_module
+from lace.columns.dictionary import Dictionary
+from lace.columns.relation import Relation
+from lace.engine import enclave as canonical_order
+from lace.engine.enclave import in_text_order
+from lace.engine.factbase import FactBase
+from lace.engine.load import ReferredTexts
 from lace.rules.syntax import PredicateKey
 
 if TYPE_CHECKING:

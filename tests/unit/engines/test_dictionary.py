@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.engines.embedded import dictionary as dictionary_module
-from lace.engines.embedded.dictionary import Dictionary, fingerprints_of
-from lace.engines.embedded.hash_block import HashBlock, distinct_hashes
-from lace.engines.embedded.load import intern_values
-from lace.engines.embedded.segment_journal import SegmentDamagedError
+from lace.columns import dictionary as dictionary_module
+from lace.columns.dictionary import Dictionary, HashBlock, distinct_hashes, fingerprints_of
+from lace.columns.segment_journal import SegmentDamagedError
+from lace.engine.load import intern_values
 from lace.errors import EngineError, LimitExceeded
 from lace.facts.lines import FactLineError
 from lace.record.hash_rows import keys_of_hashes

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lace.engines.budget import Cancellation, EvaluationCancelled, Statistics
-from lace.engines.embedded.enclave import Enclave
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.relation import Relation
-from lace.engines.embedded.session import Session
+from lace.columns.relation import Relation
+from lace.engine.budget import Cancellation, EvaluationCancelled, Statistics
+from lace.engine.enclave import Enclave
+from lace.engine.engine import Session
+from lace.engine.factbase import FactBase
 from lace.errors import LaceError, LimitExceeded
 from lace.rules.limits import OWN_LIMITS, PEER_LIMITS, RuleLimits
 from lace.rules.profiles import QUERY

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lace.engines.explanation import (
+from lace.why.explanation import (
     Absence,
     Condition,
     Explanation,

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.engines.embedded.engine import evaluate
-from lace.engines.embedded.misses import MAX_INNER_RULES
-from lace.engines.result import Result
+from lace.engine.engine import evaluate
 from lace.errors import LimitExceeded
+from lace.query.result import Result
 from lace.rules.limits import OWN_LIMITS
 from lace.rules.profiles import QUERY
 from lace.rules.program import Lacegram
+from lace.why.why_not import MAX_INNER_RULES
 
 if TYPE_CHECKING:
-    from lace.engines.explanation import Explanation
+    from lace.why.explanation import Explanation
 
 Fact = tuple[str, ...]
 

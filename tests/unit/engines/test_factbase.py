@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.engines.embedded.factbase import FactBase
+from lace.engine.factbase import FactBase
 from lace.errors import LaceError
 from lace.rules.syntax import PredicateKey
 from tests.unit.engines.stored_texts import Stored
 
 if TYPE_CHECKING:
-    from lace.engines.embedded.dictionary import StoredTexts
+    from lace.columns.dictionary import StoredTexts
 
 FACT = PredicateKey("F", 2)
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.embedded.index import Index, Members
-from lace.engines.embedded.keys import RowSet, distinct_ids, distinct_sorted, radix_fits
+from lace.columns.keys import Index, Members, RowSet, distinct_ids, distinct_sorted, radix_fits
 
 Row = tuple[int, ...]
 # All rows fit into flags; into one number each; into numbers pair by pair.

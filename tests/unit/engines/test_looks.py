@@ -15,13 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from lace.base import b64a
-from lace.engines.budget import Cancellation, EvaluationCancelled
-from lace.engines.embedded import factbase, frames, keys, ranks
-from lace.engines.embedded.canonical_order import in_text_order
-from lace.engines.embedded.dictionary import Dictionary
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.index import Index, Members
-from lace.engines.embedded.keys import PairNumbers, RowSet, places_in, sort_rows
+from lace.columns import keys
+from lace.columns.dictionary import Dictionary
+from lace.columns.keys import Index, Members, PairNumbers, RowSet, places_in, sort_rows
+from lace.engine import factbase
+from lace.engine import predicate_cache as ranks
+from lace.engine import steps as frames
+from lace.engine.budget import Cancellation, EvaluationCancelled
+from lace.engine.enclave import in_text_order
+from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded
 from lace.rules.syntax import PredicateKey
 from tests.unit.engines.test_budget import edges, evaluated, items

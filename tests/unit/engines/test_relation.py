@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.embedded.keys import RowSet
-from lace.engines.embedded.relation import ColumnPart, Pattern, Relation
+from lace.columns.keys import RowSet
+from lace.columns.relation import ColumnPart, Pattern, Relation
 
 SIZE = 6
 Row = tuple[int, ...]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lace.engines.spark import ending
-from lace.engines.spark.ending import stopped
+from lace.spark.engine import session as ending
+from lace.spark.engine.session import stopped
 
 
 @pytest.fixture(autouse=True)

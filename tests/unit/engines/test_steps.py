@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.budget import Statistics
-from lace.engines.embedded import steps
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.relation import EVERYTHING
-from lace.engines.embedded.session import Session
+from lace.columns.relation import EVERYTHING
+from lace.engine import steps
+from lace.engine.budget import Statistics
+from lace.engine.engine import Session
+from lace.engine.factbase import FactBase
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.base import b64a
-from lace.engines.embedded.segment_journal import Covered
-from lace.engines.embedded.segment_writer import SegmentWriter, create_generation
-from lace.engines.embedded.stored_hash import MOST_TEXT_BYTES, Hashes, TextHash
-from lace.facts.columns import FactColumns
+from lace.columns.segment import SegmentWriter, create_generation
+from lace.columns.segment_journal import Covered
+from lace.columns.stored_dictionary import MOST_TEXT_BYTES, Hashes, TextHash
+from lace.facts.extract import FactColumns
 from lace.record.hash_rows import keys_of_hashes
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lace.engines.embedded.segment_journal import SegmentDamagedError, run_name
-from lace.engines.embedded.stored_column import BLOCK
-from lace.engines.embedded.stored_index import Run, candidates, write_run
+from lace.columns.segment_files import BLOCK
+from lace.columns.segment_journal import SegmentDamagedError, run_name
+from lace.columns.stored_dictionary import Run, candidates, write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.engines.embedded.stored_hash import Hashes
+    from lace.columns.stored_dictionary import Hashes
 
 COUNTS = [
     1,

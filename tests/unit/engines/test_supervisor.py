@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.enforcement import Enforcement
-from lace.engines.budget import Cancellation, EvaluationCancelled, Statistics
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.session import Session
+from lace.engine.budget import Cancellation, EvaluationCancelled, Statistics
+from lace.engine.engine import Session
+from lace.engine.factbase import FactBase
 from lace.errors import EngineError
-from lace.policing import StorePolicy
 from lace.policy.compile import compile_policy
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
 from lace.rules.limits import PEER_LIMITS
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.store.sqlite.store import SqliteStore
+from tests.oracle.store_policy import StorePolicy
 from tests.store.samples import plex, valid
 
 if TYPE_CHECKING:

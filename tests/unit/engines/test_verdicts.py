@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.engines.budget import Budget, Cancellation, EvaluationCancelled, Statistics
-from lace.engines.embedded import ranks as ranks_module
-from lace.engines.embedded.dictionary import Dictionary
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.ranks import Ranks, in_order, text_bytes
-from lace.engines.embedded.session import Session
-from lace.engines.embedded.shapes import Values, shape_mask
-from lace.engines.embedded.verdicts import Verdicts
+from lace.columns.dictionary import Dictionary
+from lace.engine import predicate_cache as ranks_module
+from lace.engine.budget import Budget, Cancellation, EvaluationCancelled, Statistics
+from lace.engine.engine import Session
+from lace.engine.factbase import FactBase
+from lace.engine.predicate_cache import Ranks, Values, Verdicts, in_order, shape_mask, text_bytes
 from lace.rules.builtins import int_compare, lex_compare, text_shape
 from lace.rules.limits import PEER_LIMITS
 from lace.rules.profiles import QUERY

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.engines.embedded.factbase import FactBase
-from lace.engines.embedded.vocabulary import strange_names
-from lace.querying import find_strange_names
+from lace.engine.factbase import FactBase
+from lace.engine.field_histogram import strange_names
+from lace.query.store_query import find_strange_names
 from lace.record.model import Plex
 from lace.rules.program import check_source
 

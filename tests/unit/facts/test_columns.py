@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.facts.columns import fact_columns, head_columns
-from lace.record.structure import HeadParts
+from lace.facts.extract import fact_columns, head_columns
+from lace.record.validate import HeadParts
 from tests.store.samples import blob, plex, seal, valid
 
 if TYPE_CHECKING:

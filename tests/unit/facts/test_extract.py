@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.errors import LimitExceeded
-from lace.facts.columns import fact_columns
-from lace.facts.extract import Reads, facts_of_records, record_facts, split_link
+from lace.facts.extract import Reads, fact_columns, facts_of_records, record_facts, split_link
 from lace.record.model import Blob, Plex
 from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, validate_many

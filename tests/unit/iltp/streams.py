@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.iltp.faults import StreamError
 from lace.iltp.items import (
     NEED_MORE,
     PREFACE,
@@ -13,10 +12,11 @@ from lace.iltp.items import (
     NeedMore,
     Preface,
     StreamEnd,
+    StreamError,
 )
 from lace.iltp.reader import Reader
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.model import Blob, Plex
 from lace.record.seal import SigningKey
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.iltp.buffer import Buffer
+from lace.iltp.reader import Buffer
 
 
 def test_offsets_and_taking() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lace.base.limits import DEFAULT_SETTINGS, LEAST_FACT_BYTES, MAX_LINE_BYTES
 from lace.iltp.address import DEFAULT_PORTS, MAX_UNIX_PATH_BYTES, parse_address
-from lace.iltp.block_lines import MAX_COMMENT_BYTES
+from lace.iltp.fact_lines import MAX_COMMENT_BYTES
 from lace.iltp.items import KNOT, OPEN_RECORD, PREFACE, PUZZLE_PIECE, RECORD
 from lace.iltp.resources import (
     MAX_MARKER_BYTES,

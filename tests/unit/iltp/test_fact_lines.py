@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lace.errors import LaceError
 from lace.facts.lines import Fact, format_fact, parse_fact
 from lace.iltp.fact_lines import FactLineParser, format_lines
-from lace.iltp.faults import StreamError, StreamFault, WriteError
+from lace.iltp.items import StreamError, StreamFault, WriteError
 
 TEXT = st.text(st.sampled_from("aB'\\,() éΩ\u0301\u200b\t\r\x00\x01\x7f\x85é"), max_size=6)
 LINES = st.lists(

@@ -9,7 +9,6 @@ import pytest
 
 from lace.base.limits import LEAST_FACT_BYTES, MAX_HEAD_BYTES
 from lace.facts.lines import Fact, parse_fact
-from lace.iltp.faults import StreamError, StreamFault
 from lace.iltp.items import (
     KNOT,
     NEED_MORE,
@@ -26,12 +25,13 @@ from lace.iltp.items import (
     Resource,
     StoredRecord,
     StreamEnd,
+    StreamError,
+    StreamFault,
 )
 from lace.iltp.reader import Reader
 from lace.iltp.resources import ResourceStore
-from lace.record.model import Blob
+from lace.record.model import MARKLINE_BYTES, Blob
 from lace.record.validate import frame_record
-from lace.record.writer import MARKLINE_BYTES
 from tests.unit.iltp.streams import (
     BLOB,
     HEAD,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.iltp.faults import StreamFault
-from lace.iltp.items import KNOT, OPEN_RECORD, PREFACE, PUZZLE_PIECE, RECORD
+from lace.iltp.items import KNOT, OPEN_RECORD, PREFACE, PUZZLE_PIECE, RECORD, StreamFault
 from lace.iltp.resources import (
     MAX_RESOURCE_BYTES,
     ResourceError,

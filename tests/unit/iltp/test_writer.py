@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.iltp.faults import WriteError
 from lace.iltp.items import (
     NEED_MORE,
     PREFACE,
@@ -19,10 +18,11 @@ from lace.iltp.items import (
     Resource,
     StoredRecord,
     StreamEnd,
+    WriteError,
 )
 from lace.iltp.writer import Writer
-from lace.record.framing import FrameError
 from lace.record.model import Plex
+from lace.record.reader import FrameError
 from tests.unit.iltp.streams import (
     BLOB,
     OTHER_R,

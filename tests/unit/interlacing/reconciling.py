@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lace.base import b64a
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.blocks import check_block
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.questions import InquiryLimits
-from lace.interlacing.reconcile import Reconciliation
-from lace.interlacing.summaries import block_bytes
-from lace.interlacing.vocabulary import advertise_phase
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.blocks import advertise_phase, check_block
+from lace.exchange.reconcile import Reconciliation
+from lace.exchange.summaries import InquiryLimits, block_bytes
+from lace.policy.schema import Schema
 
 if TYPE_CHECKING:
     import random

@@ -6,17 +6,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lace.base.tai import Tai
-from lace.interlacing.blocks import check_block
-from lace.interlacing.hello import Hello, make_hello, proof_context, read_hello
-from lace.interlacing.negotiation import Capabilities, Setup, Terms, negotiate
-from lace.interlacing.setup import make_setup, read_setup
-from lace.interlacing.vocabulary import Phase
+from lace.exchange.blocks import Phase, check_block
+from lace.exchange.capabilities import Capabilities
+from lace.exchange.hello import (
+    Hello,
+    Setup,
+    make_hello,
+    make_setup,
+    proof_context,
+    read_hello,
+    read_setup,
+)
+from lace.exchange.negotiation import Terms, negotiate
 from lace.policy.operand import advertised_fields, operand_of
-from lace.policy.transcript import ExchangePlan, make_plan
+from lace.policy.plan import ExchangePlan, make_plan
 from lace.record.seal import SigningKey
 
 if TYPE_CHECKING:
-    from lace.interlacing.identity import ProofContext
+    from lace.exchange.hello import ProofContext
 
 PLAIN = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
 FIELDS = (

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lace.base.digest import digest
-from lace.facts.lines import Fact, format_fact, parse_fact
-from lace.interlacing.advertisement import (
+from lace.exchange.advertisement import (
     DIGEST_LABEL,
     Advertisement,
     advertised_fields_of,
@@ -17,7 +16,8 @@ from lace.interlacing.advertisement import (
     digests_of_bare,
     is_bare,
 )
-from lace.interlacing.capabilities import ALL_FIELDS, Schema
+from lace.facts.lines import Fact, format_fact, parse_fact
+from lace.policy.schema import ALL_FIELDS, Schema
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 SOURCE = "V.vISNhGb54ALSjDPjV~ESSDbZOre1F6igmKXAU9MCeV4.H3"

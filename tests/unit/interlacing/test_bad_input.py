@@ -14,15 +14,14 @@ import pytest
 
 import lace
 from lace.base import b64a
-from lace.interlacing import events as happened
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits, Schema
-from lace.interlacing.claims import advertisement_facts
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.machine import Machine
-from lace.interlacing.questions import LIST, NARROW
-from lace.interlacing.summaries import children_fact, partition_fact
-from lace.interlacing.transitions import State
+from lace.exchange import events as happened
+from lace.exchange.advertisement import Advertisement, advertisement_facts
+from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.machine import Machine
+from lace.exchange.summaries import LIST, NARROW, children_fact, partition_fact
+from lace.exchange.transitions import State
+from lace.policy.schema import Schema
 from lace.store.sqlite.store import SqliteStore
 from tests.conformance.test_050_interlace import blocks, world_of
 from tests.simulator.bent import bent_world
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from lace.exchange.effects import Effect, Evaluate
     from lace.facts.lines import Fact
-    from lace.interlacing.effects import Effect, Evaluate
     from lace.record.validate import ValidRecord
     from lace.store.interface import Admission
     from tests.simulator.side import Item, Side

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.agenda import Agenda, Wanted
-from lace.interlacing.answering import Answers
-from lace.interlacing.asking import Inquiry
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.questions import LIST, NARROW
-from lace.interlacing.summaries import Summary
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.merkle import EMPTY_ROOT
+from lace.exchange.querier import Agenda, Inquiry, Wanted
+from lace.exchange.reconcile import Answers
+from lace.exchange.summaries import LIST, NARROW, Summary
+from lace.policy.schema import Schema
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,

@@ -8,21 +8,20 @@ from pathlib import Path
 
 from lace.base import b64a
 from lace.base.tai import Tai
-from lace.facts.lines import format_fact
-from lace.interlacing.capabilities import DEFAULT_WIRE_LIMITS, LIMIT_FLOORS, MIN_TICK_NANOSECONDS
-from lace.interlacing.failures import Failure
-from lace.interlacing.identity import PROOF_LABEL, proof_message
-from lace.interlacing.negotiation import (
+from lace.exchange.blocks import PHASE_PREDICATES
+from lace.exchange.capabilities import (
+    DEFAULT_WIRE_LIMITS,
+    LIMIT_FLOORS,
+    MIN_TICK_NANOSECONDS,
     Capabilities,
     ExchangeLimits,
-    make_hello,
-    make_setup,
-    negotiate,
-    proof_context,
 )
-from lace.interlacing.vocabulary import PHASE_PREDICATES
+from lace.exchange.failures import Failure
+from lace.exchange.hello import PROOF_LABEL, make_hello, make_setup, proof_context, proof_message
+from lace.exchange.negotiation import negotiate
+from lace.facts.lines import format_fact
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.seal import SigningKey
 
 ROOT = Path(__file__).parents[3]

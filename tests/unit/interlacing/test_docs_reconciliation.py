@@ -10,11 +10,11 @@ import pytest
 
 import lace
 from lace.base import b64a
+from lace.exchange.advertisement import DIGEST_LABEL, Advertisement
+from lace.exchange.advertisement_set import fingerprint_of
+from lace.exchange.merkle import EMPTY_ROOT
 from lace.facts.lines import format_fact
-from lace.interlacing.advertisement import DIGEST_LABEL, Advertisement
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.partitions import fingerprint_of
+from lace.policy.schema import Schema
 from tests.unit.interlacing import reconciling
 from tests.unit.interlacing.reconciling import Party, check, claims_of, set_of
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.capabilities import ExchangeLimits
+from lace.exchange.result import Outcome
+from lace.exchange.transitions import State
 from lace.facts.lines import format_fact
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import ExchangeLimits
-from lace.interlacing.result import Outcome
-from lace.interlacing.transitions import State
 from tests.conformance.test_050_interlace import add, blocks, of_kind, world_of
 from tests.simulator.policies import START
 from tests.store.samples import blob, plex, valid

@@ -10,7 +10,7 @@ import pytest
 
 import lace
 from lace.errors import LaceError, Place, ProtocolError
-from lace.interlacing.failures import Action, Failure, InterlaceFailure, limit_failure
+from lace.exchange.failures import Action, Failure, InterlaceFailure, limit_failure
 
 # 050's own table, copied: condition and action.
 TABLE = {

@@ -12,8 +12,8 @@ import pytest
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.errors import PolicyError, RecordError
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.identity import (
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.hello import (
     PROOF_LABEL,
     ProofContext,
     channel_digest,

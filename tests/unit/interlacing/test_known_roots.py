@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.base.digest import digest
-from lace.interlacing import merkle, tree
-from lace.interlacing.merkle import KnownRoots, as_digests, known_root_of, leaves_of, root_of
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.tree import Tree
+from lace.exchange import merkle
+from lace.exchange import merkle as tree
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.merkle import KnownRoots, Tree, as_digests, known_root_of, leaves_of, root_of
 from tests.unit.interlacing.test_partitions import record
 
 

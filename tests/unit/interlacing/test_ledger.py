@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lace.base.tai import Tai
-from lace.interlacing.effects import Wake
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.ledger import Ledger
-from lace.interlacing.partitions import AdvertisementSet
-from lace.interlacing.result import Counters, Outcome
-from lace.interlacing.timing import Timing
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.effects import Wake
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.machine import Timing
+from lace.exchange.result import Counters, Outcome
+from lace.exchange.transfer import Ledger
 
 ONE, TWO, THREE = (f"P.{letter * 42}0.H3" for letter in "abc")
 DIGEST, OTHER = b"\x01" * 32, b"\x02" * 32

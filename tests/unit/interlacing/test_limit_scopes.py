@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlacing import capabilities, hello
-from lace.interlacing import events as happened
-from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits
-from lace.interlacing.failures import Failure
-from lace.interlacing.transitions import State
+from lace.exchange import capabilities, hello
+from lace.exchange import events as happened
+from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.exchange.failures import Failure
+from lace.exchange.transitions import State
 from tests.simulator.bent import bent_world
 from tests.store.samples import plex, valid
 

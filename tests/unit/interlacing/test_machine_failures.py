@@ -11,14 +11,15 @@ import pytest
 from lace.base import b64a
 from lace.base.tai import Tai
 from lace.errors import EngineError, PolicyError, StoreError
-from lace.interlacing import effects as wanted
-from lace.interlacing import events as happened
-from lace.interlacing import handshake
-from lace.interlacing.capabilities import SECOND, Capabilities, ExchangeLimits, Schema
-from lace.interlacing.failures import Failure
-from lace.interlacing.machine import Machine
-from lace.interlacing.transitions import LEGAL, State
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange import negotiation as handshake
+from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
+from lace.exchange.failures import Failure
+from lace.exchange.machine import Machine
+from lace.exchange.transitions import LEGAL, State
 from lace.policy.compile import Compiler
+from lace.policy.schema import Schema
 from lace.record.validate import frame_record
 from tests.simulator.bent import Bend, bent_world, each_record, first_block, outcome_of
 from tests.simulator.policies import EXPOSURES, SELECTORS, exposure, operand, pool
@@ -27,9 +28,9 @@ from tests.store.samples import flip, forged, plex, seal, valid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from lace.exchange.advertisement import Advertisement
+    from lace.exchange.result import Outcome
     from lace.facts.lines import Fact
-    from lace.interlacing.advertisement import Advertisement
-    from lace.interlacing.result import Outcome
     from tests.simulator.side import Item, Side
     from tests.simulator.world import World
 

@@ -11,41 +11,40 @@ from lace.base import b64a
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.base.tai import Tai
 from lace.errors import SettingError
-from lace.interlacing.blocks import check_block
-from lace.interlacing.capabilities import (
-    ALL_FIELDS,
+from lace.exchange.blocks import Phase, check_block
+from lace.exchange.capabilities import (
     DEFAULT_WIRE_LIMITS,
     LARGEST_LIMIT,
     SECOND,
     WIRE_LIMITS,
-    capabilities_of,
-)
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.identity import channel_digest, link_id, make_proof
-from lace.interlacing.negotiation import (
     Capabilities,
     ExchangeLimits,
-    Schema,
-    check_expected_peer,
+    capabilities_of,
     exchange_limits_of,
+)
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.hello import (
+    channel_digest,
+    check_expected_peer,
+    link_id,
     make_hello,
+    make_proof,
     make_setup,
-    negotiate,
     proof_context,
     read_hello,
     read_setup,
-    runtime_facts,
 )
-from lace.interlacing.vocabulary import Phase
+from lace.exchange.negotiation import negotiate, runtime_facts
 from lace.policy.operand import RequiredFields, operand_of
+from lace.policy.schema import ALL_FIELDS, Schema
 from lace.record.ids import Verifier
 from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, FIELDS, PLAIN, START, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lace.exchange.hello import Hello, Setup
     from lace.facts.lines import Fact
-    from lace.interlacing.negotiation import Hello, Setup
 
 NONCE = b"\x0a" * 32
 R = operand_of(PLAIN, 0).module_id

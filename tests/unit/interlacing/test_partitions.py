@@ -13,9 +13,8 @@ import pytest
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.interlacing.merkle import EMPTY_ROOT, as_digests, leaves_of, root_of, roots_without_one
-from lace.interlacing.partitions import AdvertisementSet, child_prefixes
-from lace.interlacing.rows import payload_of
+from lace.exchange.advertisement_set import AdvertisementSet, child_prefixes, payload_of
+from lace.exchange.merkle import EMPTY_ROOT, as_digests, leaves_of, root_of, roots_without_one
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 LEAF, NODE = b"lace-advertisement-leaf/v1", b"lace-advertisement-node/v1"
@@ -253,7 +252,7 @@ def test_whole_hashes_are_prefixes_too() -> None:
 
 FOREIGN = """
 import random
-from lace.interlacing.partitions import AdvertisementSet
+from lace.exchange.advertisement_set import AdvertisementSet
 names = [f"P.{at:03}.H9" for at in range(60)]
 random.Random(1).shuffle(names)
 one = AdvertisementSet.of(names[:40], [bytes(32)] * 40)

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.answering import Answers
-from lace.interlacing.asking import Inquiry
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.claims import read_claims
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.lacking import LackingOne
-from lace.interlacing.merkle import EMPTY_ROOT
-from lace.interlacing.partitions import fingerprint_of
-from lace.interlacing.questions import (
+from lace.exchange.advertisement import read_claims
+from lace.exchange.advertisement_set import fingerprint_of
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.merkle import EMPTY_ROOT
+from lace.exchange.querier import Inquiry, LackingOne
+from lace.exchange.reconcile import Answers
+from lace.exchange.summaries import (
     LIST,
     NARROW,
     Costs,
     InquiryLimits,
     Shares,
+    Summary,
+    children_fact,
     is_listing_cheaper,
+    partition_fact,
 )
-from lace.interlacing.summaries import Summary, children_fact, partition_fact
+from lace.policy.schema import Schema
 from tests.unit.interlacing.reconciling import (
     SOURCES,
     WIDE,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.interlacing import effects as wanted
-from lace.interlacing.capabilities import Capabilities, ExchangeLimits
-from lace.interlacing.failures import Failure
-from lace.interlacing.transitions import State
+from lace.exchange import effects as wanted
+from lace.exchange.capabilities import Capabilities, ExchangeLimits
+from lace.exchange.failures import Failure
+from lace.exchange.transitions import State
 from tests.simulator.bent import bent_world, first_block
 from tests.simulator.policies import secrets
 

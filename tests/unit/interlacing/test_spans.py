@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.merkle import EMPTY_ROOT, as_digests, root_of
-from lace.interlacing.spans import Node, Span, root_of_nodes
+from lace.exchange.merkle import EMPTY_ROOT, Node, Span, as_digests, root_of, root_of_nodes
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 SIZES = (*range(20), 31, 32, 33, 63, 64, 65, 200, 1000, 1023, 1024, 1025, 4096, 4097)

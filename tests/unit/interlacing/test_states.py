@@ -9,13 +9,13 @@ import pytest
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.interlacing import states as states_module
-from lace.interlacing.advertisement import Advertisement
-from lace.interlacing.capabilities import Schema
-from lace.interlacing.states import States
+from lace.exchange import set_history as states_module
+from lace.exchange.advertisement import Advertisement
+from lace.exchange.set_history import States
+from lace.policy.schema import Schema
 
 if TYPE_CHECKING:
-    from lace.interlacing.negotiation import Terms
+    from lace.exchange.negotiation import Terms
 
 TERMS = cast(
     "Terms",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lace.base.tai import Tai
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.ticks import TickState, aligned_tick, is_aligned, start_ticks
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.ticks import TickState, aligned_tick, is_aligned, start_ticks
 
 SECOND = 1_000_000_000
 START = Tai("1640995200:500000000")

@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
-from lace.interlacing.blocks import (
+from lace.exchange.blocks import (
+    CHILDREN_CHARACTERS,
+    CONTROL_PREDICATES,
+    PHASE_PREDICATES,
     Block,
+    Phase,
+    Syntax,
+    advertise_phase,
     check_block,
     format_block,
     is_only_tick,
     parse_block,
     sorted_lines,
 )
-from lace.interlacing.failures import Failure, InterlaceFailure
-from lace.interlacing.vocabulary import (
-    CHILDREN_CHARACTERS,
-    CONTROL_PREDICATES,
-    PHASE_PREDICATES,
-    Phase,
-    Syntax,
-    advertise_phase,
-)
+from lace.exchange.failures import Failure, InterlaceFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

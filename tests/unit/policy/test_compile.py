@@ -8,7 +8,7 @@ from lace.policy import compile as compile_module
 from lace.policy.compile import Compiler, compile_policy, flat_program
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
 from lace.rules.limits import RuleLimits
 from lace.rules.syntax import PredicateKey

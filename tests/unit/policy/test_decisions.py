@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace import previewing
-from lace.engines.embedded import misses
-from lace.engines.embedded.factbase import FactBase
+from lace.engine.factbase import FactBase
 from lace.errors import UsageError
 from lace.policy.local import Policy, prepare_exchange
 from lace.policy.operand import operand_of
-from lace.previewing import Gate, Preview
+from lace.query import preview as previewing
+from lace.query.preview import Gate, Preview
+from lace.why import why_not as misses
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact

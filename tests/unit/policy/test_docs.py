@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lace.policy.operand import operand_of
 from lace.policy.origin import OPAQUE_LABEL
-from lace.policy.transcript import LOWERINGS, MAX_TRANSCRIPT_BYTES, make_plan
+from lace.policy.plan import LOWERINGS, MAX_TRANSCRIPT_BYTES, make_plan
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "plans.md").read_text("utf-8")

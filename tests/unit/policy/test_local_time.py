@@ -8,16 +8,16 @@ import pytest
 
 import lace
 from lace.base.tai import Tai
-from lace.enforcement import Enforcement
-from lace.engines.embedded import factbase
-from lace.engines.embedded.factbase import FactBase
+from lace.engine import factbase
+from lace.engine.factbase import FactBase
 from lace.errors import EngineError, RuleError
-from lace.interlacing.ticks import LocalTime
+from lace.exchange.ticks import LocalTime
 from lace.policy.compile import Executable, compile_policy, flat_program
+from lace.policy.enforcement import Enforcement
 from lace.policy.exposure import exposure_of
 from lace.policy.operand import operand_of, receive_operand
+from lace.policy.plan import make_plan
 from lace.policy.public_facts import PUBLIC, local_time, missing_facts
-from lace.policy.transcript import make_plan
 from lace.record.ids import Verifier
 from lace.rules.limits import PEER_LIMITS
 from lace.rules.profiles import LOCAL_TAI

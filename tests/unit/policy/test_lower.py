@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.errors import PolicyError
-from lace.policy.lower import lowering_rules
+from lace.policy.compile import lowering_rules
 
 MERGED = """\
 MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), CanQueryRecord('it\\'s',P).

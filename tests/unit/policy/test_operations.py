@@ -21,9 +21,8 @@ from lace.policy.operations import (
     select_records,
 )
 from lace.record.ids import IdError
-from lace.record.model import Blob, Plex, Record
+from lace.record.model import Blob, Plex, Record, make_receipt
 from lace.record.paths import AddressError
-from lace.record.receipt import make_receipt
 from lace.record.validate import ValidRecord, frame_record, parse_record, validate_many
 from lace.rules.limits import PEER_LIMITS
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lace.policy.compile import compile_policy, plan_provenance
+from lace.policy.compile import Provenance, compile_policy, made_by, made_of, plan_provenance
 from lace.policy.operand import operand_of
-from lace.policy.provenance import Provenance, made_by, made_of
-from lace.policy.transcript import make_plan
+from lace.policy.plan import make_plan
 from lace.rules.canonical import rule_id
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lace.policy.scope import map_atoms, scope_name, scope_rules
+from lace.policy.exposure import map_atoms, scope_name, scope_rules
 from lace.rules.profiles import SELECTOR
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey

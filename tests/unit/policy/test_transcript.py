@@ -13,7 +13,7 @@ from lace.errors import PolicyError
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.policy.operand import RequiredFields, operand_of
 from lace.policy.origin import Origin, opaque_digest, opaque_labels
-from lace.policy.transcript import (
+from lace.policy.plan import (
     LOWERINGS,
     MAX_TRANSCRIPT_BYTES,
     PLAN_PROFILE,

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lace.policytests import case_reader, reader, records, rule_texts
-from lace.policytests.names import _KEY_CONTEXT
-from lace.policytests.places import PolicyTestError
+from lace.policytests import model as records
+from lace.policytests import reader
+from lace.policytests import reader as case_reader
+from lace.policytests import reader as rule_texts
+from lace.policytests.model import _KEY_CONTEXT
 from lace.policytests.reader import read_tests
-from lace.previewing import Gate
+from lace.policytests.tables import PolicyTestError
+from lace.query.preview import Gate
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "policy-tests.md").read_text("utf-8")

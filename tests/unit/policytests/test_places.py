@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lace.errors import UsageError
-from lace.policytests.places import PolicyTestError, Problems, TextPlaces, read_bounded, show_path
+from lace.policytests.tables import PolicyTestError, Problems, TextPlaces, read_bounded, show_path
 
 TEXT = '''\
 # select = "in a comment"

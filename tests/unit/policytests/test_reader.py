@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.policytests import case_reader, reader, records, rule_texts
-from lace.policytests.names import make_test_key
-from lace.policytests.places import PolicyTestError
+from lace.policytests import model as records
+from lace.policytests import reader
+from lace.policytests import reader as case_reader
+from lace.policytests import reader as rule_texts
+from lace.policytests.model import make_test_key
 from lace.policytests.reader import find_test_files, read_tests
+from lace.policytests.tables import PolicyTestError
 from lace.record.model import Plex
 
 if TYPE_CHECKING:

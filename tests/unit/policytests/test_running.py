@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.policytests.coverage import Coverage
 from lace.policytests.reader import read_tests
-from lace.policytests.running import Outcome, Runner
+from lace.policytests.run import Coverage, Outcome, Runner
 
 ALL = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
 TOP = f'select_text = """\n{ALL}"""\npeer_select_text = """\n{ALL}"""\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.base import b64a
-from lace.record.hash_list import HashList
+from lace.record.hash_rows import HashList
 
 HASHES = [f"{'BPS'[n % 3]}.{b64a.encode(bytes([n]) * 32)}.H3" for n in range(7)]
 

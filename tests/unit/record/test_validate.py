@@ -94,7 +94,7 @@ def test_embedded_records() -> None:
 
 
 def test_a_seal_that_embeds_a_broken_plex_says_so() -> None:
-    from lace.record.writer import seal_payload, write_record
+    from lace.record.model import seal_payload, write_record
 
     broken = PLEX.bytes[:-1] + b"!"
     _, raw = write_record("S", seal_payload(SEAL.signed_by, SEAL.signature, broken))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lace.errors import RuleError
-from lace.rules.annotations import merge_annotations
 from lace.rules.canonical import canonicalize
+from lace.rules.source import merge_annotations
 
 
 def annotated(text: str) -> list[dict[str, object]]:

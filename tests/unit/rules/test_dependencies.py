@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lace.rules.dependencies import Dependencies
-from lace.rules.graph import format_dot, format_graph
+from lace.rules.dependencies import Dependencies, format_dot, format_graph
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey, Use
 

@@ -6,7 +6,7 @@ import pytest
 
 from lace.errors import RuleError
 from lace.rules.canonical import canonicalize
-from lace.rules.formatter import format_source
+from lace.rules.source import format_source
 
 MESSY = """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.rules.lexer import tokenize
+from lace.rules.parser import tokenize
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.rules.suggest import FIELD_NAMES, Suggester, closest
+from lace.rules.findings import FIELD_NAMES, Suggester, closest
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lace.iltp.address import Address, parse_address
+from lace.transport.duplex import CloseReason
 from lace.transport.listening import ConnectOptions, Listener, ListenOptions, connect, listen
 from lace.transport.stdio import open_pipes
-from lace.transport.stream import CloseReason
 from lace.transport.tls import load_client_tls, load_server_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
-    from lace.transport.accepting import Handler
-    from lace.transport.stream import ByteStream
+    from lace.transport.connections import Handler
+    from lace.transport.duplex import ByteStream
     from tests.unit.transport.certificates import Certificates
 
 BINDINGS = ("pipes", "unix", "tcp", "ws", "wss")

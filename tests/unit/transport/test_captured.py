@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.iltp.address import parse_address
-from lace.transport.captured import LONGEST_LINE, Capture, CaptureError, read_capture
+from lace.transport.capture import LONGEST_LINE, Capture, CaptureError, read_capture
 from lace.transport.listening import connect, listen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.transport.captured import Direction
-    from lace.transport.stream import ByteStream
+    from lace.transport.capture import Direction
+    from lace.transport.duplex import ByteStream
 
 PIECES = st.lists(
     st.tuples(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.transport.duplex import MAX_UNREAD_BYTES, PIECE_BYTES, CloseReason, Ending
 from lace.transport.faults import StreamClosedError
-from lace.transport.stream import MAX_UNREAD_BYTES, PIECE_BYTES, CloseReason, Ending
 from tests.unit.transport.bindings import BINDINGS, Place, eventually, read_all, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.transport.stream import ByteStream
+    from lace.transport.duplex import ByteStream
 
 MEBIBYTE = 1 << 20
 CAN_HALF_CLOSE = ("pipes", "unix", "tcp")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lace.base.limits import DEFAULT_SETTINGS
-from lace.tracing.files import MAX_CAPTURE_LINE_BYTES
-from lace.transport import accepting, stream
-from lace.transport.accepting import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
-from lace.transport.counted import REFUSAL_SECONDS
+from lace.trace.files import MAX_CAPTURE_LINE_BYTES
+from lace.transport import connections as accepting
+from lace.transport import duplex as stream
+from lace.transport.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, REFUSAL_SECONDS
+from lace.transport.duplex import CloseReason
 from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
-from lace.transport.scraping import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
-from lace.transport.stream import CloseReason
-from lace.transport.websocket import guard
+from lace.transport.metrics import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
+from lace.transport.websocket import stream as guard
 from lace.transport.websocket.stream import MAX_EMPTY_FRAMES, TEXT_CODE
 from tests.unit.transport.bindings import run
 

@@ -14,8 +14,8 @@ from lace.errors import SettingError
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE
 from lace.record.ids import Verifier
-from lace.transport import counted
-from lace.transport.accepting import (
+from lace.transport import connections as counted
+from lace.transport.connections import (
     HANDSHAKE_IDLE_SECONDS,
     HANDSHAKE_SECONDS,
     MAX_PROVING,
@@ -26,16 +26,16 @@ from lace.transport.accepting import (
     ConnectionLimits,
     counted_place,
 )
+from lace.transport.duplex import CloseReason, Ending
 from lace.transport.faults import ConnectionOptionError, ServerFullError
 from lace.transport.listening import ConnectOptions, ListenOptions, connect, listen
-from lace.transport.stream import CloseReason, Ending
 from lace.transport.tls import load_client_tls
 from tests.unit.transport.bindings import Place, eventually, pipes, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.transport.stream import ByteStream
+    from lace.transport.duplex import ByteStream
 
 ALICE = Verifier.from_public_key(bytes(31) + b"\x01")
 LISTENERS = ("unix", "tcp", "ws")

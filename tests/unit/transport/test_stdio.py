@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from lace.iltp.address import parse_address
+from lace.transport.duplex import CloseReason, Ending
 from lace.transport.faults import CommandError, StreamClosedError
 from lace.transport.listening import ConnectOptions, connect
 from lace.transport.stdio import ChildStream
-from lace.transport.stream import CloseReason, Ending
 from tests.unit.transport.bindings import read_all, run
 
 STDIO = parse_address("stdio")

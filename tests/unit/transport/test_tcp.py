@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.iltp.address import Address, parse_address
-from lace.transport.duplex import SocketProtocol
+from lace.transport.duplex import CloseReason, Ending, SocketProtocol
 from lace.transport.faults import ListenError, TransportError
 from lace.transport.listening import ConnectOptions, connect, listen
-from lace.transport.stream import CloseReason, Ending
 from tests.unit.transport.bindings import eventually, read_all, run
 
 if TYPE_CHECKING:
-    from lace.transport.duplex import DuplexStream
-    from lace.transport.stream import ByteStream, Proven
+    from lace.transport.duplex import ByteStream, DuplexStream, Proven
 
 
 def has_ipv6() -> bool:

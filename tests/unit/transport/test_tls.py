@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lace.exchange.hello import channel_digest as digest_of_proofs
 from lace.iltp.address import parse_address
-from lace.interlacing.identity import channel_digest as digest_of_proofs
 from lace.record.ids import Verifier
 from lace.transport.faults import TransportError
 from lace.transport.listening import ConnectOptions, Listener, ListenOptions, connect, listen
@@ -29,7 +29,7 @@ from tests.unit.transport.certificates import fingerprint, with_password
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.transport.stream import ByteStream, Proven
+    from lace.transport.duplex import ByteStream, Proven
     from tests.unit.transport.certificates import Certificates
 
 ALICE = Verifier.from_public_key(bytes(31) + b"\x01")

@@ -23,7 +23,7 @@ from lace.transport.listening import ConnectOptions, ListenOptions, connect, lis
 from tests.unit.transport.bindings import eventually, run
 
 if TYPE_CHECKING:
-    from lace.transport.stream import ByteStream, Proven
+    from lace.transport.duplex import ByteStream, Proven
 
 ALICE = Verifier.from_public_key(bytes(31) + b"\x01")
 
@@ -255,7 +255,7 @@ def test_a_locked_folder_is_not_waited_for_for_ever(
 
 
 def test_connections_of_a_user_are_counted(tmp_path: Path) -> None:
-    from lace.transport.accepting import ConnectionLimits
+    from lace.transport.connections import ConnectionLimits
 
     async def serve() -> None:
         address = at(tmp_path / "socket")

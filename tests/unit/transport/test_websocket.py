@@ -15,18 +15,18 @@ from websockets.asyncio.client import connect as raw_connect
 from websockets.exceptions import ConnectionClosed
 
 from lace.iltp.address import Address, parse_address
+from lace.transport.duplex import CloseReason, Ending
 from lace.transport.faults import StreamClosedError, TransportError
 from lace.transport.listening import ListenOptions, connect, listen
-from lace.transport.stream import CloseReason, Ending
-from lace.transport.websocket.guard import MAX_FRAME_BYTES
+from lace.transport.websocket.stream import MAX_FRAME_BYTES
 from tests.unit.transport.bindings import eventually, read_all, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from lace.transport.accepting import Handler
+    from lace.transport.connections import Handler
+    from lace.transport.duplex import ByteStream, Proven
     from lace.transport.listening import Listener
-    from lace.transport.stream import ByteStream, Proven
 
 ADDRESS = parse_address("ws:127.0.0.1:0", for_serving=True)
 REQUEST = (
@@ -202,7 +202,7 @@ def test_pings_without_an_end_fill_no_memory() -> None:
 
 
 def test_a_peer_that_never_closes_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.transport.websocket.guard.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("lace.transport.websocket.stream.CLOSE_SECONDS", 0.2)
 
     async def exchange() -> None:
         reading = Reading()

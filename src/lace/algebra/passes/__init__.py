@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.algebra.passes.counted import find_counted
-from lace.algebra.passes.distinct import find_distinct
-from lace.algebra.passes.prune import prune_columns
+from lace.algebra.passes.prune import find_counted, find_distinct, prune_columns
 from lace.algebra.passes.rank import recognise_ranks
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from lace.algebra.body import Condition, condition_columns, parts_of, replace_input
 from lace.algebra.nodes import (
     AntiJoin,
+    Condition,
     Filter,
     Join,
     Node,
@@ -26,6 +26,9 @@ from lace.algebra.nodes import (
     Unit,
     Version,
     columns_of_terms,
+    condition_columns,
+    parts_of,
+    replace_input,
 )
 from lace.rules.syntax import Inequality
 

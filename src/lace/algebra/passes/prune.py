@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lace.algebra.body import condition_columns, parts_of, replace_input
 from lace.algebra.nodes import (
     AntiJoin,
     CountTest,
@@ -23,12 +23,16 @@ from lace.algebra.nodes import (
     Scan,
     Unit,
     columns_of_terms,
+    condition_columns,
+    parts_of,
+    replace_input,
+    scans_of,
 )
+from lace.rules.syntax import Anonymous, Constant
 
 if TYPE_CHECKING:
-    from lace.algebra.body import Condition
-
-__all__ = ["prune_columns"]
+    from lace.algebra.nodes import Branch, Condition, Fixpoint
+    from lace.rules.syntax import PredicateKey
 
 
 def prune_columns(program: RelationalProgram) -> RelationalProgram:
@@ -83,3 +87,68 @@ def _join(scans: tuple[Scan, ...], columns: tuple[str, ...]) -> Node:
     if len(scans) > 1:
         return Join(scans, columns)
     return scans[0] if scans else Unit()
+
+
+_Head: TypeAlias = "tuple[str | None, ...]"
+_MOST_BRANCHES: Final = 256
+"""Rules of one predicate that are compared with one another."""
+
+
+def find_distinct(program: RelationalProgram) -> RelationalProgram:
+    """Return the program with the predicates noted whose rules make no fact twice."""
+    found = frozenset(
+        key
+        for step in program.steps
+        if not step.recursive and _is_distinct(step)
+        for key in step.predicates
+    )
+    return replace(program, distinct=found)
+
+
+def _is_distinct(step: Fixpoint) -> bool:
+    if len(step.branches) > _MOST_BRANCHES:
+        return False
+    if not all(_makes_each_once(branch.plan) for branch in step.branches):
+        return False
+    heads = [_constants(branch) for branch in step.branches]
+    if len({tuple(each is None for each in head) for head in heads}) == 1:
+        return len(set(heads)) == len(heads)  # constants at the same places, and no two alike
+    return all(_differ(one, other) for one, other in combinations(heads, 2))
+
+
+def _makes_each_once(plan: Project) -> bool:
+    scans, _ = parts_of(plan.input)
+    if not scans:
+        return True
+    if any(isinstance(term, Anonymous) for scan in scans for term in scan.terms):
+        return False  # two rows of such a scan may be the same in its variables
+    columns = [set(columns_of_terms(scan.terms)) for scan in scans]
+    every = set().union(*columns)
+    return every.issubset(columns_of_terms(plan.terms)) and every in columns
+
+
+def _constants(branch: Branch) -> _Head:
+    return tuple(term.value if isinstance(term, Constant) else None for term in branch.plan.terms)
+
+
+def _differ(one: _Head, other: _Head) -> bool:
+    """Tell whether two heads have different constants at one place."""
+    return any(
+        left is not None and right is not None and left != right
+        for left, right in zip(one, other, strict=False)
+    )
+
+
+def find_counted(program: RelationalProgram) -> RelationalProgram:
+    """Return the program with the predicates noted that only count tests read.
+
+    A recursive predicate is not among them: to count its facts is to make them.
+    """
+    counted: set[PredicateKey] = set()
+    read: set[PredicateKey] = set()
+    for step in program.steps:
+        for branch in step.branches:
+            for scan, is_counted in scans_of(branch.plan):
+                (counted if is_counted else read).add(scan.predicate)
+    derived = {key for step in program.steps if not step.recursive for key in step.predicates}
+    return replace(program, counted=frozenset((counted - read) & derived))

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lace.algebra.body import parts_of, replace_input
 from lace.algebra.nodes import (
     Branch,
     CountTest,
@@ -28,6 +27,8 @@ from lace.algebra.nodes import (
     RelationalProgram,
     Scan,
     Unit,
+    parts_of,
+    replace_input,
 )
 from lace.rules.syntax import Anonymous, Constant, IntCompare, LexCompare, Variable
 

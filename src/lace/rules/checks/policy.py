@@ -29,13 +29,13 @@ from lace.base import b64a
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.record.ids import VERIFIER_PATTERN
 from lace.rules.builtins import cardinality_holds
-from lace.rules.checks.places import Place, named, spread
-from lace.rules.checks.reach import closure, dependents, steps_of
+from lace.rules.checks.emptiness import closure, dependents, steps_of
 from lace.rules.findings import show
 from lace.rules.profiles import ALLOW_QUERY_RECORD, SELECT_ADVERTISED, SELECT_HAVE, VIEWER
 from lace.rules.syntax import (
     Anonymous,
     Atom,
+    BodyAtom,
     Cardinality,
     Constant,
     IntCompare,
@@ -46,23 +46,46 @@ from lace.rules.syntax import (
     Term,
     TextShape,
     TrueAtom,
+    Use,
     Variable,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lace.rules.dependencies import Dependencies
     from lace.rules.findings import Reporter
     from lace.rules.profiles import Profile
 
-__all__ = [
-    "check_labels",
-    "check_only_here",
-    "check_record_free",
-    "check_unknown_viewers",
-    "check_viewers",
-]
+
+Place = tuple[PredicateKey, int]
+"""A predicate and one of its positions, from 0."""
+
+
+def named(atom: Atom) -> Iterator[tuple[int, str]]:
+    """Yield the variables of an atom, each with its position."""
+    for at, term in enumerate(atom.terms):
+        if isinstance(term, Variable):
+            yield at, term.name
+
+
+def spread(rules: Sequence[Rule], places: Callable[[Rule, set[Place]], set[Place]]) -> set[Place]:
+    """Return all places that rules give, each rule looked at again when a place of it is new."""
+    users: dict[PredicateKey, list[int]] = {}
+    for position, rule in enumerate(rules):
+        for key in {rule.head.key, *(atom.key for _, atom in rule.uses())}:
+            users.setdefault(key, []).append(position)
+    found: set[Place] = set()
+    waiting = dict.fromkeys(range(len(rules)))
+    while waiting:
+        position = next(iter(waiting))
+        del waiting[position]
+        new = places(rules[position], found) - found
+        found |= new
+        for key, _ in new:
+            waiting.update(dict.fromkeys(users.get(key, ())))
+    return found
+
 
 _PREFIX: Final = "Opq_"
 _LABEL: Final = re.compile(f"{_PREFIX}[{re.escape(b64a.ALPHABET)}]")
@@ -299,3 +322,258 @@ class _Others:
 
     def __contains__(self, place: Place) -> bool:
         return place not in _HERE and (place[0] not in self._defined or place in self._found)
+
+
+_FIELD: Final = PredicateKey("Field", 4)
+_VALUES: Final = {_FIELD: 3, PredicateKey("RecordLink", 5): 4}
+_IDENTITIES: Final = frozenset(
+    {PredicateKey("Peer", 1), PredicateKey("Here", 1), PredicateKey("_Viewer", 1)}
+)
+_SIGNED_BY: Final = Constant("Signed-By")
+
+
+def check_authority(rules: Sequence[Rule], reporter: Reporter) -> None:
+    """Warn of rules that take verifiers from records without looking at the signer."""
+    suspects = [(rule, *found) for rule in rules for found in _taken(rule)]
+    if not suspects or not any(True for rule in rules for _ in _verifiers(rule)):
+        return
+    verifiers = spread(rules, _verifier_places)
+    signed = spread(rules, _signed_places)
+    for rule, atom, name, record in suspects:
+        places = {(rule.head.key, at) for at, each in named(rule.head) if each == name}
+        if places & verifiers and record not in _signed_records(rule, signed):
+            reporter.warn(
+                "020-24",
+                atom.span,
+                f"{rule.head.key} decides about verifiers, and takes {name} from record {record},"
+                " which anyone can write",
+                f"look at who signed it: Field({record},'Signed-By',_,…)",
+            )
+
+
+def _taken(rule: Rule) -> Iterator[tuple[Atom, str, str]]:
+    """Yield atom, value and record where a head variable comes from a field or link."""
+    given = {name for _, name in named(rule.head)}
+    for atom in rule.positive_atoms():
+        value = _VALUES.get(atom.key)
+        if value is None or _is_signer(atom):
+            continue
+        taken, record = atom.terms[value], atom.terms[0]
+        if isinstance(taken, Variable) and isinstance(record, Variable) and taken.name in given:
+            yield atom, taken.name, record.name
+
+
+def _verifier_places(rule: Rule, known: set[Place]) -> set[Place]:
+    atoms = [rule.head, *(atom for use, atom in rule.uses() if use is not Use.CARDINALITY)]
+    verifiers = set(_verifiers(rule))
+    verifiers.update(name for atom in atoms for at, name in named(atom) if (atom.key, at) in known)
+    return {
+        (atom.key, at)
+        for atom in atoms
+        if atom.key not in _VALUES
+        for at, name in named(atom)
+        if name in verifiers
+    }
+
+
+def _verifiers(rule: Rule) -> Iterator[str]:
+    """Yield the variables of a rule that are verifiers by where they stand."""
+    for atom in rule.positive_atoms():
+        if _is_signer(atom) or atom.key in _IDENTITIES:
+            term = atom.terms[-1]
+            if isinstance(term, Variable):
+                yield term.name
+
+
+def _signed_places(rule: Rule, known: set[Place]) -> set[Place]:
+    """Return the places of the head whose records the body looks at the signer of."""
+    records = _signed_records(rule, known)
+    return {(rule.head.key, at) for at, name in named(rule.head) if name in records}
+
+
+def _signed_records(rule: Rule, signed: set[Place]) -> set[str]:
+    return {
+        name
+        for atom in rule.positive_atoms()
+        for at, name in named(atom)
+        if (at == 0 and _is_signer(atom)) or (atom.key, at) in signed
+    }
+
+
+def _is_signer(atom: Atom) -> bool:
+    return atom.key == _FIELD and atom.terms[1] == _SIGNED_BY
+
+
+_ADVERTISED: Final = PredicateKey("Advertised", 2)
+_CLAIMS: Final = frozenset({_ADVERTISED, PredicateKey("AdvertisedField", 5)})
+_FEWER_THAN: Final = frozenset({"<", "<="})
+_MAX_WORK: Final = 200_000
+"""About how many comparisons of atoms one lacegram may take."""
+
+_Edge = tuple[PredicateKey, PredicateKey, bool]
+
+
+def check_absence(
+    rules: Sequence[Rule], graph: Dependencies, profile: Profile, reporter: Reporter
+) -> None:
+    """Warn of rules that take it for a fact that a peer did not claim something."""
+    edges = [
+        (rule.head.key, atom.key, absent) for rule in rules for _, atom, absent in _readings(rule)
+    ]
+    denied = {target for _, target, absent in edges if absent}
+    if not denied or not _CLAIMS & profile.base & {target for _, target, _ in edges}:
+        return
+    claims = _Claims(rules, graph, edges)
+    growing = _growing(edges, profile.required or set(graph.derived) - denied)
+    for rule in rules:
+        if rule.head.key not in growing:
+            continue
+        item = claims.missing(rule)
+        if item is not None:
+            reporter.warn(
+                "040-14",
+                item.span,
+                f"{show(str(item))} holds when claims are missing,"
+                " and a peer can leave out any claim",
+                "ask for a claim and test its value, or negate what records say",
+            )
+
+
+def _readings(rule: Rule) -> Iterator[tuple[BodyAtom, Atom, bool]]:
+    """Yield each item that reads facts, its atom, and whether fewer facts make it hold."""
+    for item in rule.body:
+        match item:
+            case Atom():
+                yield item, item, False
+            case NegatedAtom(atom):
+                yield item, atom, True
+            case Cardinality(atom, operator):
+                yield item, atom, operator in _FEWER_THAN
+            case _:
+                pass
+
+
+def _growing(edges: Sequence[_Edge], results: Iterable[PredicateKey]) -> set[PredicateKey]:
+    """Return the predicates that add to the results when they have more."""
+    steps = steps_of(
+        ((head, more), (target, more != absent))
+        for head, target, absent in edges
+        for more in (True, False)
+    )
+    return {key for key, more in closure(((key, True) for key in results), steps) if more}
+
+
+class _Claims:
+    """What is made from claims: the predicates that may have less when claims are left out.
+
+    `edges` are a head, a predicate of its rules, and whether the head has more when that
+    predicate has less.
+    """
+
+    def __init__(self, rules: Sequence[Rule], graph: Dependencies, edges: Iterable[_Edge]) -> None:
+        self._rules = rules
+        self._graph = graph
+        self._left = _MAX_WORK
+        steps = steps_of((target, head) for head, target, absent in edges if not absent)
+        self._made = closure(_CLAIMS, steps)
+
+    def missing(self, rule: Rule) -> BodyAtom | None:
+        """Return the first item of a rule that leaving claims out can make hold, or None."""
+        asked = [atom for atom in rule.positive_atoms() if atom.key in self._made]
+        for item, atom, absent in _readings(rule):
+            if absent and atom.key in self._made and not self._is_harmless(asked, atom):
+                return item
+        return None
+
+    def _is_harmless(self, asked: Sequence[Atom], denied: Atom) -> bool:
+        """Tell whether the rules for a denied atom need only claims that are asked for."""
+        if denied.key in _CLAIMS:
+            return False
+        for position in self._graph.rules_for(denied.key):
+            helper = self._rules[position]
+            self._left -= len(helper.body) * (len(helper.body) ** 2 + len(asked))
+            if self._left < 0:
+                return True  # the budget is spent, and no more is found
+            needed: list[Atom] = []
+            for item, atom, absent in _readings(helper):
+                if absent or atom.key not in self._made:
+                    continue
+                if not isinstance(item, Atom):
+                    return False
+                needed.append(atom)
+            given = {name: denied.terms[at] for at, name in named(helper.head)}
+            if not _are_asked(helper, needed, _Asked(asked, given)):
+                return False
+        return True
+
+
+class _Asked:
+    """The claims that a rule asks for; `given` are its terms for the variables of a helper."""
+
+    def __init__(self, atoms: Sequence[Atom], given: Mapping[str, Term]) -> None:
+        self._atoms = atoms
+        self._given = {
+            name: term for name, term in given.items() if not isinstance(term, Anonymous)
+        }
+
+    def holds(self, needed: Atom, *, loosely: bool = False) -> bool:
+        """Tell whether a needed atom is asked for; loosely, with any values for local variables."""
+        unknown = Anonymous() if loosely else None
+        wanted = [
+            self._given.get(term.name, unknown) if isinstance(term, Variable) else term
+            for term in needed.terms
+        ]
+        return any(_fits(atom, needed.key, wanted) for atom in self._atoms)
+
+
+def _fits(atom: Atom, key: PredicateKey, wanted: Sequence[Term | None]) -> bool:
+    if key == _ADVERTISED:  # every claim about a record comes with this one
+        return all(isinstance(term, Anonymous) or term in atom.terms for term in wanted)
+    return atom.key == key and all(
+        isinstance(term, Anonymous) or term == other
+        for term, other in zip(wanted, atom.terms, strict=True)
+    )
+
+
+def _are_asked(helper: Rule, needed: Sequence[Atom], asked: _Asked) -> bool:
+    """Tell whether the claims that a helper needs are asked for, or ranked with such claims."""
+    rest = [atom for atom in needed if not asked.holds(atom)]
+    if not rest:
+        return True
+    base = [atom for atom in needed if atom.terms and asked.holds(atom, loosely=True)]
+    return any(
+        all(
+            any(atom is one or (atom.terms[:1] == (other,) and _twins(one, atom)) for one in mine)
+            for atom in rest
+        )
+        for record, other in set(_ranked(helper, needed))
+        for mine in [[atom for atom in base if atom.terms[0] == record]]
+    )
+
+
+def _ranked(helper: Rule, needed: Sequence[Atom]) -> Iterator[tuple[Term, Term]]:
+    """Yield the pairs of records that a rule ranks: it compares the same claims about both."""
+    for test in helper.body:
+        if not isinstance(test, IntCompare | LexCompare):
+            continue
+        if any(isinstance(term, Constant) for term in test.terms):
+            continue
+        for one in needed:
+            for other in needed:
+                if test.left in one.terms and test.right in other.terms and _twins(one, other):
+                    yield one.terms[0], other.terms[0]
+                    yield other.terms[0], one.terms[0]
+
+
+def _twins(one: Atom, other: Atom) -> bool:
+    """Tell whether two atoms ask for the same claim about two records."""
+    return (
+        one is not other
+        and one.key == other.key
+        and (one.terms[0] != other.terms[0] or isinstance(one.terms[0], Anonymous))
+        and all(
+            first == second
+            for first, second in zip(one.terms[1:], other.terms[1:], strict=True)
+            if isinstance(first, Constant) or isinstance(second, Constant)
+        )
+    )

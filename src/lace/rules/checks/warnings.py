@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lace.rules.findings import show
-from lace.rules.suggest import FIELD_NAMES, closest
+from lace.rules.findings import FIELD_NAMES, closest, show
 from lace.rules.syntax import (
     Atom,
     Cardinality,

@@ -7,25 +7,31 @@ Commits reach the disk before they are acknowledged (`synchronous=FULL`).
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import reduce
+from importlib.resources import files
+from operator import xor
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from lace.base.digest import DIGEST_BYTES
 from lace.errors import StoreError
 from lace.store.interface import (
     NoStoreError,
     StoreBusyError,
     StoreDamagedError,
     StoreUnavailableError,
+    StoreVersionError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["APPLICATION_ID", "connect", "not_a_lace", "translated"]
 
 APPLICATION_ID: Final = 0x4C616365
 """`Lace` in the database header: a database without it is somebody else's."""
@@ -164,3 +170,140 @@ def _free_bytes(path: Path) -> str:
 def not_a_lace(path: Path) -> NoStoreError:
     """Return the error for a folder or database that is not a lace."""
     return NoStoreError(f"{path} is not a lace", hint="name another folder with --lace DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counters of one state; a store of version 1 has only the first three."""
+
+    records: int
+    record_bytes: int
+    high_water: int
+    removal_sequence: int | None = None
+    key_xor: int | None = None
+
+
+def read_counters(rows: Iterable[Sequence[object]], place: object) -> Counters:
+    """Return the counters of the rows of their table.
+
+    Raises:
+        StoreDamagedError: one is missing that every store has.
+    """
+    values = {str(name): int(str(value)) for name, value in rows}
+    try:
+        return Counters(
+            values["records"],
+            values["record_bytes"],
+            values["high_water"],
+            values.get("removal_sequence"),
+            values.get("key_xor"),
+        )
+    except KeyError as error:
+        raise StoreDamagedError(
+            f"{place} has lost its counter {error}", hint="run `lace verify`"
+        ) from None
+
+
+def key_number(key: bytes) -> int:
+    """Return the number of a record's key: the first 64 bits of its digest, signed."""
+    return int.from_bytes(key[1:9], "big", signed=True)
+
+
+def xor_of_keys(keys: Iterable[bytes]) -> int:
+    """Return the XOR of the numbers of keys."""
+    return reduce(xor, map(key_number, keys), 0)
+
+
+def xor_of_digests(digests: Sequence[bytes]) -> int:
+    """Return the same from digests of 32 bytes each."""
+    words = memoryview(b"".join(digests)).cast("Q")  # as this machine reads them: XOR is bitwise
+    found = reduce(xor, words[:: DIGEST_BYTES // words.itemsize].tolist(), 0)
+    return int.from_bytes(found.to_bytes(words.itemsize, sys.byteorder), "big", signed=True)
+
+
+Migration = str
+"""The SQL that brings a store from one version to the next."""
+
+
+def _read(name: str) -> Migration:
+    return files("lace.store.sqlite").joinpath(name).read_text("utf-8")
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = tuple(
+    map(_read, ("schema.sql", "schema-2.sql", "schema-3.sql"))
+)
+"""Entry N leads from version N to N+1; a store of the newest version has them all."""
+
+PLACES_SINCE: Final = 3
+"""The version from which on tables say where records lie."""
+_PLACES: Final = """
+CREATE TEMP VIEW coordinate AS
+SELECT group_path, app, name, tai, store_record_id FROM record WHERE group_path IS NOT NULL;
+CREATE TEMP VIEW moment AS SELECT tai, store_record_id FROM record WHERE tai IS NOT NULL
+"""
+"""What the tables of version 3 hold, out of an older store and by its indexes."""
+
+
+class _KeyXor:
+    """The SQL aggregate of version 2: the XOR of keys."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def step(self, *keys: apsw.SQLiteValue) -> None:
+        """Take the next key."""
+        for key in keys:
+            self._value ^= key_number(key) if isinstance(key, bytes) else 0
+
+    def final(self) -> int:
+        """Return the XOR of all."""
+        return self._value
+
+
+def is_new(connection: apsw.Connection) -> bool:
+    """Tell whether the database holds nothing yet."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    return bool(connection.pragma("user_version") == 0 and tables == 0)
+
+
+def check_version(
+    connection: apsw.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
+) -> int:
+    """Return the version of a store that this program can read.
+
+    Raises:
+        StoreVersionError: a newer program wrote it.
+        NoStoreError: it is another program's database.
+    """
+    version = int(connection.pragma("user_version"))
+    if connection.pragma("application_id") != APPLICATION_ID or version < 1:
+        raise not_a_lace(path)
+    if version > len(migrations):
+        raise StoreVersionError(
+            f"{path} has store version {version}; this Lace knows versions up to {len(migrations)}",
+            hint="use the newer Lace that wrote it",
+        )
+    return version
+
+
+def show_as_newest(connection: apsw.Connection) -> None:
+    """Have a connection that only reads find in an older store what is in the newest ones."""
+    if connection.pragma("user_version") < PLACES_SINCE:
+        connection.execute(_PLACES)
+
+
+def migrate(
+    connection: apsw.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
+) -> tuple[int, int]:
+    """Bring a new or older store to the newest version; returns the versions before and after.
+
+    Each step is a transaction of its own: a crash leaves a version, never a mixture.
+    """
+    before = 0 if is_new(connection) else check_version(connection, path, migrations)
+    connection.create_aggregate_function("key_xor", _KeyXor, 1)
+    for version in range(before, len(migrations)):
+        with connection:
+            connection.execute(migrations[version])
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", version + 1)
+    return before, len(migrations)

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lace.engines.embedded.keys import distinct_sorted
-from lace.engines.embedded.segment_journal import Covered
+from lace.columns.keys import distinct_sorted
+from lace.columns.segment_journal import Covered
 from lace.facts.extract import facts_of_records
-from lace.store.sqlite.counters import xor_of_digests, xor_of_keys
+from lace.store.sqlite.connection import xor_of_digests, xor_of_keys
 from lace.store.sqlite.snapshot import id_from_key, key_of_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lace.engines.embedded.segment import Segments
-    from lace.engines.embedded.segment_files import Ids
-    from lace.engines.embedded.segment_journal import Entry
+    from lace.columns.segment import Segments
+    from lace.columns.segment_files import Ids
+    from lace.columns.segment_journal import Entry
     from lace.facts.lines import Fact
     from lace.record.ids import RecordId
     from lace.record.validate import ValidRecord
-    from lace.store.sqlite.counters import Counters
+    from lace.store.sqlite.connection import Counters
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 __all__ = [

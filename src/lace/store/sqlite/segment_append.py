@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lace.facts.columns import fact_columns
-from lace.store.sqlite.fact_state import covered_by_counters, extended
+from lace.columns.segment_journal import SegmentDamagedError
+from lace.facts.extract import fact_columns
+from lace.store.sqlite.fact_state import advance, covered_by_counters, extended
+from lace.store.sqlite.segments import APPEND_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lace.engines.embedded.segment import Segments
-    from lace.engines.embedded.segment_files import Ids
-    from lace.engines.embedded.segment_journal import Covered, Entry
-    from lace.engines.embedded.segment_writer import SegmentWriter
+    from lace.columns.segment import Segments, SegmentWriter
+    from lace.columns.segment_files import Ids
+    from lace.columns.segment_journal import Covered, Entry
     from lace.record.validate import ValidRecord
-    from lace.store.sqlite.counters import Counters
+    from lace.store.sqlite.connection import Counters
     from lace.store.sqlite.snapshot import SqliteSnapshot
+    from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["SLICE_RECORDS", "append_all", "fill_generation", "is_at", "is_thin"]
 
 SLICE_RECORDS: Final = 16_000
 _SLICE_BYTES: Final = 16 * 1024 * 1024
@@ -80,3 +82,34 @@ def append_all(
     if committed is not None:
         committed()
     writer.publish()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCheck:
+    """What was found: records covered and not covered, and why segments cannot be used."""
+
+    covered: int
+    behind: int
+    reason: str = ""
+
+
+def check_segments(store: SqliteStore) -> SegmentCheck:
+    """Check every byte of the segments, and whether they are those of the records stored."""
+    segments = store.segments.open()
+    with store.snapshot() as snapshot:
+        records = snapshot.totals().records
+        if segments is None:
+            reason = "none that can be used" if records >= APPEND_RECORDS else ""
+            return SegmentCheck(0, records, reason)
+        try:
+            for file in segments.files.values():
+                file.check(0, file.length)
+            for run in segments.runs:
+                run.check()
+            found = advance(segments, snapshot)
+        except SegmentDamagedError as error:
+            return SegmentCheck(0, records, str(error))
+    if found is None:
+        return SegmentCheck(0, records, "they are of other records")
+    covered = segments.records - len(found.removed)
+    return SegmentCheck(covered, records - covered)

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lace.engines.embedded.segment_journal import (
+from lace.columns.segment_journal import (
     KEY_BYTES,
     Entry,
     SegmentDamagedError,
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from lace.engines.embedded.segment import Segments
-    from lace.engines.embedded.segment_writer import SegmentWriter
-    from lace.store.sqlite.counters import Counters
+    from lace.columns.segment import Segments, SegmentWriter
+    from lace.store.sqlite.connection import Counters
     from lace.store.sqlite.fact_state import FactState
-    from lace.store.sqlite.inserting import Inserted
+    from lace.store.sqlite.insert import Inserted
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
     Snapshots = Callable[[], AbstractContextManager[SqliteSnapshot]]
@@ -105,7 +104,7 @@ class SegmentKeeper:
 
     def open(self) -> Segments | None:
         """Open the segments as they are; None when there are none to be trusted."""
-        from lace.engines.embedded.segment import open_segments
+        from lace.columns.segment import open_segments
 
         for _try in range(_TRIES):
             state = self.state()
@@ -186,7 +185,7 @@ class SegmentKeeper:
 
     def _private_facts(self, snapshot: SqliteSnapshot, counters: Counters) -> FactState | None:
         """Return the facts from segments of this process alone, in a folder without a name."""
-        from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.columns.segment import SegmentWriter
         from lace.store.sqlite.fact_state import fact_state
         from lace.store.sqlite.segment_append import fill_generation
 
@@ -263,7 +262,7 @@ class SegmentKeeper:
         snapshots: Snapshots,
         committed: Callable[[], None] = lambda: None,
     ) -> bool:
-        from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.columns.segment import SegmentWriter
         from lace.store.sqlite.fact_state import advance, covered_by_counters
         from lace.store.sqlite.segment_append import append_all, is_at, is_thin
 
@@ -295,7 +294,7 @@ class SegmentKeeper:
         self, snapshots: Snapshots, write_lock: Callable[[], AbstractContextManager[None]]
     ) -> None:
         """Write a new generation aside and switch to it; nothing when another process does so."""
-        from lace.engines.embedded.segment_writer import SegmentWriter
+        from lace.columns.segment import SegmentWriter
         from lace.store.sqlite.segment_append import fill_generation
 
         if self._gave_up:  # trying again and again would take as long as all that is stored
@@ -322,7 +321,7 @@ class SegmentKeeper:
                 raise
 
     def _create(self, parent: Path) -> Path:
-        from lace.engines.embedded.segment_writer import create_generation
+        from lace.columns.segment import create_generation
 
         folder = parent / self._random_bytes(8).hex()
         try:

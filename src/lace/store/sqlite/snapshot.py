@@ -14,11 +14,10 @@ from lace.base.digest import digest
 from lace.errors import RecordError
 from lace.facts.source import RecordFacts, Values
 from lace.record.ids import IdError, RecordId, record_id
+from lace.record.model import MARKLINE_BYTES
 from lace.record.validate import ValidRecord, trust_stored
-from lace.record.writer import MARKLINE_BYTES
 from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals
-from lace.store.sqlite.connection import translated
-from lace.store.sqlite.counters import Counters, read_counters
+from lace.store.sqlite.connection import Counters, read_counters, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from lace.record.paths import Address
-    from lace.store.sqlite.recent import RecentRecords
+    from lace.store.sqlite.insert import RecentRecords
 
 __all__ = ["SqliteSnapshot", "id_from_key", "key_of_id"]
 

@@ -23,27 +23,30 @@ from lace.store.interface import (
     NoStoreError,
     StoreBusyError,
     StoreUnavailableError,
+    announce_change,
 )
 from lace.store.lock import WriteLock
-from lace.store.sqlite.connection import connect, translated
-from lace.store.sqlite.counters import Counters, read_counters, xor_of_keys
-from lace.store.sqlite.inserting import (
+from lace.store.sqlite.connection import (
+    MIGRATIONS,
+    Counters,
+    Migration,
+    check_version,
+    connect,
+    migrate,
+    read_counters,
+    show_as_newest,
+    translated,
+    xor_of_keys,
+)
+from lace.store.sqlite.insert import (
     Insertion,
     SomeKnownError,
     Transaction,
+    recent_of,
     write_counters,
 )
-from lace.store.sqlite.migrations import (
-    MIGRATIONS,
-    Migration,
-    check_version,
-    migrate,
-    show_as_newest,
-)
-from lace.store.sqlite.recent import recent_of
 from lace.store.sqlite.segments import SEGMENTS_NAME, SegmentKeeper
 from lace.store.sqlite.snapshot import SqliteSnapshot, key_of_id
-from lace.store.watching import announce_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 
     from lace.record.ids import RecordId
     from lace.store.sqlite.fact_state import FactState
-    from lace.store.sqlite.inserting import Inserted
+    from lace.store.sqlite.insert import Inserted
 
 __all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record
 from lace.store.interface import StoreDamagedError
-from lace.store.sqlite.counters import key_number
-from lace.store.sqlite.migrations import PLACES_SINCE
+from lace.store.sqlite.connection import PLACES_SINCE, key_number
 from lace.store.sqlite.snapshot import SqliteSnapshot, id_from_key
 from lace.store.validation import (
     SIGNATURE_BATCH,

@@ -1,0 +1,1 @@
+"""Columns: texts as numbers, relations, indexes, and the segment files that hold them."""

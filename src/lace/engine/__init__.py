@@ -1,0 +1,1 @@
+"""The embedded engine: from a relational program to steps, fixed points and increments."""

@@ -1,0 +1,279 @@
+"""Increments: after a change of facts, only what follows from the change is computed.
+
+Fixed point by fixed point: facts that may have lost a reason are taken out (whatever
+followed from rows that went, or from the absence of rows that came, or from a count
+that changed), those that still have one are put back, and what follows from the rest
+of the change is added. Where a count of facts that are never made is touched, or nearly
+everything may be lost, the fixed point is computed again and compared.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.algebra.nodes import scans_of
+from lace.columns import costs
+from lace.columns.keys import RowSet
+from lace.columns.relation import Relation
+from lace.engine.factbase import Changes
+from lace.engine.seminaive import (
+    MOST_PLACES,
+    Found,
+    apply_branch,
+    concatenated,
+    evaluate_fixpoint,
+    run_rounds,
+    starts_of,
+)
+from lace.engine.state import GOAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from lace.algebra.nodes import Branch, Fixpoint, Scan
+    from lace.engine.state import Relations, State
+    from lace.rules.syntax import PredicateKey
+
+__all__ = ["update_state"]
+
+_Changed: TypeAlias = "dict[PredicateKey, Relation]"
+_ANEW_SHARE: Final = 2
+"""When at least one in this many facts may be lost, it is quicker to start again."""
+
+
+def update_state(
+    state: State,
+    steps: Iterable[Fixpoint],
+    base: Mapping[PredicateKey, Relation],
+    changes: Changes,
+) -> Changes:
+    """Bring derived relations up to date with a change of base facts.
+
+    Args:
+        state: the evaluation; its base relations are still the old ones.
+        steps: the fixed points that have been evaluated, in order.
+        base: the base relations after the change.
+        changes: what came and what went.
+
+    Returns:
+        What came and went, derived facts included.
+    """
+    old = dict(state.relations)
+    added: _Changed = dict(changes.added)
+    removed: _Changed = dict(changes.removed)
+    for key in added.keys() | removed.keys():
+        state.relations[key] = base[key]
+        old.setdefault(key, Relation(key.arity))
+    for step in steps:
+        touched = _touched(state, step, added, removed)
+        if touched is None:
+            continue
+        if touched or not _update_step(state, step, old, added, removed):
+            _evaluate_again(state, step, old, added, removed)
+    return Changes(added, removed)
+
+
+def _touched(state: State, step: Fixpoint, added: _Changed, removed: _Changed) -> bool | None:
+    """Tell whether a change reaches a fixed point: not at all (None), plainly, or by a count."""
+    changed = added.keys() | removed.keys()
+    plainly = False
+    for branch in step.branches:
+        for scan, counted in scans_of(branch.plan):
+            if counted and scan.predicate in state.virtual:
+                if not _below(state, scan.predicate).isdisjoint(changed):
+                    return True
+            elif scan.predicate in changed:
+                plainly = True
+    return False if plainly else None
+
+
+def _below(state: State, predicate: PredicateKey) -> set[PredicateKey]:
+    """Return what the facts of a predicate that is only counted are made of."""
+    found: set[PredicateKey] = set()
+    waiting = [predicate]
+    while waiting:
+        for branch in state.branches.get(waiting.pop(), ()):
+            for scan, _ in scans_of(branch.plan):
+                if scan.predicate not in found:
+                    found.add(scan.predicate)
+                    if scan.predicate in state.virtual:
+                        waiting.append(scan.predicate)
+    return found
+
+
+def _evaluate_again(
+    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+) -> None:
+    before = {key: state.derived_set(key) for key in step.predicates}
+    evaluate_fixpoint(state, step)
+    for key in step.predicates:
+        _note(state, key, old[key], before[key], added, removed)
+
+
+def _note(
+    state: State,
+    key: PredicateKey,
+    old: Relation,
+    before: RowSet,
+    added: _Changed,
+    removed: _Changed,
+) -> None:
+    """Note in what a relation differs from what it was."""
+    new, after = state.relations[key], state.derived_set(key)
+    columns = new.columns()
+    come = ~before.contains(columns, new.rows)
+    if come.any():
+        added[key] = Relation.of([column[come] for column in columns], int(come.sum()))
+    columns = old.columns()
+    gone = ~after.contains(columns, old.rows)
+    if gone.any():
+        removed[key] = Relation.of([column[gone] for column in columns], int(gone.sum()))
+
+
+def _update_step(
+    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+) -> bool:
+    """Update one fixed point; tells whether that was worth it, else nothing has happened."""
+    if any(_reaches_many(state, branch, added, removed) for branch in step.branches):
+        return False
+    lost = _lost(state, step, old, added, removed)
+    if lost is None:
+        return False
+    gone: dict[PredicateKey, RowSet] = {}
+    for key, relation in lost.items():
+        columns = relation.columns()
+        gone[key] = RowSet.of(columns, relation.rows, state.size)
+        state.relations[key] = state.relations[key].without(gone[key], columns)
+        state.derived_set(key).discard(columns, relation.rows)
+    found: Found = {}
+    for branch in step.branches:
+        if branch.predicate in lost:
+            state.goal = lost[branch.predicate]
+            apply_branch(state, branch, GOAL, 1, found)
+    for branch in step.branches:
+        for scan, changed in _reached(state, branch, added, removed):
+            state.changed = {scan.predicate: changed}
+            apply_branch(state, branch, scan.occurrence, 1, found)
+    everything = run_rounds(state, step, found)
+    for key in step.predicates:
+        columns, rows = concatenated(key.arity, everything.get(key, ()))
+        if key not in gone:
+            if rows:
+                added[key] = Relation.of(columns, rows)
+            continue
+        come = ~gone[key].contains(columns, rows)
+        if come.any():
+            added[key] = Relation.of([column[come] for column in columns], int(come.sum()))
+        columns = lost[key].columns()
+        still = state.derived_set(key).contains(columns, lost[key].rows)
+        if not still.all():
+            kept = [column[~still] for column in columns]
+            removed[key] = Relation.of(kept, lost[key].rows - int(still.sum()))
+    return True
+
+
+def _reaches_many(
+    state: State,
+    branch: Branch,
+    added: Mapping[PredicateKey, Relation],
+    removed: Mapping[PredicateKey, Relation],
+) -> bool:
+    """Tell whether a change reaches too many places of a rule for a plan of each."""
+    places = chain(_reached(state, branch, added, removed), _reached(state, branch, removed, added))
+    return next(islice(places, 2 * MOST_PLACES, None), None) is not None
+
+
+def _reached(
+    state: State,
+    branch: Branch,
+    positive: Mapping[PredicateKey, Relation],
+    negated: Mapping[PredicateKey, Relation],
+) -> Iterator[tuple[Scan, Relation]]:
+    """Yield the places of a rule that a change reaches, with the rows to start from.
+
+    What comes gives new facts by positive atoms and takes facts by negated ones, and what
+    goes the other way round. A count may do either, whatever happens to it.
+    """
+    counted = {scan.occurrence for scan, is_counted in scans_of(branch.plan) if is_counted}
+    for scan, is_positive in state.places[branch.rule]:
+        key = scan.predicate
+        if is_positive:
+            if key in positive:
+                yield scan, positive[key]
+        elif scan.occurrence in counted:
+            if key in positive or key in negated:
+                yield scan, _both(key, positive, negated)
+        elif key in negated:
+            yield scan, negated[key]
+
+
+def _both(
+    key: PredicateKey,
+    added: Mapping[PredicateKey, Relation],
+    removed: Mapping[PredicateKey, Relation],
+) -> Relation:
+    parts = [part for each in (added.get(key), removed.get(key)) if each for part in each.parts]
+    return Relation(key.arity, parts)
+
+
+def _lost(
+    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+) -> _Changed | None:
+    """Return the facts that may have lost a reason, in the state before the change."""
+    inside = frozenset(step.predicates)
+    new, state.relations = state.relations, old
+    lost: dict[PredicateKey, RowSet] = {}
+    rows = sum(old[key].rows for key in step.predicates)
+    try:
+        waiting: Found = {}
+        for branch in step.branches:
+            for scan, changed in _reached(state, branch, removed, added):
+                state.changed = {scan.predicate: changed}
+                _lose(state, branch, scan.occurrence, lost, waiting)
+        everything: Found = {}
+        while waiting:
+            for key, pieces in waiting.items():
+                everything.setdefault(key, []).extend(pieces)
+            if sum(each.rows for each in lost.values()) * _ANEW_SHARE > rows:
+                return None
+            reached = _relations(waiting)
+            state.changed, waiting = reached, {}
+            for branch in step.branches:
+                for start in starts_of(state, branch, inside & reached.keys()):
+                    _lose(state, branch, start, lost, waiting)
+    finally:
+        state.relations = new
+    return _relations(everything)
+
+
+def _relations(found: Found) -> _Changed:
+    return {key: Relation.of(*concatenated(key.arity, pieces)) for key, pieces in found.items()}
+
+
+def _lose(
+    state: State,
+    branch: Branch,
+    start: int,
+    lost: dict[PredicateKey, RowSet],
+    waiting: Found,
+) -> None:
+    """Collect the facts of a rule that a change reaches, each once."""
+    key = branch.predicate
+    known = state.derived_set(key)
+    if key not in lost:
+        lost[key] = RowSet(key.arity, state.size)
+    run = state.budget.statistics.begin(branch.rule, 0)
+    try:
+        for columns, rows in state.heads(branch, state.plan(branch, start)):
+            run.made += rows
+            state.budget.charge(
+                2 * costs.added(rows, known.numbered_columns), known.bytes_to_add(rows)
+            )
+            holds = known.contains(columns, rows)
+            chosen = tuple(column[holds] for column in columns)
+            fresh, count = lost[key].add(chosen, int(holds.sum()))
+            if count:
+                waiting.setdefault(key, []).append((fresh, count))
+    finally:
+        state.budget.statistics.end(run)

@@ -1,3 +1,0 @@
-"""Engines: ways to evaluate rules over facts; all give the same answers."""
-
-__all__: list[str] = []

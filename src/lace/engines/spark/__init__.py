@@ -1,3 +1,0 @@
-"""The Spark engine: the session that it runs in, and rules over tables. Needs `lace[spark]`."""
-
-__all__: list[str] = []

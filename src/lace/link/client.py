@@ -1,0 +1,232 @@
+"""Exchanges with other processes: a side, a stream and a session put together.
+
+A link is one exchange over one connection. The side that connects is operand 0 (G37). Each
+link has a lace of its own to work with: what it reads and writes happens in its thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lace.base.arguments import check_argument
+from lace.base.limits import MAX_WAIT_TICKS
+from lace.errors import Place, StoreError, UsageError
+from lace.store.interface import watching
+from lace.transport.duplex import CloseReason
+from lace.transport.faults import ServerFullError
+from lace.transport.listening import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractContextManager
+
+    from lace.base.tai import Tai
+    from lace.exchange.result import Outcome
+    from lace.iltp.address import Address
+    from lace.link.dry_run import Claims, DryRun
+    from lace.link.resources import Resources
+    from lace.link.session import Session
+    from lace.link.side import Side
+    from lace.record.ids import Verifier
+    from lace.transport.capture import Capture
+    from lace.transport.duplex import ByteStream
+    from lace.transport.listening import ConnectOptions
+
+__all__ = [
+    "ACCEPTING",
+    "CONNECTING",
+    "LinkOptions",
+    "Opening",
+    "check_pinned",
+    "check_wait_ticks",
+    "run_link",
+    "sync",
+]
+
+CONNECTING: Final = 0
+"""The operand of the side that connects."""
+ACCEPTING: Final = 1
+"""The operand of the side that accepts."""
+
+Opening: TypeAlias = "Callable[[], AbstractContextManager[Side]]"
+"""Opens what a link works with; called, entered and left outside of the event loop."""
+
+
+def check_wait_ticks(count: int, *, is_open: bool) -> None:
+    """Refuse a number of ticks that no bounded link waits for.
+
+    Raises:
+        UsageError: it is too large, or the link is open and waits for all of them.
+    """
+    check_argument(count, int, "wait_ticks is a number of ticks")
+    if not 0 <= count <= MAX_WAIT_TICKS:
+        raise UsageError(
+            f"wait_ticks must be from 0 to {MAX_WAIT_TICKS:,}, got {count:,}",
+            hint="an open exchange goes on until it is stopped",
+        )
+    if count and is_open:
+        raise UsageError(
+            "an open exchange waits for every tick until it is stopped",
+            rule="G54d",
+            hint="leave one of the two out: --open or --wait-ticks",
+        )
+
+
+def check_pinned(expected: frozenset[str], *, is_plain: bool) -> None:
+    """Refuse a pinned certificate where no key is pinned, or none can be proven.
+
+    Raises:
+        UsageError: no peer is expected, or nobody signs anything.
+    """
+    if not expected or is_plain:
+        raise UsageError(
+            "a server whose certificate no authority is asked about has to prove a key",
+            rule="G39b",
+            hint="name its verifier with --peer V, and leave --plain out",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOptions:
+    """How a link runs.
+
+    Attributes:
+        is_open: go on after a fixed point.
+        wait_ticks: of a bounded link, ticks to wait for before it closes.
+        is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
+        claim: the verifier that a side without a key claims, because its transport proves it.
+        expected: the verifiers that the peer may be; none: anyone.
+        dry_run: stop before anything moves; takes note of what would.
+        claims: takes note of what the peer claims; nothing is kept then for a next time.
+    """
+
+    is_open: bool = False
+    wait_ticks: int = 0
+    is_plain: bool = False
+    claim: Verifier | None = None
+    expected: frozenset[str] = frozenset()
+    dry_run: DryRun | None = None
+    claims: Claims | None = None
+
+
+async def run_link(
+    stream: ByteStream,
+    opening: Opening,
+    index: int,
+    options: LinkOptions,
+    clock: Callable[[], Tai],
+    *,
+    began: Callable[[Session], None] | None = None,
+    resources: Resources | None = None,
+) -> Outcome:
+    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
+
+    Args:
+        stream: the connection.
+        opening: opens this side's lace.
+        index: the index of this side's operand.
+        options: how it runs.
+        clock: gives the time.
+        began: gets the session when it begins, to watch it and to stop it.
+        resources: what this link shares with other links of a server.
+
+    Raises:
+        ServerFullError: the peer is a server that has no room for this link.
+        StoreError: the lace cannot be opened, read or written; where that has ended the
+            exchange, `result` is its outcome.
+        UsageError: receipts are wanted of a warehouse; or a certificate is to be proven by a
+            key, and no key is expected.
+    """
+    # What an exchange needs takes as long to load as all the rest: a server listens before.
+    from lace.link.session import Session
+    from lace.link.side import SideOptions, named, party_of
+
+    if stream.proven.is_pinned:
+        check_pinned(options.expected, is_plain=options.is_plain)
+    claims = options.claims
+    async with _opened(opening) as side:
+        party = party_of(
+            side,
+            index,
+            clock,
+            is_open=options.is_open,
+            wait_ticks=options.wait_ticks,
+            is_plain=options.is_plain,
+            claim=options.claim,
+            expected=options.expected,
+            proven=stream.proven,
+            options=SideOptions(keeps_links=claims is None),
+            resources=resources,
+        )
+        session = Session(party, stream, dry_run=options.dry_run, claims=claims)
+        with watching(side.store.folder, _teller(session)):
+            if began is not None:
+                began(session)
+            outcome = await session.run()
+        if session.was_turned_away:
+            raise ServerFullError(Place(stream.proven.transport))
+        if isinstance(session.error, StoreError):
+            raise named(session.error, "this side's", outcome)
+        return outcome
+
+
+@asynccontextmanager
+async def _opened(opening: Opening) -> AsyncIterator[Side]:
+    """Open a lace and close it in other threads: both may wait for the disk."""
+    opened = opening()
+    entering = asyncio.create_task(asyncio.to_thread(opened.__enter__))
+    try:
+        yield await asyncio.shield(entering)
+    finally:
+        await asyncio.wait([entering])  # a cancelled task leaves nothing open
+        if entering.exception() is None:
+            await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+def _teller(session: Session) -> Callable[[], None]:
+    """Return what tells a session, from any thread, that records were stored in this process."""
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(session.look)
+
+    return tell
+
+
+async def sync(
+    address: Address,
+    opening: Opening,
+    options: LinkOptions,
+    clock: Callable[[], Tai],
+    *,
+    connecting: ConnectOptions | None = None,
+    began: Callable[[Session], None] | None = None,
+    capture: Capture | None = None,
+) -> Outcome:
+    """Connect to a server and run one exchange with it; a failure of it is in its outcome.
+
+    Args:
+        address: where to.
+        opening: opens this side's lace.
+        options: how it runs.
+        clock: gives the time.
+        connecting: how to connect.
+        began: gets the session when it begins.
+        capture: takes what goes over the wire.
+
+    Raises:
+        TransportError: there is no connection to be had.
+        StoreError: the lace cannot be opened, read or written.
+        UsageError: an option that this kind of address does not have.
+    """
+    stream = await connect(address, connecting)
+    if capture is not None:
+        stream = capture.stream(stream)
+    try:
+        return await run_link(stream, opening, CONNECTING, options, clock, began=began)
+    finally:
+        await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run

@@ -1,0 +1,420 @@
+"""The evaluations of an exchange, over the facts of a store.
+
+A `StoreEvaluator` answers a machine's questions: what may be sent now, and how that changed;
+what may be requested; what an advertisement of a record says. It follows the store, so each
+answer is for the state of that moment, and costs what changed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lace.base import b64a
+from lace.base.digest import digest
+from lace.engine.exchange_facts import (
+    ClaimTable,
+    RecordChanges,
+    claim_table,
+    claims_about,
+    facts_of_table,
+    fields_of,
+    first_of,
+    numbers_of,
+    others,
+    that_are,
+    that_are_not,
+)
+from lace.engine.load import GroupedFacts
+from lace.exchange.advertisement import Advertisement, bare_advertisements, is_bare, ordered_fields
+from lace.exchange.events import Described, Evaluated
+from lace.exchange.negotiation import runtime_facts
+from lace.policy.enforcement import Enforcement
+from lace.policy.public_facts import with_local_time
+from lace.rules.profiles import MAY_REQUEST, MAY_SEND
+from lace.rules.syntax import PredicateKey
+from lace.store.store_view import StoreFollower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lace.base.tai import Tai
+    from lace.columns.dictionary import Ids
+    from lace.engine.budget import Supervisor
+    from lace.engine.factbase import FactBase
+    from lace.exchange.advertisement_set import AdvertisementSet
+    from lace.exchange.effects import Describe, Evaluate
+    from lace.exchange.negotiation import Terms
+    from lace.facts.lines import Fact
+    from lace.policy.compile import Executable
+    from lace.store.sqlite.connection import Counters
+    from lace.store.store_view import ExchangeStore
+
+
+_LABEL: Final = "lace-state/1"
+
+
+class StateNames:
+    """Names of the states in which evaluations of one policy give one answer.
+
+    Args:
+        executable: the compiled policy.
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        self._read = {key for each in executable.programs for key in each.required_base}
+        policy = "\n\n".join(each.canonical for each in executable.programs)
+        self._policy = f"{_LABEL}\n{executable.index}\n{executable.viewer}\n{policy}"
+
+    def name(self, counters: Counters, runtime: Iterable[Fact]) -> str | None:
+        """Return the name of a state of the store, under the runtime facts that rules read.
+
+        None for a store of a version that has no mark of its records.
+        """
+        if counters.key_xor is None or counters.removal_sequence is None:
+            return None
+        facts = sorted(
+            fact for fact in runtime if PredicateKey(fact[0], len(fact) - 1) in self._read
+        )
+        return b64a.encode(digest(f"{self._policy}\n{counters!r}\n{facts!r}".encode()))
+
+
+_HAVE: Final = PredicateKey("Have", 1)
+_ADVERTISED: Final = PredicateKey("Advertised", 2)
+_ADVERTISED_FIELD: Final = "AdvertisedField"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a peer is taken to claim: these records; with fields, what it says of them.
+
+    `ours` is what was advertised to it then; in the state of that name, there is no more.
+    """
+
+    claimed: AdvertisementSet
+    table: ClaimTable | None = None
+    ours: AdvertisementSet | None = None
+    state: str | None = None
+
+
+class StoreEvaluator:
+    """A policy over a store, as an exchange asks for it.
+
+    Args:
+        store: the store.
+        executable: the compiled policy.
+        terms: what was agreed.
+        transport: the address of the active connection.
+        encrypted: whether the transport is proven to be confidential.
+        max_value_bytes: how long a value may be.
+        max_line_bytes: the longest line that the binding carries.
+        known: what the peer is taken to claim at first.
+        supervisor: watches all evaluations, and may stop them.
+    """
+
+    def __init__(
+        self,
+        store: ExchangeStore,
+        executable: Executable,
+        terms: Terms,
+        *,
+        transport: str,
+        encrypted: bool,
+        max_value_bytes: int,
+        max_line_bytes: int | None,
+        known: Known | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._known = known
+        self._supervisor = supervisor
+        self._executable = executable
+        self._terms = terms
+        self._transport, self._encrypted = transport, encrypted
+        self._max_line_bytes = max_line_bytes
+        self._bare = is_bare(terms.schema)
+        self._names = None if terms.schema.all else terms.schema.names
+        self._enforcement: Enforcement | None = None
+        self._changes = RecordChanges()
+        self._runtime: frozenset[Fact] = frozenset()
+        self._local: Tai | None = None
+        """What exposures last read as this side's clock; None if none of them does."""
+        self._suffixes = tuple(f".{each}" for each in terms.formats)
+        self._foreign: set[str] = set()
+        """What the peer claims of formats that are not exchanged."""
+        self._store = store
+        self._names_of_states = StateNames(executable)
+        self._rests_at: tuple[int, int] | None = None
+        # What follows the store holds what is built on it, and not the other way round too:
+        # the facts go with the exchange, without waiting for a search for garbage.
+        this = weakref.proxy(self)
+        self._follower: StoreFollower[Enforcement] = StoreFollower(
+            store, lambda base: this._begin(base), max_value_bytes=max_value_bytes
+        )
+        if not self._bare:
+            self._follower.read("Field", self._names)
+
+    def _begin(self, base: FactBase) -> Enforcement:
+        if self._enforcement is None:
+            self._enforcement = Enforcement(self._executable, base, supervisor=self._supervisor)
+        else:
+            self._enforcement.take_base(base)
+        return self._enforcement
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Up to which record and removal of the store the last answer goes."""
+        return self._follower.position if self._rests_at is None else self._rests_at
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether nothing had to be evaluated so far."""
+        return self._rests_at is not None
+
+    def _ask(self) -> Enforcement:
+        return self._follower.ask(
+            self._executable.view, self._executable.ours, question=lambda found: found
+        )
+
+    def evaluate(self, effect: Evaluate) -> Evaluated:
+        """Answer what may be sent and requested now.
+
+        Raises:
+            LimitExceeded: an operand, or the view, would go beyond a limit.
+        """
+        kept = self._as_kept(effect)
+        if kept is not None:
+            return kept
+        relabelled: list[Advertisement] = []
+        if effect.relabelled:  # as they were at the last evaluation, before the store is read
+            relabelled = self._described(effect.relabelled, self._terms.peer_source)
+        enforcement = self._ready()
+        self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
+        self._take_time(enforcement, effect)
+        permissions = enforcement.evaluate()
+        base = enforcement.base
+        sendable = that_are(base, _HAVE, permissions.numbers(MAY_SEND))
+        come, gone = self._changes.since(base, sendable)
+        wanted = that_are_not(base, _HAVE, permissions.numbers(MAY_REQUEST))
+        wanted = that_are(base, _ADVERTISED, wanted)
+        excluded = effect.excluded | self._foreign
+        if excluded and len(wanted):
+            wanted = others(wanted, numbers_of(base, excluded))
+        asked = base.dictionary.texts(first_of(base, wanted, effect.most_requests))
+        return Evaluated(
+            tuple(self._advertisements(base, come, self._terms.source)),
+            tuple(gone),
+            tuple(sorted(asked)),
+            len(wanted),
+        )
+
+    def _as_kept(self, effect: Evaluate) -> Evaluated | None:
+        """Answer with what was kept, if nothing has changed since; or begin to evaluate.
+
+        A caller that was told so once goes on from there: later answers are changes of it.
+        """
+        known = self._known
+        if known is None or known.state is None:
+            return None
+        asks_more = effect.added or effect.relabelled or effect.removed or effect.excluded
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        state = self._names_of_states.name(counters, self._facts_at(effect))
+        if asks_more or state != known.state:
+            self._wake()
+            return None
+        ours = None if self.is_resting else known.ours
+        self._rests_at = counters.high_water, counters.removal_sequence or 0
+        return Evaluated((), (), (), 0, ours)
+
+    def _wake(self) -> None:
+        """Evaluate after all; what was said to be as kept is what changes are told of."""
+        if self._known is not None and self._known.ours is not None and self.is_resting:
+            self._changes.begin_with(self._known.ours.records())
+        self._rests_at = None
+        self._ready()
+
+    def _ready(self) -> Enforcement:
+        """Bring the facts up to date; what the peer was taken to claim is among them."""
+        enforcement = self._ask()
+        if self._known is not None:
+            known, self._known = self._known, None
+            self._take_known(enforcement, known)
+        return enforcement
+
+    def state(self) -> str | None:
+        """Return the name of the state that the last answer is for; None if the store went on."""
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        if self.position != (counters.high_water, counters.removal_sequence or 0):
+            return None
+        return self._names_of_states.name(counters, self._with_local(self._runtime, self._local))
+
+    def _facts_at(self, effect: Evaluate) -> frozenset[Fact]:
+        local = effect.local if self._executable.reads_clock else None
+        return self._with_local(self._runtime_at(effect.tick), local)
+
+    @staticmethod
+    def _with_local(runtime: frozenset[Fact], local: Tai | None) -> frozenset[Fact]:
+        return runtime if local is None else frozenset(with_local_time(runtime, local))
+
+    def _take_known(self, enforcement: Enforcement, known: Known) -> None:
+        """Take what the peer is taken to claim, as it was kept."""
+        records = known.claimed.records()
+        self._foreign.update(each for each in records if not each.endswith(self._suffixes))
+        if known.table is not None:
+            enforcement.change_public(facts_of_table(known.table))
+        else:
+            claims = bare_advertisements(records)
+            enforcement.change_public(_grouped(claims, self._terms.rule_source))
+
+    def release(self) -> None:
+        """Free what the peer's rules have made; the next question evaluates them again."""
+        if self._enforcement is not None:
+            self._enforcement.release()
+
+    def claims(self) -> ClaimTable | None:
+        """Return what the peer claims, to be kept; None where that is no more than records."""
+        if self.is_resting and self._known is not None:
+            return self._known.table
+        if self._bare or self._enforcement is None:
+            return None
+        return claim_table(self._enforcement.base)
+
+    def _take_time(self, enforcement: Enforcement, effect: Evaluate) -> None:
+        """Take the tick, and this side's clock if an exposure reads it."""
+        runtime = self._runtime_at(effect.tick)
+        enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
+        self._runtime = runtime
+        if self._executable.reads_clock:
+            self._local = effect.local
+            enforcement.set_local_time(effect.local)
+
+    def _runtime_at(self, tick: Tai) -> frozenset[Fact]:
+        return frozenset(
+            runtime_facts(
+                self._terms, transport=self._transport, encrypted=self._encrypted, tick=tick
+            )
+        )
+
+    def _take_claims(
+        self,
+        enforcement: Enforcement,
+        added: Sequence[Advertisement],
+        removed: Sequence[str],
+    ) -> None:
+        """Take what the peer claims now; of a record that is claimed again, the new claim."""
+        if not added and not removed:
+            return
+        source = self._terms.rule_source
+        self._foreign.difference_update(removed)
+        self._foreign.update(
+            each.record for each in added if not each.record.endswith(self._suffixes)
+        )
+        touched = list(removed)
+        if not self._bare:  # else what is claimed again is what was claimed before
+            touched += [claim.record for claim in added]
+        gone = claims_about(enforcement.base, touched)
+        if gone:
+            kept = {fact for claim in added for fact in claim.facts(source)}
+            gone = [fact for fact in gone if fact not in kept]
+        enforcement.change_public(_grouped(added, source), gone)
+
+    def describe(self, effect: Describe) -> Described:
+        """Answer what advertisements of records say, as of the last evaluation."""
+        return Described(tuple(self._described(effect.records, effect.source)))
+
+    def _described(self, records: Sequence[str], source: str) -> list[Advertisement]:
+        if self._bare:
+            return bare_advertisements(records)
+        if self._enforcement is None:
+            self._wake()
+        if self._enforcement is None:
+            raise AssertionError("what is described was found by an evaluation")
+        base = self._enforcement.base
+        return self._advertisements(base, numbers_of(base, records), source)
+
+    def _advertisements(self, base: FactBase, records: Ids, source: str) -> list[Advertisement]:
+        texts = base.dictionary.texts(records)
+        if self._bare:
+            return bare_advertisements(texts)
+        found = fields_of(base, records, self._names)
+        return [
+            Advertisement(
+                text,
+                ordered_fields(
+                    text, source, found.get(text, ()), max_line_bytes=self._max_line_bytes
+                ),
+            )
+            for text in texts
+        ]
+
+
+def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
+    """Return the facts of claims as an engine takes them in."""
+    made = GroupedFacts()
+    if claims:
+        made[_ADVERTISED] = [value for claim in claims for value in (claim.record, source)]
+    fields = [
+        value
+        for claim in claims
+        for field in claim.fields
+        for value in (claim.record, source, *field)
+    ]
+    if fields:
+        made[PredicateKey(_ADVERTISED_FIELD, 5)] = fields
+    return made
+
+
+class Evaluator(Protocol):
+    """What answers a machine's questions, for one epoch."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Up to which record and removal of the store the last answer goes."""
+        ...
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether all of it is as it was kept."""
+        ...
+
+    def evaluate(self, effect: Evaluate) -> Evaluated:
+        """Answer what may be sent and requested now."""
+        ...
+
+    def describe(self, effect: Describe) -> Described:
+        """Answer what advertisements of records say."""
+        ...
+
+    def claims(self) -> ClaimTable | None:
+        """Return what the peer claims, to be kept."""
+        ...
+
+    def state(self) -> str | None:
+        """Return the name of the state that the last answer is for; None if it has none."""
+        ...
+
+    def release(self) -> None:
+        """Free what the peer's rules have made; any thread may call it, between two questions."""
+        ...
+
+
+class EvaluatorMaker(Protocol):
+    """Makes an evaluator; its arguments are those of `StoreEvaluator`."""
+
+    def __call__(
+        self,
+        store: ExchangeStore,
+        executable: Executable,
+        terms: Terms,
+        *,
+        transport: str,
+        encrypted: bool,
+        max_value_bytes: int,
+        max_line_bytes: int | None,
+        known: Known | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> Evaluator:
+        """Return what answers the questions of an epoch."""
+        ...

@@ -1,0 +1,780 @@
+"""A party: one machine with its store, clock and evaluator; its effects carried out.
+
+What a machine wants to say comes out as messages, in order: blocks, records, the end of a
+batch, the end of all. Who moves them to the peer, and brings the peer's, is the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+import traceback
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base.tai import Tai, TaiError
+from lace.engine.budget import EvaluationCancelled
+from lace.errors import LaceError, Place
+from lace.exchange import effects as wanted
+from lace.exchange import events as happened
+from lace.exchange.capabilities import SECOND
+from lace.exchange.events import BatchSent
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.transitions import State
+from lace.link.bridge import BatchEnd, Block, End, NotAvailable, Records, beside_records
+from lace.link.evaluator import Known, StoreEvaluator
+from lace.link.intake import Intake
+from lace.link.resources import CancelReason, LinkSupervisor, Resources, give_back_memory
+from lace.store.interface import StoreUnavailableError
+from lace.store.links import KeptLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+    from pathlib import Path
+
+    from lace.base.limits import Settings
+    from lace.engine.exchange_facts import ClaimTable
+    from lace.exchange.capabilities import Cursor
+    from lace.exchange.effects import Agree, Effect, SaveCursor, SendBatch
+    from lace.exchange.events import Event
+    from lace.exchange.machine import Machine
+    from lace.exchange.negotiation import Terms
+    from lace.exchange.result import Outcome
+    from lace.link.bridge import Message
+    from lace.link.evaluator import Evaluator, EvaluatorMaker
+    from lace.link.intake import Receipts
+    from lace.record.validate import ValidRecord
+    from lace.store.links import LinkFiles
+    from lace.store.store_view import ExchangeStore
+
+
+LOCAL_ERRORS: Final = (LaceError, OSError, MemoryError)
+"""What an effect may end with, where nobody has made a mistake."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def error_of(error: LaceError | OSError | MemoryError, folder: Path) -> LaceError:
+    """Return the error of Lace that an exception is, for a side with its lace in a folder."""
+    if isinstance(error, LaceError):
+        return error
+    hint = "nothing that was stored is lost; check the system and run it again"
+    if isinstance(error, MemoryError):
+        made = StoreUnavailableError("not enough memory", place=Place(str(folder)), hint=hint)
+    else:
+        if error.errno in _FULL:
+            hint = "nothing that was stored is lost; free some space and run it again"
+        where = str(folder if error.filename is None else error.filename)
+        what = error.strerror or str(error) or type(error).__name__
+        made = StoreUnavailableError(what, place=Place(where), hint=hint)
+    made.__cause__ = error
+    return made
+
+
+_SAVED_EVERY: Final = 30 * 1_000_000_000
+"""How long an open exchange goes on before it keeps another cursor."""
+
+
+class CursorSaver:
+    """Keeps the cursors of one exchange; in an open one, where each round has one, now and then.
+
+    Args:
+        kept: where they are kept; without it none is.
+        clock: gives readings of a steady clock.
+        is_open: whether the exchange is open.
+    """
+
+    def __init__(self, kept: KeptLinks | None, clock: Callable[[], Tai], *, is_open: bool) -> None:
+        self._kept = kept
+        self._clock = clock
+        self._is_open = is_open
+        self._unsaved: tuple[SaveCursor, str | None] | None = None
+        """The last one that is not kept yet, and the state in which it says everything."""
+        self._saved: Tai | None = None
+
+    def known(self, effect: Agree, before: Evaluator | None) -> Known | None:
+        """Return what the peer is taken to claim at the start of an epoch."""
+        if effect.known is None:
+            return None
+        link_id = effect.terms.link_id
+        if link_id is not None and self._kept is not None:
+            return self._kept.known(link_id)
+        return None if before is None else Known(effect.known, before.claims())
+
+    def take(self, effect: SaveCursor, evaluator: Evaluator) -> None:
+        """Take note of a cursor, and keep it if it is time."""
+        if self._kept is None:
+            return
+        is_whole = effect.is_settled and not evaluator.is_resting
+        self._unsaved = effect, evaluator.state() if is_whole else None
+        is_due = self._saved is None or self._clock() >= self._saved.shift(_SAVED_EVERY)
+        if is_due or not self._is_open:
+            self.save(evaluator)
+
+    def save(self, evaluator: Evaluator | None) -> None:
+        """Keep what is not kept yet."""
+        if self._kept is None or self._unsaved is None or evaluator is None:
+            return
+        (effect, state), self._unsaved = self._unsaved, None
+        if not evaluator.is_resting:  # else all of it is as it was found
+            self._kept.save(effect.link_id, effect.cursor, evaluator.claims(), state)
+        self._saved = self._clock()
+
+    def forget(self) -> None:
+        """Drop a cursor that is not kept yet: the claims are of another state from now on."""
+        self._unsaved = None
+
+
+RECORDS_AT_ONCE: Final = 8_000
+"""Records that are moved, validated and stored together."""
+_LOOK_BYTES: Final = 256 * 1024
+"""Record bytes that are loaded between two looks at the clock, about."""
+_LOOK_RECORDS: Final = 256
+"""It has at most this many records."""
+_SECOND: Final = 1_000_000_000
+
+
+def send_batch(
+    store: ExchangeStore, effect: SendBatch, clock: Callable[[], Tai], bytes_at_once: int
+) -> Generator[Message, None, BatchSent]:
+    """Yield the messages of a batch, as many as its budget allows; returns what was sent."""
+    until = clock().shift(effect.most_seconds * _SECOND)
+    sent: list[str] = []
+    missing = list(effect.unavailable)
+    size = looked = 0
+    piece: list[bytes] = []
+    piece_bytes = 0
+    with store.snapshot() as snapshot:
+        for record, raw in snapshot.bytes_of(effect.records):
+            piece.append(raw)
+            sent.append(record)
+            size += len(raw)
+            piece_bytes += len(raw)
+            is_full = len(piece) == RECORDS_AT_ONCE or piece_bytes >= bytes_at_once
+            if is_full:
+                yield Records(piece)
+                piece, piece_bytes = [], 0
+            if is_full or size - looked >= _LOOK_BYTES or not len(sent) % _LOOK_RECORDS:
+                looked = size
+                if clock() >= until:
+                    break
+            if size >= effect.most_bytes:
+                break
+        else:
+            missing += sorted(set(effect.records).difference(sent))
+    if piece:
+        yield Records(piece)
+    yield from map(NotAvailable, missing)
+    yield BatchEnd()
+    return BatchSent(tuple(sent), tuple(missing), size)
+
+
+GATHER_SECONDS: Final = 0.5
+"""How long records that are valid wait for others, which are stored with them."""
+
+
+def steady_now() -> Tai:
+    """Return the reading of a clock that is never set: only differences mean anything."""
+    return Tai.from_nanoseconds(time.monotonic_ns())
+
+
+class Gathering:
+    """How long valid records may still wait for others: many take less time than few and few.
+
+    The time is counted from the first moment in which nothing else is to do, whatever comes
+    meanwhile: a peer that sends a byte now and then does not keep them from being stored.
+    """
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        """For how many seconds they wait from now on; it begins with being asked."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + GATHER_SECONDS
+        return max(0.0, self._until - now)
+
+    def end(self) -> None:
+        """Begin again the next time: they are stored, or something else is to do."""
+        self._until = None
+
+
+async def comes_first(
+    waited: Collection[asyncio.Future[Any]], descriptor: int | None, seconds: float
+) -> bool:
+    """Wait for one of several, or for a validation; tells whether a validation is done.
+
+    Args:
+        waited: what else to wait for.
+        descriptor: a duplicate of what can be read from when a validation is done, which is
+            closed here; None without any. A process that ends meanwhile closes its own,
+            and the number of that may soon be somebody else's.
+        seconds: for how long at most.
+    """
+    loop = asyncio.get_running_loop()
+    validated: asyncio.Future[None] = loop.create_future()
+    if descriptor is not None:
+        loop.add_reader(descriptor, _settle, validated)
+    try:
+        await asyncio.wait(
+            [*waited, validated], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        return validated.done()
+    finally:
+        validated.cancel()
+        if descriptor is not None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+BYTES_AT_ONCE: Final = 16 * 2**20
+_MUCH_BYTES: Final = 16 * 2**20
+"""Record bytes after which memory is given back."""
+_MANY_CLAIMS: Final = 50_000
+"""Memory is given back, too, after an evaluation that takes in this many claims."""
+
+
+class Party:
+    """One side of an exchange.
+
+    Args:
+        machine: the machine, not started.
+        store: the side's records.
+        settings: limits of evaluations.
+        transport: the address of the connection.
+        clock: gives the time, of the wall clock: for hello, ticks and exposures.
+        steady: gives readings of a clock that is never set: for timeouts.
+        random_bytes: randomness for checking signatures together.
+        workers: processes that validate records; without any, this one does.
+        encrypted: whether the transport is proven to be confidential.
+        is_pinned: whether it is, once the peer's hello is signed over the channel.
+        kept: what is kept of earlier exchanges; the machine has the same.
+        evaluating: makes what answers the machine's questions, once for each epoch.
+        resources: what this link shares with others; else its own.
+        receipts: makes receipts for records that are stored; None: there are none.
+        group: whom it takes turns with for resources, as long as the peer is nobody that the
+            policy names.
+        tick_wait: when to end the machine of an open side; None: that is not for the party.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: ExchangeStore,
+        settings: Settings,
+        *,
+        transport: str,
+        clock: Callable[[], Tai],
+        random_bytes: Callable[[int], bytes],
+        workers: int = 0,
+        encrypted: bool = False,
+        is_pinned: bool = False,
+        kept: KeptLinks | None = None,
+        evaluating: EvaluatorMaker = StoreEvaluator,
+        resources: Resources | None = None,
+        receipts: Receipts | None = None,
+        steady: Callable[[], Tai] = steady_now,
+        group: str = "",
+        tick_wait: TickWait | None = None,
+    ) -> None:
+        self._make_evaluator = evaluating
+        shared = resources or Resources(settings)
+        self.supervisor = LinkSupervisor(shared.memory, group)
+        """Watches the evaluations, and can stop them."""
+        self.machine = machine
+        self._tick_wait = tick_wait
+        self._store = store
+        self._settings = settings
+        self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
+        self._clock, self._steady = clock, steady
+        self._evaluator: Evaluator | None = None
+        self._cursors = CursorSaver(kept, steady, is_open=machine.config.is_open)
+        self._kept = kept
+        if kept is not None:
+            kept.before = lambda: self._cursors.save(self._evaluator)
+        self._receipts = receipts
+        self._intake = Intake(store, settings, random_bytes, workers, shared.intake_load, receipts)
+        self._is_storing = False
+        self._tidied = self._rejected = 0
+        self._batch: Generator[Message, None, None] | None = None
+        self._waiting: deque[Message] = deque()
+        self.bytes_at_once = BYTES_AT_ONCE
+        """Record bytes that are given out together; the time of a batch is looked at between."""
+        self._alarm = wanted.Wake(None)
+        self.report: Outcome | None = None
+        """What came of the last round of an open exchange."""
+        self.reporter: Callable[[Outcome], None] | None = None
+        """Hears of each of them."""
+        self.error: LaceError | None = None
+        """What could not be done here."""
+        self.watcher: Callable[[Effect, Event | None], None] | None = None
+        """Hears of what is done, with the answer if there is one at once; of a batch again when it
+        is sent, with what was."""
+        self.agreed: Callable[[Terms], None] | None = None
+        """Hears of what both sides have agreed on, once for each epoch."""
+
+    def take(self, event: Event) -> None:
+        """Give the machine an event, and carry out what it wants."""
+        if isinstance(event, happened.Ended):  # what has come by then is kept (G47b)
+            self._store_all()
+        if isinstance(event, happened.Stopped) and self._tick_wait is not None:
+            self._tick_wait.give_up()
+        self._take(event)
+        if self.machine.is_ending and not self._is_storing:
+            self._store_all()
+
+    def _store_all(self) -> None:
+        """Validate and store what has come, and wait for that."""
+        self._is_storing = True
+        try:
+            while self.is_busy and not self.machine.is_closed:
+                self.work(wait=True)
+        finally:
+            self._is_storing = False
+
+    def _take(self, event: Event) -> None:
+        events: deque[Event] = deque([event])
+        while events:
+            for effect in self.machine.receive(events.popleft(), self._clock(), self._steady()):
+                try:
+                    answer = self._do(effect)
+                except EvaluationCancelled:
+                    self._end_cancelled()
+                    return
+                except LOCAL_ERRORS as error:
+                    self.fail(error)
+                    return
+                if self.watcher is not None:
+                    self.watcher(effect, answer)
+                if answer is not None:
+                    events.append(answer)
+            if (
+                not events
+                and self._tick_wait is not None
+                and self._tick_wait.is_over(self._clock())
+            ):
+                events.append(happened.Stopped())
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the exchange; None while it goes on."""
+        outcome, wait = self.machine.outcome, self._tick_wait
+        return outcome if outcome is None or wait is None else wait.outcome(outcome)
+
+    @property
+    def seconds_to_alarm(self) -> float | None:
+        """How long until the machine is to be woken; None where nothing is waited for."""
+        alarms = [(self._alarm.at, self._steady if self._alarm.is_deadline else self._clock)]
+        if self._tick_wait is not None:
+            alarms.append((self._tick_wait.due, self._clock))
+        left = [at.nanoseconds - clock().nanoseconds for at, clock in alarms if at is not None]
+        return max(0.0, min(left) / _SECOND) if left else None
+
+    def take_alarm(self) -> bool:
+        """Tell whether the machine is to be woken now; once for each alarm."""
+        is_due = self.seconds_to_alarm == 0
+        if is_due:
+            self._alarm = wanted.Wake(None)
+        return is_due
+
+    def _end_cancelled(self) -> None:
+        """End because an evaluation was cancelled, as what cancelled it says."""
+        if self.supervisor.reason is CancelReason.PEER_LEFT:
+            effects = self.machine.lose_peer()
+        else:
+            if self._tick_wait is not None:
+                self._tick_wait.give_up()
+            effects = self.machine.receive(happened.Stopped(), self._clock(), self._steady())
+        for effect in effects:
+            self._do(effect)
+
+    def work(self, *, wait: bool = False) -> bool:
+        """Go on with records that are being validated or stored; tells whether anything was done.
+
+        Args:
+            wait: wait for a validation, or store few records, if nothing else is left to do.
+        """
+        try:
+            done = self._intake.work(wait=wait)
+        except LOCAL_ERRORS as error:
+            self.fail(error)
+            return True
+        for event in done:
+            self.take(event)
+        return bool(done)
+
+    def tell_stored(self, hear: Callable[[Sequence[ValidRecord]], None]) -> None:
+        """Have somebody hear of records that came, once they are stored."""
+        self._intake.stored = hear
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether records that arrived are being validated or stored."""
+        return self._intake.is_busy
+
+    def watch_validation(self) -> int | None:
+        """Return what can be read from when the next validation is done, for the caller to close.
+
+        None when no process validates now.
+        """
+        return self._intake.watch()
+
+    @property
+    def validating(self) -> int:
+        """How many groups of records wait for their validation."""
+        return self._intake.validating
+
+    @property
+    def rejected(self) -> int:
+        """How many records were rejected up to the end of the last round; never fewer later."""
+        outcome = self.outcome or self.report
+        if outcome is not None:  # one that came after all is not among them any more
+            self._rejected = max(self._rejected, len(outcome.rejected))
+        return self._rejected
+
+    def fail(self, error: LaceError | OSError | MemoryError) -> None:
+        """End because something could not be done here, or the peer's bytes are no stream."""
+        if self.machine.is_closed:
+            return
+        self.error = error_of(error, self._store.folder)
+        for last in self.machine.fail(self.error):
+            self._do(last)
+        if self.machine.is_ending and not self._is_storing:
+            self._store_all()
+
+    def cut_off(self) -> None:
+        """Drop what is to be sent, because nothing can be; in the midst of a batch that ends it."""
+        self._waiting.clear()
+        if self._drop_batch():
+            self.fail(InterlaceFailure(Failure.PEER_CLOSED, "while records were sent to it"))
+
+    def has_news(self) -> bool:
+        """Tell whether the store has changed since it was evaluated last."""
+        if self._evaluator is None:
+            return False
+        with self._store.snapshot() as snapshot:
+            counters = snapshot.counters()
+        return self._evaluator.position != (counters.high_water, counters.removal_sequence or 0)
+
+    @property
+    def has_agreed(self) -> bool:
+        """Whether both sides have agreed on an exchange."""
+        return self._evaluator is not None
+
+    @property
+    def max_data_bytes(self) -> int:
+        """The most data that a record may have to be taken."""
+        return self._settings.max_data_bytes
+
+    @property
+    def max_setup_block_size(self) -> int:
+        """The largest block of setup or hello that is taken."""
+        return self._settings.max_setup_block_size
+
+    @property
+    def max_resource_bytes(self) -> int:
+        """The bytes that all texts of rules and plans may have together."""
+        return self._settings.max_resource_bytes
+
+    @property
+    def can_take(self) -> bool:
+        """Whether something of the peer would be taken now; else it is to be kept back."""
+        return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)
+
+    def close(self) -> None:
+        """Give up what was under way, and all that is large.
+
+        A caller that keeps the party, or the error that ended it, keeps no facts with it: they
+        would wait for a search for garbage, and a server has many links before there is one. So
+        nothing that refers back to the party is kept either.
+        """
+        self._drop_batch()
+        self._intake.close()
+        self._evaluator = None
+        self.supervisor.close()
+        self._cursors.forget()
+        if self._kept is not None:
+            self._kept.before = None
+        self.agreed = self.reporter = self.watcher = self._intake.stored = None
+        if self.machine.is_closed:
+            self.machine.release()
+        outcome = self.outcome
+        errors: list[BaseException | None] = [self.error, outcome.failure if outcome else None]
+        for error in errors:
+            while error is not None:
+                _clear_frames(error)
+                error = error.__cause__ or error.__context__
+
+    def _do(self, effect: Effect) -> Event | None:
+        match effect:
+            case wanted.SendBlock():
+                self._waiting.append(Block(effect))
+                self._intake.expect(self.machine.outstanding)
+            case wanted.Agree():
+                self._evaluator = self._agree(effect)
+                self.supervisor.when_dropped(self._evaluator.release)
+                if self._tick_wait is not None:
+                    self._tick_wait.agree(effect.terms)
+                if self._receipts is not None:
+                    self._receipts.sender = effect.terms.peer.verifier
+                if self.agreed is not None:
+                    self.agreed(effect.terms)
+            case wanted.Evaluate():
+                if effect.added or effect.relabelled or effect.removed:
+                    self._cursors.forget()
+                return self._evaluate(effect)
+            case wanted.Describe():
+                with self.supervisor.evaluating():
+                    return self._evaluating().describe(effect)
+            case wanted.Validate(records):
+                self._intake.validate(records, further=self.machine.outstanding)
+            case wanted.Admit(records):
+                self._intake.admit(records)
+            case wanted.SendBatch():
+                self._batch = self._sending(effect)
+            case wanted.Wake():
+                self._alarm = effect
+            case wanted.Report(outcome):
+                self.report = outcome
+                if self._receipts is not None:
+                    self._receipts.begin_round()
+                if self.reporter is not None:
+                    self.reporter(outcome)
+            case wanted.Close():
+                self._drop_batch()
+                self._intake.close()
+                self._cursors.save(self._evaluator)
+                self._waiting.append(End())
+            case wanted.KeepModule(verifier, module_id, body):
+                if self.machine.config.modules is not None:
+                    self.machine.config.modules.save(verifier, module_id, body)
+            case wanted.SaveCursor():
+                self._cursors.take(effect, self._evaluating())
+        return None
+
+    def _evaluate(self, effect: wanted.Evaluate) -> Event:
+        """Evaluate, and give back the memory of what was large before and in it."""
+        counters = self.machine.counters
+        moved = counters.bytes_received + counters.bytes_sent
+        claims = len(effect.added) + len(effect.relabelled)
+        is_large = moved - self._tidied >= _MUCH_BYTES or claims >= _MANY_CLAIMS
+        if is_large:
+            self._tidied = moved
+            give_back_memory()
+        with self.supervisor.evaluating():
+            answer = self._evaluating().evaluate(effect)
+        if is_large:
+            give_back_memory()
+        return answer
+
+    def _agree(self, effect: wanted.Agree) -> Evaluator:
+        known = self._cursors.known(effect, self._evaluator)
+        self._cursors.forget()
+        verifier = effect.terms.peer.verifier
+        if verifier is not None and self._names(verifier):
+            self.supervisor.belong_to(verifier)
+        return self._make_evaluator(
+            self._store,
+            effect.executable,
+            effect.terms,
+            transport=self._transport,
+            encrypted=self._encrypted or (self._is_pinned and effect.terms.signer is not None),
+            max_value_bytes=self._settings.max_value_bytes,
+            max_line_bytes=self.machine.config.max_line_bytes,
+            known=known,
+            supervisor=self.supervisor,
+        )
+
+    def _names(self, verifier: str) -> bool:
+        """Tell whether this side's policy names a verifier, which anybody could have made."""
+        config = self.machine.config
+        exposed = (each.viewers or () for each in config.exposures)
+        return verifier in config.expected or any(verifier in viewers for viewers in exposed)
+
+    def _evaluating(self) -> Evaluator:
+        if self._evaluator is None:
+            raise AssertionError("evaluations come after both sides agree")
+        return self._evaluator
+
+    def count_sent(self, message: Message, size: int) -> None:
+        """Count the bytes of a message that was sent; of records, what is beside them."""
+        self.machine.traffic.sent(*beside_records(message, size))
+
+    def count_received(self, message: Message, size: int) -> None:
+        """Count those of a message that came from a party in this process."""
+        self.machine.traffic.received(*beside_records(message, size))
+
+    def take_back(self) -> Message:
+        """Return the last of what is to be sent, which then is not."""
+        return self._waiting.pop()
+
+    def messages(self) -> Iterator[Message]:
+        """Yield what is to be sent now, as it is made."""
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._batch is None:
+                return
+            try:
+                message = next(self._batch, None)
+            except LOCAL_ERRORS as error:
+                self._batch = None
+                self.fail(error)
+                continue
+            if message is None:
+                self._batch = None
+            else:
+                yield message
+
+    def _drop_batch(self) -> bool:
+        """Give up the batch that is being sent, and its view of the store; tells whether one was.
+
+        A view that stays open keeps the store's log from being written back.
+        """
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            with suppress(ValueError):  # it is running: it has told its end, and this comes of that
+                batch.close()
+        return batch is not None
+
+    def _sending(self, effect: wanted.SendBatch) -> Generator[Message, None, None]:
+        """Give out a batch, then tell the machine."""
+        sent = yield from send_batch(self._store, effect, self._steady, self.bytes_at_once)
+        if self.watcher is not None:
+            self.watcher(effect, sent)
+        self.take(sent)
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Free what the calls held that led to an error; it still tells the lines."""
+    traceback.clear_frames(error.__traceback__)
+    called = error.__traceback__.tb_frame.f_back if error.__traceback__ is not None else None
+    while called is not None:  # those that went on after it was caught
+        with suppress(RuntimeError):  # it still runs
+            called.clear()
+        called = called.f_back
+
+
+class KeptLinks:
+    """The cursors of a lace, by Link-Id, with the claims that belong to them.
+
+    Args:
+        files: where they are kept.
+    """
+
+    def __init__(self, files: LinkFiles) -> None:
+        self._files = files
+        self._found: tuple[str, KeptLink] | None = None
+        self.before: Callable[[], None] | None = None
+        """Called before anything is looked up: what waits to be saved is saved then."""
+
+    def get(self, link_id: str, /) -> Cursor | None:
+        """Return what is kept of a link."""
+        if self.before is not None:
+            self.before()
+        kept = self._files.load(link_id)
+        self._found = None if kept is None else (link_id, kept)
+        return None if kept is None else kept.cursor
+
+    def known(self, link_id: str) -> Known:
+        """Return what the peer is taken to claim under the cursor that was found last."""
+        if self._found is None or self._found[0] != link_id:
+            raise AssertionError("claims are asked for with the cursor that was found")
+        kept, self._found = self._found[1], None
+        return Known(kept.cursor.theirs, kept.claims, kept.cursor.ours, kept.state)
+
+    def save(
+        self, link_id: str, cursor: Cursor, claims: ClaimTable | None, state: str | None
+    ) -> None:
+        """Keep a cursor, what the peer claims under it, and the state in which that is all."""
+        self._files.save(link_id, KeptLink(cursor=cursor, claims=claims, state=state))
+
+
+_LAST: Final = Tai("9999999999:999999999")
+_ENDED: Final = "the peer ended the exchange"
+_NOT_READY: Final = "the peer was not ready for the tick in time"
+
+
+class TickWait:
+    """Ends the machine of an open side at a tick.
+
+    The tick is the one that is `count` intervals after the start of the first epoch. Where
+    rules depend on ticks, both sides have to be ready for it, and a round with it is awaited;
+    a peer that is not ready for it within ClockSkewSeconds and the phase timeout is not waited
+    for. Otherwise this side's clock decides alone.
+
+    Args:
+        machine: the machine, of an open side.
+        count: how many ticks to wait for.
+    """
+
+    def __init__(self, machine: Machine, count: int) -> None:
+        if count < 1 or not machine.config.is_open:
+            raise ValueError(f"the machine of an open side waits for at least 1 tick, not {count}")
+        self._machine, self._count = machine, count
+        self._goal: Tai | None = None
+        self._deadline = _LAST
+        self._is_over = False
+        self._missing: str | None = _ENDED
+        """Why the ticks did not come; None if they came, or were not waited for to the end."""
+
+    def agree(self, terms: Terms) -> None:
+        """Take what both sides have agreed on; the first start counts."""
+        if self._goal is None:
+            limits = self._machine.config.capabilities.limits
+            patience = terms.clock_skew_seconds + limits.phase_timeout_seconds
+            self._goal = _later(terms.start_tai, self._count * terms.tick_interval)
+            self._deadline = _later(self._goal, patience * SECOND)
+
+    @property
+    def due(self) -> Tai | None:
+        """When to look at the clock again; None while the machine is at work."""
+        if self._goal is None or self._is_over or self._machine.state is not State.WAITING:
+            return None
+        return self._goal if self._machine.tick is None else self._deadline
+
+    def is_over(self, now: Tai) -> bool:
+        """Tell, once, whether the machine is to be stopped now."""
+        due, tick = self.due, self._machine.tick
+        if due is None or self._goal is None:
+            return False
+        if now >= self._goal if tick is None else tick >= self._goal:
+            self._missing = None
+        elif now >= due:
+            self._missing = _NOT_READY
+        else:
+            return False
+        self._is_over = True
+        return True
+
+    def give_up(self) -> None:
+        """Take note that this side itself wants to end before the tick."""
+        if not self._is_over:
+            self._missing = None
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of the machine, with what is to be said of the ticks."""
+        if self._missing is None or outcome.failure is not None:
+            return outcome
+        reason = f"{outcome.reason}; {self._missing}, before the ticks that were waited for"
+        return replace(outcome, reason=reason, ticks_missed=True)
+
+
+def _later(tai: Tai, nanoseconds: int) -> Tai:
+    """Return a later instant; the last that a text can say, if it lies beyond that."""
+    try:
+        return tai.shift(nanoseconds)
+    except TaiError:
+        return _LAST

@@ -1,0 +1,286 @@
+"""A server: every connection is a link of its own, until it is told to end.
+
+What goes wrong with one link ends that link. A policy that is read again counts for new
+links at once, and begins a new epoch on those that are open (050).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lace.base.limits import DEFAULT_SETTINGS
+from lace.errors import LaceError, StoreError
+from lace.link.client import ACCEPTING, LinkOptions, run_link
+from lace.transport.duplex import CloseReason
+from lace.transport.listening import ListenOptions, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from lace.base.limits import Settings
+    from lace.base.tai import Tai
+    from lace.exchange.negotiation import Terms
+    from lace.exchange.result import Outcome
+    from lace.iltp.address import Address
+    from lace.link.events import Standing
+    from lace.link.resources import Resources
+    from lace.link.session import Session
+    from lace.link.side import Side
+    from lace.policy.local import Policy
+    from lace.transport.connections import Admission
+    from lace.transport.duplex import ByteStream, Proven
+    from lace.transport.listening import Listener
+
+__all__ = ["Served", "Server"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What became of one connection.
+
+    Attributes:
+        number: which one it was, from 1.
+        proven: what the transport proves of it.
+        outcome: what came of the exchange; None when there was none.
+        error: what could not be done here, if that has ended it or kept it from beginning.
+        standing: how it stood in the end; None when there was no exchange.
+        seconds: how long it took.
+        displaced: whether it was closed because the peer was idle and another link came.
+    """
+
+    number: int
+    proven: Proven
+    outcome: Outcome | None
+    error: LaceError | None
+    standing: Standing | None
+    seconds: float
+    displaced: bool = False
+
+    @property
+    def received(self) -> int:
+        """Bytes that came."""
+        return 0 if self.standing is None else self.standing.received
+
+    @property
+    def sent(self) -> int:
+        """Bytes that were sent."""
+        return 0 if self.standing is None else self.standing.sent
+
+
+@dataclass(slots=True)
+class _Running:
+    """A link that is under way."""
+
+    number: int
+    since: float = field(default_factory=time.monotonic)
+    session: Session | None = None
+    admission: Admission | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this side does something for the link, and does not only wait for the peer."""
+        return self.session is None or self.session.is_at_work
+
+
+class Server:
+    """Accepts exchanges.
+
+    Args:
+        policy: what this side selects and exposes.
+        opening: opens this side's lace under a policy, once for each link.
+        options: how links run.
+        clock: gives the time.
+        report: hears of each link that has ended.
+        opened: hears of each connection: its number, and what the transport proves of it.
+        agreed: hears what the sides of a link have agreed on, with its number.
+        once: end after the first link.
+        settings: what all links share.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        opening: Callable[[Policy], AbstractContextManager[Side]],
+        options: LinkOptions,
+        clock: Callable[[], Tai],
+        *,
+        report: Callable[[Served], None],
+        opened: Callable[[int, Proven], None] = lambda _number, _proven: None,
+        agreed: Callable[[int, Terms], None] = lambda _number, _terms: None,
+        once: bool = False,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> None:
+        self.policy = policy
+        self._opening, self._options, self._clock = opening, options, clock
+        self._report, self._opened, self._agreed = report, opened, agreed
+        self._once, self._settings = once, settings
+        self._count = 0
+        self._links: dict[int, _Running] = {}
+        self._ending = asyncio.Event()
+        self._is_stopping = False
+        self._listener: Listener | None = None
+        self._resources: Resources | None = None
+
+    @property
+    def links(self) -> int:
+        """How many links there are now."""
+        return len(self._links)
+
+    @property
+    def standings(self) -> list[Standing]:
+        """How the links stand that are under way."""
+        return [link.session.standing for link in self._links.values() if link.session is not None]
+
+    @property
+    def refused(self) -> int:
+        """How many connections were turned away because there were too many."""
+        return 0 if self._listener is None else self._listener.refused
+
+    @property
+    def displaced(self) -> int:
+        """How many connections were closed because they were idle and another one came."""
+        return 0 if self._listener is None else self._listener.displaced
+
+    async def run(
+        self,
+        address: Address,
+        listening: ListenOptions | None = None,
+        *,
+        bound: Callable[[Address], None],
+    ) -> None:
+        """Serve until told to stop; with `once`, and on `stdio`, until the one link has ended.
+
+        Args:
+            address: where.
+            listening: how to listen.
+            bound: gets the address as soon as connections are taken.
+
+        Raises:
+            ListenError: the address cannot be had.
+            UsageError: an option that this kind of address does not have, or lacks.
+        """
+        chosen = listening or ListenOptions()
+        limits = replace(chosen.limits, reserved=self._options.expected)
+        chosen = replace(chosen, limits=limits)
+        async with await listen(address, self._serve, chosen) as listener:
+            self._listener = listener
+            bound(listener.address)
+            await asyncio.to_thread(import_module, "lace.link.side")  # before someone waits for it
+            if address.scheme != "stdio":
+                await self._ending.wait()
+                await listener.stop_listening()
+            await self._finish(listener)
+
+    async def _finish(self, listener: Listener) -> None:
+        if self._is_stopping:
+            self._stop_links()
+        await listener.finish()
+
+    def stop(self) -> None:
+        """Take no more connections, and end the links that there are, each at a good moment."""
+        self._is_stopping = True
+        self._ending.set()
+        self._stop_links()
+
+    def _stop_links(self) -> None:
+        for link in self._links.values():
+            if link.session is not None:
+                link.session.stop()
+
+    def renew(self, policy: Policy) -> None:
+        """Go on with another policy."""
+        self.policy = policy
+        for link in self._links.values():
+            if link.session is not None:
+                link.session.renew(policy.operand(ACCEPTING), policy.exposures)
+
+    async def _serve(self, stream: ByteStream) -> None:
+        if self._once and self._count:
+            return  # it came in the moment before nobody was let in any more
+        self._count += 1
+        link = self._links[self._count] = _Running(self._count)
+        if self._listener is not None:
+            link.admission = self._listener.admission_of(stream)
+        if link.admission is not None:
+            link.admission.is_working = lambda: link.is_at_work
+        if self._once:
+            self._ending.set()
+        self._opened(link.number, stream.proven)
+        try:
+            await self._run(stream, link)
+        finally:
+            del self._links[link.number]
+            link.session = None  # what an exchange held does not wait for a search for garbage
+            if link.admission is not None:
+                link.admission.is_working = lambda: False
+
+    def _note_agreed(self, link: _Running, terms: Terms) -> None:
+        """Give a link the slot that is reserved for the verifier that its peer has proven."""
+        verifier = terms.peer.verifier
+        if link.admission is not None and self._listener is not None:
+            link.admission.has_agreed = True
+            if verifier is not None:
+                self._listener.reserve(link.admission, verifier)
+        self._agreed(link.number, terms)
+
+    def _shared(self) -> Resources:
+        """Return what the links share; loaded late, as all that an exchange needs is."""
+        if self._resources is None:
+            from lace.link.resources import Resources
+
+            self._resources = Resources(self._settings)
+        return self._resources
+
+    async def _run(self, stream: ByteStream, link: _Running) -> None:
+        policy = self.policy
+        outcome: Outcome | None = None
+        problem: LaceError | None = None
+
+        def begin(session: Session) -> None:
+            link.session = session
+            session.announcer.agreed = partial(self._note_agreed, link)
+            if self.policy is not policy:
+                session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
+            if self._is_stopping:
+                session.stop()
+
+        try:
+            outcome = await run_link(
+                stream,
+                lambda: self._opening(policy),
+                ACCEPTING,
+                self._options,
+                self._clock,
+                began=begin,
+                resources=self._shared(),
+            )
+        except LaceError as error:
+            problem = error
+            outcome = _outcome_before(error)
+            await stream.close(CloseReason.ABORT)
+        session = link.session
+        self._report(
+            Served(
+                number=link.number,
+                proven=stream.proven,
+                outcome=outcome,
+                error=problem,
+                standing=None if session is None else session.standing,
+                seconds=time.monotonic() - link.since,
+                displaced=link.admission is not None and link.admission.is_displaced,
+            )
+        )
+
+
+def _outcome_before(error: LaceError) -> Outcome | None:
+    """Return what had come of an exchange that an error of this side's lace has ended."""
+    from lace.exchange.result import Outcome  # loaded by then, if there was an exchange
+
+    result = error.result if isinstance(error, StoreError) else None
+    return result if isinstance(result, Outcome) else None

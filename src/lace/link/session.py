@@ -1,0 +1,572 @@
+"""A party on a stream: the one loop that moves bytes, keeps time and ends cleanly (060, G47b).
+
+Reading and writing do not wait for each other, so two sides that send at once never block.
+Whatever a party does, evaluations and the database above all, happens in a thread of its
+own, one step after the other; the event loop only waits. A side that cannot take more does
+not read: the peer's bytes then wait in the transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from lace.errors import LaceError
+from lace.exchange import events as happened
+from lace.exchange.failures import Failure, InterlaceFailure
+from lace.exchange.transitions import State
+from lace.link.bridge import End, Inbound, Outbound
+from lace.link.events import Announcer, LinkEnded, Standing, Wishes
+from lace.link.party import Gathering, comes_first
+from lace.link.resources import CancelReason, collecting_rarely
+from lace.store.cpu_slots import at_work
+from lace.transport.duplex import CloseReason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from lace.exchange.effects import Effect
+    from lace.exchange.events import Event
+    from lace.exchange.result import Outcome
+    from lace.link.dry_run import Claims, DryRun
+    from lace.link.party import Party
+    from lace.policy.exposure import Exposure
+    from lace.policy.operand import Operand
+    from lace.store.cpu_slots import Worker
+    from lace.transport.duplex import ByteStream
+
+
+_Made = TypeVar("_Made")
+
+STEP_LOOK_SECONDS: Final = 0.1
+"""How often is looked whether a step that takes long is still wanted."""
+
+
+def _nothing() -> None:
+    """Do nothing: the called function has ended."""
+
+
+class PartyThread:
+    """A thread for evaluations and the database; the event loop only waits for it.
+
+    Args:
+        after: called in the event loop after each step, whatever came of it.
+        during: called in the event loop from time to time while a step takes long.
+        abandon: called in the event loop when nobody waits for a step any more.
+        worker: who computes there.
+    """
+
+    def __init__(
+        self,
+        after: Callable[[], None],
+        during: Callable[[], None],
+        abandon: Callable[[], None],
+        worker: Worker,
+    ) -> None:
+        self._after, self._during, self._abandon = after, during, abandon
+        self._worker = worker
+        self._jobs = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
+
+    async def do(self, work: Callable[[], _Made], *, is_long: bool = False) -> _Made:
+        """Do something there, and return what it returns.
+
+        Args:
+            work: what to do.
+            is_long: whether it is known to take long, so that others go first.
+        """
+        loop = asyncio.get_running_loop()
+        self._jobs += 1
+        try:
+            doing = loop.run_in_executor(self._thread, self._at_work, work, is_long)
+            try:
+                while not (await asyncio.wait((doing,), timeout=STEP_LOOK_SECONDS))[0]:
+                    self._during()
+            except asyncio.CancelledError:
+                doing.cancel()  # if it has not begun
+                self._abandon()
+                raise
+            return doing.result()
+        finally:
+            self._jobs -= 1
+            self._after()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being done there, or waits to be."""
+        return self._jobs > 0
+
+    def _at_work(self, work: Callable[[], _Made], is_long: bool) -> _Made:
+        with at_work(self._worker, is_long=is_long):
+            return work()
+
+    def close(self) -> None:
+        """Take no more work; what is under way is not waited for."""
+        self._thread.shutdown(wait=False)
+        self._after = self._during = self._abandon = _nothing
+
+
+async def _ignore(_error: LaceError) -> None:
+    """Let an error pass: the exchange is over."""
+
+
+class Writing:
+    """The way out of one side.
+
+    Args:
+        party: the side.
+        stream: the connection.
+        outbound: makes bytes of messages.
+        thread: where the party does everything.
+        at_once: about how many bytes are given to the stream at once.
+        patience: how many seconds the peer may take for these.
+        fail: ends the exchange because of an error.
+        wake: has the reader look again; called in the event loop.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        stream: ByteStream,
+        outbound: Outbound,
+        thread: PartyThread,
+        *,
+        at_once: int,
+        patience: int,
+        fail: Callable[[LaceError], Awaitable[None]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._party, self._stream, self._outbound = party, stream, outbound
+        self._thread, self._at_once, self._patience = thread, at_once, patience
+        self._fail, self._wake = fail, wake
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pieces = self._outgoing()
+        self._has_said_all = False
+        self._to_write = asyncio.Event()
+        self.sent = 0
+        """The bytes that were sent."""
+
+    def begin_soon(self) -> None:
+        """Look for what there is to write; called in the event loop."""
+        self._to_write.set()
+
+    async def run(self) -> None:
+        """Write until the party has said all, or nobody takes it any more."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._write_all()
+        except LaceError as error:  # what this side says cannot be said on a stream
+            await self._fail(error)
+            self._wake()
+
+    def release(self) -> None:
+        """Abandon the pending write: the exchange is over."""
+        self._pieces = iter(())
+        self._fail, self._wake = _ignore, _nothing
+
+    async def _write_all(self) -> None:
+        while True:
+            self._to_write.clear()
+            pieces, is_end = await self._thread.do(self._gather)
+            if pieces:
+                try:
+                    async with asyncio.timeout(self._patience):
+                        await self._stream.write(pieces)
+                except TimeoutError:
+                    await self._give_up()
+                    return
+                except LaceError:
+                    await self._drop_all()
+                    return
+                self.sent += len(pieces)
+            if is_end:
+                return
+            if not pieces:
+                await self._to_write.wait()
+
+    async def _drop_all(self) -> None:
+        """Go on without a peer that takes anything: its end is read as well, and says what it is.
+
+        Only a batch that is being sent would wait for its own end for ever.
+        """
+        while not self._party.machine.is_closed:
+            self._to_write.clear()
+            await self._thread.do(self._party.cut_off)
+            self._wake()
+            if not self._party.machine.is_closed:
+                await self._to_write.wait()
+
+    async def _give_up(self) -> None:
+        """End because the peer takes nothing; it may have nothing left to send, and stay."""
+        failure = InterlaceFailure(
+            Failure.PHASE_TIMEOUT,
+            f"the peer took less than {self._at_once // 1024} KiB in {self._patience} s",
+            hint="raise phase_timeout_seconds if the peer is only slow",
+        )
+        await self._fail(failure)
+        self._wake()
+
+    def _gather(self) -> tuple[bytes, bool]:
+        """Return the next bytes to send, about as many as are sent at once."""
+        pieces: list[bytes] = []
+        size = 0
+        while size < self._at_once:
+            piece = next(self._pieces, None)
+            if piece is None:
+                if self._has_said_all:
+                    self._wake_soon()  # a reader may wait for what will not come
+                    return b"".join(pieces), True
+                self._pieces = self._outgoing()
+                break
+            pieces.append(piece)
+            size += len(piece)
+        self._wake_soon()
+        return b"".join(pieces), False
+
+    def _outgoing(self) -> Iterator[bytes]:
+        """Yield the bytes of what is to be sent now, as they are made."""
+        for message in self._party.messages():
+            if isinstance(message, End):
+                self._has_said_all = True
+                return
+            size = 0
+            for piece in self._outbound.pieces(message):
+                size += len(piece)
+                yield piece
+            self._party.count_sent(message, size)
+
+    def _wake_soon(self) -> None:
+        """Have the reader look again: what was sent may have made room for what came."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+
+READ_BYTES: Final = 256 * 1024
+"""The most that is read at once."""
+WRITE_BYTES: Final = 256 * 1024
+"""About how much is given to the stream at once."""
+LOOK_SECONDS: Final = 1.0
+"""How often an open exchange looks for what other processes have stored."""
+GRACE_SECONDS: Final = 0.25
+"""How long an evaluation may go on that nobody waits for: most end before, and then in order."""
+
+
+class Session:
+    """One side of an exchange over a stream.
+
+    Args:
+        party: the side, not started.
+        stream: the connection.
+        dry_run: stop before anything moves, and take note of what would.
+        claims: take note of what the peer claims, and asks for.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        stream: ByteStream,
+        *,
+        dry_run: DryRun | None = None,
+        claims: Claims | None = None,
+    ) -> None:
+        self._party, self._stream = party, stream
+        # Each piece waits for the peer to take it: a slow one must not stretch a batch.
+        party.bytes_at_once = WRITE_BYTES
+        self._dry_run = dry_run
+        self._notes = [each.note for each in (dry_run, claims) if each is not None]
+        if self._notes:
+            party.watcher = self._note
+        limits = party.machine.config.capabilities.limits
+        self._inbound = Inbound(
+            max_block_bytes=limits.max_fact_block_size,
+            max_data_bytes=party.max_data_bytes,
+            max_early_bytes=party.max_setup_block_size,
+            max_resource_bytes=party.max_resource_bytes,
+            limits=party.machine.config.peer_limits,
+        )
+        self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
+        self._gathering = Gathering()
+        self._wishes = Wishes()
+        self._to_look = asyncio.Event()
+        self._patience = limits.phase_timeout_seconds
+        self.announcer = Announcer(party)
+        """Tells the listener all that happens."""
+        self._thread = PartyThread(
+            self.announcer.tell_phase,
+            self._watch_evaluation,
+            lambda: party.supervisor.cancel(CancelReason.STOPPED),
+            party.supervisor.worker,
+        )
+        self._writing = Writing(
+            party,
+            stream,
+            self._outbound,
+            self._thread,
+            at_once=WRITE_BYTES,
+            patience=self._patience,
+            fail=self._fail,
+            wake=self._to_look.set,
+        )
+
+    @property
+    def received(self) -> int:
+        """The bytes that have come."""
+        return self._inbound.received
+
+    @property
+    def sent(self) -> int:
+        """The bytes that were sent."""
+        return self._writing.sent
+
+    @property
+    def error(self) -> LaceError | None:
+        """What could not be done on this side, if that ended it."""
+        return self._party.error
+
+    @property
+    def was_turned_away(self) -> bool:
+        """Whether the peer has said that it is full, and nothing else."""
+        return self._inbound.says_full and self._inbound.has_ended and not self._party.has_agreed
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether this side is at work, and does not only wait for the peer."""
+        return self._thread.is_busy
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now; any thread may ask."""
+        machine, left = self._party.machine, self._party.seconds_to_alarm
+        state, waited = machine.state, None
+        if left is not None and state is not State.WAITING:
+            waited = max(0.0, self._patience - left)
+        return Standing(
+            state=state,
+            waited=waited,
+            timeout=self._patience,
+            received=self.received,
+            sent=self.sent,
+            counters=machine.counters,
+            records_received=self._inbound.records,
+            records_sent=self._outbound.records,
+            rejected=self._party.rejected,
+            validating=self._party.validating,
+        )
+
+    async def run(self) -> Outcome:
+        """Run the exchange to its end."""
+        party = self._party
+        writing: asyncio.Task[None] | None = None
+        self.announcer.begin(asyncio.get_running_loop())
+        try:
+            with collecting_rarely():
+                await self._take(happened.Started())
+                writing = asyncio.create_task(self._writing.run())
+                writing.add_done_callback(lambda _: self._to_look.set())
+                await self._read_all(writing)
+                if party.outcome is not None and party.outcome.failure is None:
+                    await asyncio.wait([writing], timeout=self._patience)
+        finally:
+            if writing is not None and not writing.done():
+                writing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await writing
+            outcome = party.outcome
+            # One that was stopped before there was a plan has nothing to wait for.
+            is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
+            await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
+            await self._thread.do(self._party.close)
+            self._inbound.release()
+            self._writing.release()
+            self._thread.close()
+        if outcome is None:
+            raise AssertionError("a session ends with its machine")
+        self.announcer.tell(LinkEnded(outcome))
+        return outcome
+
+    def stop(self) -> None:
+        """End soon: with the round that is under way or, if that takes long, with a phase."""
+        self._wishes.stop()
+        self._to_look.set()
+
+    def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
+        """Go on with another policy: an open exchange begins a new epoch when it waits."""
+        self._wishes.renew(operand, exposures)
+        self._to_look.set()
+
+    def look(self) -> None:
+        """Look for what was stored by others."""
+        self._to_look.set()
+
+    def _note(self, effect: Effect, answer: Event | None) -> None:
+        for note in self._notes:
+            note(effect, answer)
+
+    # -- the party's own thread ----------------------------------------------------------------
+
+    def _watch_evaluation(self) -> None:
+        """Cancel an evaluation that takes long and that nobody waits for any more."""
+        supervisor = self._party.supervisor
+        seconds = supervisor.seconds
+        if seconds is None or seconds < GRACE_SECONDS:
+            return
+        if self._stream.peer_has_left:
+            supervisor.cancel(CancelReason.PEER_LEFT)
+        elif self._wishes.is_stopping:
+            supervisor.cancel(CancelReason.STOPPED)
+
+    async def _take(self, event: Event) -> None:
+        await self._thread.do(lambda: self._take_here(event))
+        self._writing.begin_soon()
+
+    def _take_here(self, event: Event) -> None:
+        if self._dry_run is None:
+            self._party.take(event)
+        else:
+            self._dry_run.take(self._party, event)
+
+    async def _take_held(self) -> None:
+        """Hand on records that have come and wait for others, which may never come."""
+        party, machine = self._party, self._party.machine
+        while party.can_take and machine.state is State.TRANSFERRING:
+            event = await self._thread.do(self._inbound.hand_on)
+            if event is None:
+                return
+            await self._take(event)
+
+    async def _fail(self, error: LaceError) -> None:
+        await self._take_held()
+        await self._thread.do(lambda: self._party.fail(error))
+        self._writing.begin_soon()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def _read_all(self, writing: asyncio.Task[None]) -> None:
+        party, machine = self._party, self._party.machine
+        reading: asyncio.Task[bytes] | None = None
+        try:
+            while not machine.is_closed:
+                if writing.done():
+                    writing.result()  # a fault of the program: without a way out nothing ends
+                if await self._heed() or await self._step():
+                    continue
+                if reading is None and party.can_take and not self._inbound.has_ended:
+                    reading = asyncio.create_task(self._stream.read(READ_BYTES))
+                await self._wait(reading)
+                if reading is not None and reading.done():
+                    await self._feed(reading)
+                    reading = None
+        finally:
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, LaceError):
+                    await reading
+
+    async def _feed(self, reading: asyncio.Task[bytes]) -> None:
+        try:
+            data = reading.result()
+        except LaceError as error:
+            await self._fail(InterlaceFailure(Failure.MALFORMED_BLOCK, error.message))
+            return
+        self._inbound.feed(data)
+
+    async def _heed(self) -> bool:
+        """Do what the caller wants of this side; tells whether there was anything."""
+        event = self._wishes.take(self._party.machine.state.phase)
+        if event is None:
+            return False
+        await self._take(event)
+        return True
+
+    async def _step(self) -> bool:
+        """Do one thing that can be done now; tells whether there was one."""
+        state = self._party.machine.state
+        is_early = state in (State.SETUP, State.HELLO)
+        is_large = state is not State.TRANSFERRING and self._inbound.is_large(is_early=is_early)
+        if is_large and is_early and self._stream.peer_has_left:
+            await self._fail(InterlaceFailure(Failure.PEER_CLOSED, CancelReason.PEER_LEFT.value))
+            return True
+        done = await self._thread.do(self._step_here, is_long=is_large)
+        if isinstance(done, InterlaceFailure):
+            await self._fail(done)
+        elif done:
+            self._writing.begin_soon()
+        return bool(done)
+
+    def _step_here(self) -> bool | InterlaceFailure:
+        """Take the next event or do other work; returns why if the bytes are no stream.
+
+        Bytes are not read in the event loop: others would wait while a peer's selector is
+        checked, or a large block is split.
+        """
+        party, state = self._party, self._party.machine.state
+        if party.can_take:
+            is_early = state in (State.SETUP, State.HELLO)
+            try:
+                event = self._inbound.next_event(
+                    is_batch=state is State.TRANSFERRING, is_early=is_early
+                )
+            except InterlaceFailure as failure:
+                return failure
+            if event is not None:
+                self._take_here(event)
+                return True
+        return party.work()
+
+    async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
+        """Wait for bytes, an alarm, validations, news of the store, or another wish."""
+        party = self._party
+        if party.is_busy:
+            await self._wait_busily(reading)
+            return
+        self._gathering.end()
+        looking = asyncio.create_task(self._to_look.wait())
+        waited = [looking] if reading is None else [looking, reading]
+        try:
+            await asyncio.wait(
+                waited, timeout=self._seconds_to_wait(), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            looking.cancel()
+        self._to_look.clear()
+        await self._look()
+
+    async def _wait_busily(self, reading: asyncio.Task[bytes] | None) -> None:
+        """Wait for bytes or a validation, or store what is valid when neither comes soon."""
+        party = self._party
+        if reading is not None:
+            # In the party's thread: the process may be ended there at any time.
+            descriptor = await self._thread.do(party.watch_validation)
+            if descriptor is not None:
+                self._gathering.end()
+            seconds = self._seconds_to_wait()
+            left = seconds if descriptor is not None else self._gathering.seconds_left
+            looking = asyncio.create_task(self._to_look.wait())
+            try:
+                is_done = await comes_first((reading, looking), descriptor, min(left, seconds))
+            finally:
+                looking.cancel()
+            if self._to_look.is_set() or seconds <= left:
+                self._to_look.clear()
+                await self._look()
+            if not is_done and (descriptor is not None or self._gathering.seconds_left):
+                return
+        self._gathering.end()
+        await self._thread.do(lambda: party.work(wait=True))
+        self._writing.begin_soon()
+
+    async def _look(self) -> None:
+        """Tell the machine of an alarm or of news."""
+        party, machine = self._party, self._party.machine
+        if party.take_alarm():
+            await self._take_held()
+            await self._take(happened.Woken())
+        is_waiting = machine.config.is_open and machine.state is State.WAITING
+        if is_waiting and await self._thread.do(party.has_news):
+            await self._take(happened.Changed())
+
+    def _seconds_to_wait(self) -> float:
+        left = self._party.seconds_to_alarm
+        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)

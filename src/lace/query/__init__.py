@@ -1,0 +1,1 @@
+"""Queries over a store: results, the choice of the engine, previews and disclosure."""

@@ -1,0 +1,418 @@
+"""Previews: what a policy would send and request, and which gate decides about a record.
+
+No peer and no network: the peer's operand is given, its advertisements are given as facts,
+and the answer is the one that an exchange would come to at this moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base.arguments import check_argument
+from lace.base.limits import STORED_FORMATS
+from lace.base.tai import Tai
+from lace.columns.keys import Members
+from lace.columns.relation import Relation
+from lace.engine.engine import Session
+from lace.errors import UsageError
+from lace.exchange.capabilities import capabilities_of, relabelled
+from lace.policy.compile import flat_program
+from lace.policy.enforcement import Enforcement
+from lace.policy.local import check_policy, prepare_exchange
+from lace.policy.operand import advertised_fields, check_index, operand_of
+from lace.policy.public_facts import local_time, with_local_time, with_peer
+from lace.policy.schema import Offer, offered_schema
+from lace.query.result import Result
+from lace.query.store_query import ask_store
+from lace.rules.limits import peer_limits_of
+from lace.rules.profiles import (
+    CAN_QUERY_RECORD,
+    LOCAL_TAI,
+    MAY_REQUEST,
+    MAY_SEND,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
+from lace.rules.program import RULE_KINDS
+from lace.rules.syntax import PredicateKey
+from lace.why.explanation import show_fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lace.base.limits import Settings
+    from lace.columns.dictionary import Ids
+    from lace.engine.factbase import FactBase
+    from lace.facts.lines import Fact
+    from lace.policy.local import Exchange, Policy, Rules
+    from lace.policy.operand import RequiredFields
+    from lace.store.sqlite.store import SqliteStore
+    from lace.why.explanation import Absence, Explanation
+
+__all__ = [
+    "Decision",
+    "Gate",
+    "Preview",
+    "exchange_of",
+    "local_instant",
+    "preview_policy",
+    "preview_store",
+]
+
+_HAVE: Final = PredicateKey("Have", 1)
+_PEER: Final = PredicateKey("Peer", 1)
+_ADVERTISED_FIELD: Final = PredicateKey("AdvertisedField", 5)
+
+
+class Gate(Enum):
+    """What decides that a record does not move."""
+
+    NOT_HERE = "not here"
+    NOT_OURS = "not in my selector"
+    NOT_THEIRS = "not in theirs"
+    NOT_EXPOSED = "not exposed to this viewer"
+    NOT_ADVERTISED = "not advertised"
+    FIELD_NOT_ADVERTISED = "field not advertised"
+    FORMAT = "format"
+    ALREADY_HERE = "already here"
+    NOT_ENCRYPTED = "transport not encrypted"
+    NOT_PROVEN = "peer not proven"
+
+
+FORMATS: Final = STORED_FORMATS
+"""The record formats, by the suffix of their hashes, that are taken unless others are said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a record would move, and why: the gate that stops it, and the rules behind it.
+
+    `moves` may be False though the policy allows it: a record that is here already is not
+    requested, one that is not here is not sent.
+    """
+
+    fact: Fact
+    allowed: bool
+    gate: Gate | None
+    message: str
+    explanation: Explanation
+
+    @property
+    def moves(self) -> bool:
+        """Whether the record would be sent or requested."""
+        return self.gate is None
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.explanation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        name, *values = self.fact
+        return {
+            "fact": {"predicate": name, "values": values, "text": show_fact(self.fact)},
+            "allowed": self.allowed,
+            "moves": self.moves,
+            "gate": None if self.gate is None else self.gate.value,
+            "message": self.message,
+            "explanation": self.explanation.to_json(),
+        }
+
+
+class Preview:
+    """A compiled policy over facts at one moment.
+
+    Args:
+        exchange: both operands and the compiled policy.
+        base: the record facts; the public ones are added to it.
+        public: what the peer advertises, and the runtime facts.
+        formats: the record formats that both sides take; None for any.
+        offer: the fields and formats that this side offers; else those without a policy.
+
+    Raises:
+        LimitExceeded: an operand or the view would go beyond a limit.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        base: FactBase,
+        public: Iterable[Fact] = (),
+        formats: Iterable[str] | None = FORMATS,
+        offer: Offer | None = None,
+    ) -> None:
+        self.executable = executable = exchange.executable
+        required, own = executable.plan.required, exchange.operands[executable.index].module
+        usual = offered_schema(None, advertised_fields(own), required)
+        self.offer = offer or Offer.of(usual, STORED_FORMATS, required)
+        """The fields and formats that this side offers for the plan, and what it needs beyond."""
+        self._operands = exchange.operands
+        self._base = base
+        # Advertisements may be given as they are on the wire, where a label is the source.
+        self._public = frozenset(relabelled(public, executable))
+        self._formats = None if formats is None else frozenset(formats)
+        enforcement = Enforcement(executable, base)
+        enforcement.set_public(self._public)
+        self.permissions = enforcement.evaluate()
+        self.their_work = enforcement.their_work
+        self._shown = enforcement.shown
+        self._result: Result | None = None
+
+    def __repr__(self) -> str:
+        sent, requested = self.permissions.counts
+        return f"<Preview: may send {sent:,}, may request {requested:,}>"
+
+    @property
+    def local_tai(self) -> str | None:
+        """The instant that exposures read as `_LocalTAI`; None if none of them does."""
+        if not self.executable.reads_clock:
+            return None
+        return next((fact[1] for fact in self._public if fact[0] == LOCAL_TAI.name), None)
+
+    @property
+    def result(self) -> Result:
+        """All programs of the policy as one, for explanations."""
+        if self._result is None:
+            flat = flat_program(self.executable)
+            # What is asked about is made when it is asked about.
+            self._result = Result(flat, Session(self._base).evaluate(flat, ()))
+        return self._result
+
+    @cached_property
+    def not_here(self) -> frozenset[str]:
+        """The records that may be sent and are not here, so that they are not sent."""
+        return self._records(MAY_SEND, here=False)
+
+    @cached_property
+    def already_here(self) -> frozenset[str]:
+        """The records that may be requested and are here, so that they are not requested."""
+        return self._records(MAY_REQUEST, here=True)
+
+    @cached_property
+    def shows_nothing(self) -> bool:
+        """Whether exposures are registered for the viewer, and allow no record that is here."""
+        return not self.executable.exposes_nothing and not len(self._which(self._shown, here=True))
+
+    def _records(self, predicate: PredicateKey, *, here: bool) -> frozenset[str]:
+        numbers = self._which(self.permissions.numbers(predicate), here=here)
+        return frozenset(self._base.dictionary.texts(numbers))
+
+    def _which(self, numbers: Ids, *, here: bool) -> Ids:
+        """Return those of some records that are here, or those that are not."""
+        held = self._base.relations.get(_HAVE) or Relation(_HAVE.arity)
+        if not held.rows or not len(numbers):
+            return numbers[:0] if here else numbers
+        is_held = Members(held.columns()[0], self._base.size).mask(numbers)
+        return numbers[is_held if here else ~is_held]
+
+    def why(self, predicate: str, *values: str) -> Explanation:
+        """Explain any fact of the policy, by the rules as they were written."""
+        return self.result.why(predicate, *values)
+
+    def decide(self, predicate: str, record: str) -> Decision:
+        """Say whether a record would be sent (`MaySend`) or requested (`MayRequest`), and why.
+
+        Raises:
+            UsageError: another predicate.
+        """
+        if predicate == MAY_SEND.name:
+            return self._decide_send(record)
+        if predicate == MAY_REQUEST.name:
+            return self._decide_request(record)
+        raise UsageError(
+            f"a policy decides about MaySend and MayRequest, not {predicate!r}",
+            hint="as in \"MaySend('P.….H3')\"",
+        )
+
+    def _decide_send(self, record: str) -> Decision:
+        fact = (MAY_SEND.name, record)
+        executable = self.executable
+        allowed = self.why(*fact)
+        is_here = self.why("Have", record)
+        if not is_here.holds:
+            reason = allowed if allowed.holds else is_here
+            return Decision(fact, allowed.holds, *_because(Gate.NOT_HERE), reason)
+        if allowed.holds:
+            if not self._is_taken(record):
+                return Decision(fact, True, *_because(Gate.FORMAT), allowed)
+            return Decision(fact, True, None, "it would be sent", allowed)
+        ours = self.why(executable.our_scope + SELECT_HAVE.name, record)
+        if not ours.holds:
+            return Decision(fact, False, *_because(Gate.NOT_OURS), ours)
+        shown = self.why(CAN_QUERY_RECORD.name, executable.viewer, record)
+        if not shown.holds:
+            if executable.exposes_nothing:
+                message = "it would not be sent: nothing is exposed to this peer"
+                return Decision(fact, False, Gate.NOT_EXPOSED, message, shown)
+            return Decision(fact, False, *_because(Gate.NOT_EXPOSED), shown)
+        theirs = self.why(executable.their_scope + SELECT_HAVE.name, record)
+        if not theirs.holds:
+            return Decision(fact, False, *_because(Gate.NOT_THEIRS), theirs)
+        return Decision(fact, False, *_because(_lowering_gate(allowed)), allowed)
+
+    def _is_taken(self, record: str) -> bool:
+        """Tell whether both sides take records of this format."""
+        return self._formats is None or record.rpartition(".")[2] in self._formats
+
+    def _decide_request(self, record: str) -> Decision:
+        fact = (MAY_REQUEST.name, record)
+        allowed = self.why(*fact)
+        is_here = self.why("Have", record)
+        if allowed.holds:
+            gate = None
+            if is_here.holds:
+                gate = Gate.ALREADY_HERE
+            elif not self._is_taken(record):
+                gate = Gate.FORMAT
+            if gate is None:
+                return Decision(fact, True, None, "it would be requested", allowed)
+            return Decision(fact, True, *_because(gate, "requested"), allowed)
+        sources = sorted(each[2] for each in self._public if each[:2] == ("Advertised", record))
+        if not sources:
+            return Decision(fact, False, *_because(Gate.NOT_ADVERTISED, "requested"), allowed)
+        return self._unselected(fact, sources, allowed)
+
+    def _unselected(self, fact: Fact, sources: list[str], allowed: Explanation) -> Decision:
+        """Say which operand does not select an advertised record."""
+        index = self.executable.index
+        for at, gate in ((index, Gate.NOT_OURS), (1 - index, Gate.NOT_THEIRS)):
+            name = f"o{at}_{SELECT_ADVERTISED.name}"
+            found = [self.why(name, fact[1], source) for source in sources]
+            if any(each.holds for each in found):
+                continue
+            missing = self._unadvertised(found[0].absence, at, fact[1], sources[0])
+            if missing:
+                message = _because(Gate.FIELD_NOT_ADVERTISED, "requested")[1]
+                told = f"{message}: {', '.join(sorted(missing))}"
+                return Decision(fact, False, Gate.FIELD_NOT_ADVERTISED, told, found[0])
+            return Decision(fact, False, *_because(gate, "requested"), found[0])
+        return Decision(fact, False, *_because(_lowering_gate(allowed), "requested"), allowed)
+
+    def _unadvertised(
+        self, absence: Absence | None, index: int, record: str, source: str
+    ) -> frozenset[str]:
+        """Return the fields whose absence alone is why no rule selects an advertised record.
+
+        None are returned when some rule fails for another reason.
+        """
+        if absence is None or absence.kind != "rules":
+            return frozenset()
+        given = {
+            each[3] for each in self._public if each[:3] == ("AdvertisedField", record, source)
+        }
+        names = advertised_fields(self._operands[index].module).names - given
+        found: set[str] = set()
+        for miss in absence.misses:
+            if miss.kind == "head":
+                continue
+            asked: set[str] = set()
+            if (miss.kind, miss.predicate) == ("fact", _ADVERTISED_FIELD):
+                of_record, of_source, name = miss.values[:3]
+                if (of_record, of_source) == (record, source) and name is not None:
+                    asked = {name} & names
+            if not asked:
+                asked = set(self._unadvertised(miss.inner, index, record, source))
+            if not asked:
+                return frozenset()
+            found |= asked
+        return frozenset(found)
+
+
+def _lowering_gate(allowed: Explanation) -> Gate:
+    """Return what a lowering asks for beyond selection, of a fact that lacks only that."""
+    misses = allowed.absence.misses if allowed.absence is not None else ()
+    is_unproven = any(miss.predicate == _PEER for miss in misses)
+    return Gate.NOT_PROVEN if is_unproven else Gate.NOT_ENCRYPTED
+
+
+def preview_store(
+    exchange: Exchange,
+    store: SqliteStore,
+    public: Iterable[Fact] = (),
+    *,
+    max_value_bytes: int,
+    formats: Iterable[str] | None = FORMATS,
+    offer: Offer | None = None,
+) -> Preview:
+    """Return the preview of an exchange over the facts of a store at this moment."""
+    wanted = list(public)
+    return ask_store(
+        store,
+        lambda base: Preview(exchange, base, wanted, formats, offer),
+        max_value_bytes=max_value_bytes,
+    )
+
+
+def exchange_of(
+    settings: Settings,
+    policy: Policy,
+    peer_select: Rules,
+    *,
+    index: int = 0,
+    viewer: str | None = None,
+) -> Exchange:
+    """Return an exchange with a peer's selector, which gets the limits of a peer's rules.
+
+    Raises:
+        RuleError: the peer's selector is not legal.
+        PolicyError: the viewer is no verifier, or there is no plan for these two.
+        UsageError: an argument is of another type.
+    """
+    check_policy(policy)
+    check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
+    check_index(index)
+    peer = operand_of(peer_select, 1 - index, limits=peer_limits_of(settings))
+    return prepare_exchange(policy, peer, viewer)
+
+
+def offer_of(settings: Settings, policy: Policy, required: RequiredFields) -> Offer:
+    """Return the fields and formats that a side offers for a plan."""
+    means = capabilities_of(settings, policy)
+    schema = means.offered_schema(required, advertised_fields(policy.select))
+    return Offer.of(schema, means.formats, required)
+
+
+def local_instant(settings: Settings, at: str | None, clock: Callable[[], Tai]) -> Tai:
+    """Return an instant that is given, or what exposures read as this side's clock now."""
+    interval = capabilities_of(settings).tick_interval
+    return local_time(clock(), interval) if at is None else Tai(at)
+
+
+def preview_policy(
+    store: SqliteStore,
+    settings: Settings,
+    policy: Policy,
+    peer_select: Rules,
+    *,
+    index: int = 0,
+    viewer: str | None = None,
+    public: Iterable[Fact] = (),
+    at: str,
+) -> Preview:
+    """Return what an exchange with a peer would send and request, by the settings of a lace.
+
+    `at` is what exposures read as `_LocalTAI`, unless `public` has one.
+
+    Raises:
+        RuleError: the peer's selector is not legal.
+        PolicyError: the viewer is no verifier, or there is no plan for these two.
+        LimitExceeded: a limit was reached; there is no part of an answer.
+        UsageError: an argument is of another type.
+    """
+    exchange = exchange_of(settings, policy, peer_select, index=index, viewer=viewer)
+    facts = with_peer(public, viewer)
+    if exchange.executable.reads_clock:
+        facts = with_local_time(facts, at)
+    return preview_store(
+        exchange,
+        store,
+        facts,
+        max_value_bytes=settings.max_value_bytes,
+        offer=offer_of(settings, policy, exchange.executable.plan.required),
+    )
+
+
+def _because(gate: Gate, done: str = "sent") -> tuple[Gate, str]:
+    return gate, f"it would not be {done}: {gate.value}"

@@ -1,0 +1,329 @@
+"""Rules over the facts of a store: asked once, or kept up to date as records come and go.
+
+A `StoreSession` holds what one open lace has learned: the numbers of texts, the access
+paths into its facts, the answers of the programs asked so far. Each question is answered
+for the state of the store at that moment; what changed since the last one is worked out
+from the change alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+from lace.base.arguments import check_argument
+from lace.base.limits import MAX_LINE_BYTES
+from lace.columns.segment_journal import SegmentDamagedError
+from lace.engine.budget import Statistics
+from lace.engine.engine import Session, evaluate
+from lace.engine.factbase import FactBase
+from lace.engine.field_histogram import strange_names, uses_names
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.facts.source import facts_of
+from lace.query.evaluate import check_engine, check_limited, find_predicates
+from lace.query.result import Result
+from lace.rules.limits import limits_of
+from lace.store.sqlite.fact_state import all_as_tail
+from lace.store.sqlite.snapshot import SqliteSnapshot
+from lace.store.store_view import StoreFollower, record_base
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lace.algebra.nodes import Answer
+    from lace.base.limits import Settings
+    from lace.engine.budget import Clock, Supervisor
+    from lace.engine.engine import Evaluation
+    from lace.errors import Finding
+    from lace.facts.lines import Fact
+    from lace.query.evaluate import Rules
+    from lace.rules.limits import Limits
+    from lace.rules.program import CheckedProgram
+    from lace.rules.syntax import PredicateKey
+    from lace.spark.engine.session import Options
+    from lace.store.interface import Snapshot
+    from lace.store.sqlite.store import SqliteStore
+
+__all__ = [
+    "StoreQuestions",
+    "StoreSession",
+    "ask_store",
+    "evaluate_on_spark",
+    "evaluate_snapshot",
+    "evaluate_values",
+    "find_strange_names",
+]
+
+Told = TypeVar("Told")
+
+
+class StoreSession:
+    """Evaluations over the facts of a store, which follow its records."""
+
+    def __init__(
+        self, store: SqliteStore, *, max_value_bytes: int, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock
+        self._session: Session | None = None
+        self._supervisor: Supervisor | None = None
+        self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
+
+    def _begin(self, base: FactBase) -> Session:
+        self._session = Session(base, self._clock, self._supervisor)
+        return self._session
+
+    def evaluate(
+        self,
+        checked: CheckedProgram,
+        predicates: Iterable[PredicateKey] | None = None,
+        statistics: Statistics | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> Evaluation:
+        """Return the answer for the store as it is now; later changes do not reach it.
+
+        Raises:
+            LimitExceeded: it would go beyond a limit; there is no part of an answer.
+            EvaluationCancelled: the supervisor stopped it.
+        """
+        wanted = None if predicates is None else list(predicates)
+        self._supervisor = supervisor
+        if self._session is not None:
+            self._session.supervisor = supervisor
+        return self._follower.ask(
+            checked,
+            question=lambda session: session.evaluate(checked, wanted, statistics).copy(),
+        )
+
+
+def evaluate_snapshot(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
+    *,
+    max_value_bytes: int,
+) -> Evaluation:
+    """Return the answer for one state of a store, whatever came later.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+    """
+    wanted = None if predicates is None else list(predicates)
+    for last_try in (False, True):
+        store.segments.open()
+        state = store.segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
+        try:
+            session = Session(record_base(state, max_value_bytes).base, supervisor=supervisor)
+            return session.evaluate(checked, wanted, statistics)
+        except SegmentDamagedError:
+            if last_try:
+                raise
+            store.discard_segments()
+    raise AssertionError("the last try returns or raises")
+
+
+def evaluate_values(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot | None,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    supervisor: Supervisor | None = None,
+) -> Evaluation:
+    """Return the answer for a state of a store, with every stored value looked at again.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+        FactLineError: a value is longer than the rules allow.
+    """
+    with store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
+        facts = _base_facts(state, checked.required_base)
+        return evaluate(
+            checked, facts, predicates=predicates, statistics=statistics, supervisor=supervisor
+        )
+
+
+def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
+    """Yield the record facts of some predicates; no others are in a lace."""
+    for name, arity in wanted:
+        for values in snapshot.iterate(name):
+            if len(values) == arity:
+                yield (name, *values)
+
+
+def ask_store(
+    store: SqliteStore, question: Callable[[FactBase], Told], *, max_value_bytes: int
+) -> Told:
+    """Return the answer to a question about the facts of a store at this moment.
+
+    Damage that shows in stored facts is mended by making them again from the records.
+    """
+    for last_try in (False, True):
+        with store.fact_snapshot() as (snapshot, state):
+            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
+                base = FactBase(max_value_bytes=max_value_bytes)
+                base.change(facts_of(snapshot, RECORD_PREDICATES))
+            else:
+                base = record_base(state, max_value_bytes).base
+        try:
+            return question(base)
+        except SegmentDamagedError:
+            if last_try:
+                raise
+            store.discard_segments()
+    raise AssertionError("the last try returns or raises")
+
+
+def find_strange_names(
+    store: SqliteStore, programs: Iterable[CheckedProgram], lines: Sequence[str] = ()
+) -> tuple[Finding, ...]:
+    """Return a warning for each field name, group and app of rules that no record here has.
+
+    Args:
+        store: the store.
+        programs: the rules.
+        lines: the lines of their text where it is one, to show the places.
+    """
+    wanted = [program for program in programs if uses_names(program)]
+    if not wanted:
+        return ()
+
+    def ask(base: FactBase) -> tuple[Finding, ...]:
+        return tuple(found for program in wanted for found in strange_names(base, program, lines))
+
+    return ask_store(store, ask, max_value_bytes=MAX_LINE_BYTES)
+
+
+def evaluate_on_spark(
+    store: SqliteStore,
+    snapshot: SqliteSnapshot | None,
+    checked: CheckedProgram,
+    predicates: Iterable[PredicateKey] | None = None,
+    statistics: Statistics | None = None,
+    *,
+    max_value_bytes: int,
+    options: Options | None = None,
+) -> Answer:
+    """Return the answer of the Spark engine for a state of a store, or for the present one.
+
+    Raises:
+        LimitExceeded: it would go beyond a limit; there is no part of an answer.
+        EngineError: Spark cannot be used here.
+    """
+    from lace.query.distributed import evaluate_base, evaluate_facts
+
+    wanted = None if predicates is None else list(predicates)
+    if snapshot is not None:
+        facts = _base_facts(snapshot, checked.required_base)
+        return evaluate_facts(
+            checked, facts, predicates=wanted, statistics=statistics, options=options
+        )
+    return ask_store(
+        store,
+        lambda base: evaluate_base(
+            checked, base, predicates=wanted, statistics=statistics, options=options
+        ),
+        max_value_bytes=max_value_bytes,
+    )
+
+
+class StoreQuestions:
+    """Questions to one open lace: the rules are checked, and an engine answers.
+
+    Args:
+        store: the store.
+        settings: those of the lace, which give the limits.
+    """
+
+    def __init__(self, store: SqliteStore, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._session: StoreSession | None = None
+
+    def ask(
+        self,
+        rules: Rules,
+        engine: str = "embedded",
+        predicates: Iterable[str] | None = None,
+        statistics: Statistics | None = None,
+        snapshot: SqliteSnapshot | None = None,
+        supervisor: Supervisor | None = None,
+        *,
+        limits: Limits | None = None,
+    ) -> Result:
+        """Return what follows from rules, for one state of the store or for the present one.
+
+        Raises:
+            RuleError: the rules are not legal.
+            LimitExceeded: a limit was reached; there is no part of an answer.
+            UsageError: the rules do not define one of the predicates, or there is no such engine
+                or limit.
+            EngineError: what the engine needs is not installed, or the supervisor has stopped
+                the evaluation (`EvaluationCancelled`).
+        """
+        check_engine(engine)
+        checked = check_limited(rules, limits=limits, default=limits_of(self._settings))
+        if statistics is not None:
+            check_argument(statistics, Statistics, "statistics are a Statistics")
+        if snapshot is not None:
+            check_argument(
+                snapshot, SqliteSnapshot, "snapshot is a state of the lace", "take store.snapshot()"
+            )
+        wanted = None if predicates is None else find_predicates(checked, predicates)
+        answer: Answer
+        if engine == "spark":
+            answer = self._on_spark(checked, wanted, statistics, snapshot)
+        else:
+            answer = self._embedded(checked, wanted, statistics, snapshot, supervisor)
+        return Result(checked, answer, self._discard_segments)
+
+    def _discard_segments(self) -> None:
+        self._session = None
+        self._store.discard_segments()
+
+    def _on_spark(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+    ) -> Answer:
+        from lace.spark.engine.session import options_of
+
+        return evaluate_on_spark(
+            self._store,
+            snapshot,
+            checked,
+            predicates,
+            statistics,
+            max_value_bytes=checked.limits.max_value_bytes,
+            options=options_of(self._settings),
+        )
+
+    def _embedded(
+        self,
+        checked: CheckedProgram,
+        predicates: list[PredicateKey] | None,
+        statistics: Statistics | None,
+        snapshot: SqliteSnapshot | None,
+        supervisor: Supervisor | None,
+    ) -> Evaluation:
+        allowed = checked.limits.max_value_bytes
+        if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
+            return evaluate_values(
+                self._store, snapshot, checked, predicates, statistics, supervisor
+            )
+        if snapshot is not None:
+            return evaluate_snapshot(
+                self._store,
+                snapshot,
+                checked,
+                predicates,
+                statistics,
+                supervisor,
+                max_value_bytes=allowed,
+            )
+        if self._session is None:
+            self._session = StoreSession(self._store, max_value_bytes=allowed)
+        return self._session.evaluate(checked, predicates, statistics, supervisor)

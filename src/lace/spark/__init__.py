@@ -1,0 +1,1 @@
+"""Spark: the distributed engine, the pipeline over a warehouse, and served warehouses."""

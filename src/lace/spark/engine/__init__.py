@@ -1,0 +1,1 @@
+"""The Spark engine: sessions, and rules over tables. Needs `lace[spark]`."""

@@ -1,0 +1,1 @@
+"""The stages of the pipeline, from tables to tables of a warehouse."""

@@ -1,0 +1,223 @@
+"""Comparing two advertisement states: what each has that the other lacks, and what differs.
+
+Where both are of one source and schema, the roots of their partitions are compared first, and only
+partitions that differ are read. Otherwise both are computed as if they were of one: a digest
+contains the source, and the fields of the schema.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lace.errors import UsageError
+from lace.exchange.advertisement import read_claims
+from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.blocks import Phase, check_block
+from lace.exchange.failures import InterlaceFailure
+from lace.facts.lines import FactLineError
+from lace.policy.public_facts import with_peer
+from lace.policy.schema import ALL_FIELDS, Schema
+from lace.rules.syntax import quote
+from lace.spark.engine.relations import map_in_arrow
+from lace.spark.engine.session import shuffle_partitions
+from lace.spark.pipeline.advertise import (
+    CLAIM_COLUMNS,
+    PREFIX_LENGTH,
+    WHOLE,
+    Partitions,
+    Relabelling,
+    claim_batch,
+    read_partitions,
+    read_state,
+    state_names,
+)
+from lace.spark.pipeline.tables import ADVERTISEMENTS, read_table, struct_of
+from lace.spark.pipeline.warehouse import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lace.exchange.advertisement import Advertisement
+    from lace.facts.lines import Fact
+    from lace.spark.pipeline.warehouse import Warehouse
+
+__all__ = ["KINDS", "Comparison", "Listing", "Side", "given_listing", "listing_of", "side_of"]
+
+FIRST_ONLY: Final = "a"
+SECOND_ONLY: Final = "b"
+DIFFERS: Final = "differs"
+KINDS: Final = (FIRST_ONLY, SECOND_ONLY, DIFFERS)
+"""What A has and B lacks, what B has and A lacks, what both have and is not the same."""
+_ROW_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Side(ABC):
+    """A state to compare: of whom, with which fields, and its partitions."""
+
+    source: str
+    schema: Schema
+    partitions: Partitions
+
+    @abstractmethod
+    def rows(self, session: SparkSession) -> DataFrame:
+        """Return its advertisements."""
+
+    def as_of(self, session: SparkSession, source: str, schema: Schema) -> DataFrame:
+        """Return its advertisements as if they were of a source and schema."""
+        rows = self.rows(session)
+        if (self.source, self.schema) == (source, schema):
+            return rows
+        return map_in_arrow(rows, Relabelling(source, schema), struct_of(CLAIM_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored(Side):
+    """A state of a warehouse."""
+
+    warehouse: Warehouse
+    name: str
+
+    def rows(self, session: SparkSession) -> DataFrame:
+        return read_table(session, self.warehouse, f"{ADVERTISEMENTS}/{self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Side):
+    """The advertisements that a peer listed.
+
+    A listing does not say which fields were negotiated: those that some line has are taken.
+    """
+
+    claims: Sequence[Advertisement]
+
+    def rows(self, session: SparkSession) -> DataFrame:
+        """Return its advertisements."""
+        import pyarrow as pa
+
+        batch = claim_batch(self.claims, self.source)
+        return session.createDataFrame(pa.Table.from_batches([batch]))
+
+
+def side_of(warehouse: Warehouse, name: str) -> Side:
+    """Return a state of a warehouse.
+
+    Raises:
+        UsageError: nothing has that name.
+        WarehouseDamagedError: it is damaged.
+    """
+    state = read_state(warehouse, name)
+    if state is None:
+        names = ", ".join(state_names(warehouse.manifest))
+        raise UsageError(
+            f"there are no advertisements called {name!r} here, and no such file",
+            hint=f"there are {names}" if names else "make some with `lace pipeline advertise`",
+        )
+    partitions = read_partitions(warehouse, name)
+    return _Stored(state.asked.source, state.asked.schema, partitions, warehouse, name)
+
+
+def given_listing(facts: Iterable[Fact], name: str) -> Listing:
+    """Return what a peer listed, from facts of anywhere: their forms are checked first.
+
+    Raises:
+        UsageError: something among them is no fact.
+        FactLineError: no peer would list this.
+    """
+    try:
+        block = check_block(with_peer(facts, None), Phase.LISTING)
+    except InterlaceFailure as failure:
+        raise FactLineError(f"{name}: {failure.message}", rule=failure.rule) from failure
+    return listing_of(block.facts, name)
+
+
+def listing_of(facts: Sequence[Fact], file: str) -> Listing:
+    """Return what a peer listed, from its `Advertised` and `AdvertisedField` facts.
+
+    Raises:
+        FactLineError: no peer would list this.
+    """
+    sources = {fact[2] for fact in facts if fact[0] == "Advertised"}
+    if len(sources) > 1:
+        raise FactLineError(f"{file} has advertisements of {len(sources)} sources", rule="G42")
+    source = next(iter(sources), "")
+    schema = Schema(names=frozenset(fact[3] for fact in facts if fact[0] == "AdvertisedField"))
+    try:
+        found = read_claims(facts, source, ALL_FIELDS)
+    except InterlaceFailure as failure:
+        raise FactLineError(f"{file}: {failure.message}", rule=failure.rule) from failure
+    claims = list(found.values())
+    known = AdvertisementSet.of(list(found), [claim.digest(source) for claim in claims])
+    partitions = {
+        prefix: (known.count(prefix), known.root(prefix))
+        for prefix in (WHOLE, *known.partitions(PREFIX_LENGTH))
+    }
+    return Listing(source, schema, partitions, claims)
+
+
+class Comparison:
+    """Two sides, and which partitions of them have to be read.
+
+    `prefixes` has those that differ; None where roots cannot be compared.
+    """
+
+    def __init__(self, first: Side, second: Side) -> None:
+        self._first, self._second = first, second
+        self._schema = first.schema & second.schema
+        # Under the longer source lines are longer: what that leaves out, both leave out (G60).
+        self._source = max(first.source, second.source, key=lambda each: (len(quote(each)), each))
+        self.prefixes: list[str] | None = None
+        if (first.source, first.schema) == (second.source, second.schema):
+            both = sorted({*first.partitions, *second.partitions} - {WHOLE})
+            self.prefixes = [
+                each for each in both if first.partitions.get(each) != second.partitions.get(each)
+            ]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the roots alone say that nothing differs."""
+        return self.prefixes == []
+
+    def counts(self, session: SparkSession) -> dict[str, int]:
+        """Return how many records there are of each kind."""
+        with translated("diff"):
+            found = self._differing(session).groupBy("kind").count().collect()
+        return {**dict.fromkeys(KINDS, 0), **{row["kind"]: row["count"] for row in found}}
+
+    def records(self, session: SparkSession, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield kind and hash of the records that differ, or of those of one kind; in order."""
+        with translated("diff"):
+            found = self._differing(session)
+            if only is not None:
+                found = found.where(found["kind"] == only)
+            for row in found.orderBy("kind", "record").toLocalIterator():
+                yield row["kind"], row["record"]
+
+    def _differing(self, session: SparkSession) -> DataFrame:
+        from pyspark.sql import functions
+
+        total = sum(side.partitions[WHOLE][0] for side in (self._first, self._second))
+        shuffle_partitions(session, total * _ROW_BYTES)
+        first, second = (
+            self._chosen(side.as_of(session, self._source, self._schema), alias)
+            for side, alias in ((self._first, FIRST_ONLY), (self._second, SECOND_ONLY))
+        )
+        kind = (
+            functions.when(functions.col(SECOND_ONLY).isNull(), FIRST_ONLY)
+            .when(functions.col(FIRST_ONLY).isNull(), SECOND_ONLY)
+            .otherwise(DIFFERS)
+        )
+        joined = first.join(second, "record", "full_outer")
+        differing = ~functions.col(FIRST_ONLY).eqNullSafe(functions.col(SECOND_ONLY))
+        return joined.where(differing).select(kind.alias("kind"), "record")
+
+    def _chosen(self, rows: DataFrame, alias: str) -> DataFrame:
+        from pyspark.sql import functions
+
+        if self.prefixes is not None:
+            rows = rows.where(rows["prefix"].isin(*self.prefixes))
+        return rows.select("record", functions.col("digest").alias(alias))

@@ -1,0 +1,362 @@
+"""The tables of a warehouse: their columns, and how each is read as a DataFrame.
+
+Facts are rows of 64-bit ids, whose texts the dictionary has. `Field` is kept apart by Name: the
+standard names have fixed slots, frequent others get a numbered one, and one slot has the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.base.arrow import load_pyarrow
+from lace.errors import EngineError, UsageError
+from lace.facts.catalogue import RECORD_PREDICATES
+from lace.spark.engine.relations import empty_frame
+from lace.spark.pipeline.warehouse import damage_told
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lace.spark.pipeline.warehouse import DataFile, Manifest, Run, Warehouse
+
+
+RECORDS: Final = "records"
+QUARANTINE: Final = "quarantine"
+SOURCES: Final = "sources"
+DICTIONARY: Final = "dictionary"
+ADVERTISED: Final = "advertised"
+ADVERTISEMENTS: Final = "advertisements"
+PARTITIONS: Final = "partitions"
+
+FACT_WIDTH: Final = max(predicate.arity for predicate in RECORD_PREDICATES.values())
+STANDARD_SLOTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        name: slot
+        for slot, name in enumerate(
+            ("Type", "Data-Length", "Group", "App", "Name", "TAI", "Signed-By", "Signature")
+        )
+    }
+)
+REST_SLOT: Final = len(STANDARD_SLOTS)
+FIRST_FREE_SLOT: Final = REST_SLOT + 1
+MOST_SLOTS: Final = 256
+"""How many Names besides the standard ones can have files of their own."""
+
+_FACTS: Final = tuple((f"c{number}", "bigint") for number in range(FACT_WIDTH))
+_COLUMNS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
+    {
+        RECORDS: (
+            ("hash", "string"),
+            ("type", "string"),
+            ("size", "bigint"),
+            ("head", "binary"),
+            ("data", "binary"),
+            ("plex_at", "int"),
+            ("blob_at", "int"),
+            ("group_path", "string"),
+            ("app", "string"),
+            ("name", "string"),
+            ("tai", "string"),
+            ("signed_by", "string"),
+            ("source", "bigint"),
+            ("source_offset", "bigint"),
+        ),
+        QUARANTINE: (
+            ("source", "bigint"),
+            ("path", "string"),
+            ("source_offset", "bigint"),
+            ("rule", "string"),
+            ("reason", "string"),
+        ),
+        SOURCES: (
+            ("source", "bigint"),
+            ("path", "string"),
+            ("size", "bigint"),
+            ("digest", "string"),
+        ),
+        DICTIONARY: (("id", "bigint"), ("text", "string")),
+        ADVERTISED: (
+            ("source", "string"),
+            ("fields", "string"),
+            ("of", "string"),
+            ("inputs", "string"),
+            ("covered", "bigint"),
+        ),
+        ADVERTISEMENTS: (
+            ("prefix", "string"),
+            ("record", "string"),
+            ("digest", "binary"),
+            ("fields", "string"),
+        ),
+        PARTITIONS: (("prefix", "string"), ("count", "bigint"), ("root", "string")),
+    }
+)
+
+
+def columns_of(table: str) -> tuple[tuple[str, str], ...]:
+    """Return name and type of the columns of a table."""
+    return _FACTS if table.startswith("facts/") else _COLUMNS[table.partition("/")[0]]
+
+
+def struct_of(columns: Iterable[tuple[str, str]]) -> Any:  # noqa: ANN401 - PySpark's own
+    """Return columns as PySpark's schema."""
+    from pyspark.sql import types
+
+    kinds = {
+        "string": types.StringType(),
+        "binary": types.BinaryType(),
+        "bigint": types.LongType(),
+        "int": types.IntegerType(),
+    }
+    return types.StructType([types.StructField(name, kinds[kind]) for name, kind in columns])
+
+
+def facts_table(predicate: str, slot: int | None = None) -> str:
+    """Return the name of the table that has the facts of a predicate; of Field in one slot."""
+    return f"facts/{predicate}" if slot is None else f"facts/{predicate}/{slot}"
+
+
+def read_files(
+    session: SparkSession, paths: Iterable[Path], columns: Iterable[tuple[str, str]]
+) -> DataFrame:
+    """Return the rows of Parquet files; without any, none."""
+    schema = struct_of(columns)
+    names = [str(path) for path in paths]
+    if not names:
+        return empty_frame(session, schema)
+    return session.read.schema(schema).parquet(*names)
+
+
+def write_rows(rows: DataFrame, target: Path, *by: str) -> list[Path]:
+    """Write rows to a new folder of Parquet files, in a folder for each value of some columns.
+
+    Raises:
+        EngineError: the files are not all here: a worker has written them to a disk of its own.
+    """
+    from pyarrow import parquet
+    from pyspark.sql import Observation, functions
+
+    seen = Observation()
+    observed = rows.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+    observed.write.partitionBy(*by).parquet(str(target))
+    paths = sorted(target.rglob("*.parquet"))
+    found = sum(parquet.read_metadata(path).num_rows for path in paths)
+    wanted = seen.get.get("rows", 0)
+    if found != wanted:
+        raise EngineError(
+            f"Spark wrote {wanted} rows, and {found} of them are in {target}",
+            hint="keep the warehouse on a disk that all workers share with this machine",
+        )
+    return paths
+
+
+def read_table(session: SparkSession, warehouse: Warehouse, table: str) -> DataFrame:
+    """Return the rows of a table.
+
+    Raises:
+        WarehouseDamagedError: one of its files is not as it was.
+    """
+    return read_files(session, warehouse.files(table), columns_of(table))
+
+
+def read_records(session: SparkSession, warehouse: Warehouse) -> DataFrame:
+    """Return every record: its hash, parts and bytes (`head`, and behind it `data`)."""
+    return read_table(session, warehouse, RECORDS)
+
+
+def read_dictionary(session: SparkSession, warehouse: Warehouse) -> DataFrame:
+    """Return the dictionary: `id`, dense from 0 on, and `text`, each once."""
+    return read_table(session, warehouse, DICTIONARY)
+
+
+def dictionary_size(warehouse: Warehouse) -> int:
+    """Return how many texts the dictionary has, which is the next id."""
+    return warehouse.manifest.texts
+
+
+def read_facts(
+    session: SparkSession,
+    warehouse: Warehouse,
+    predicate: str,
+    names: Collection[str] | None = None,
+) -> DataFrame:
+    """Return the facts of a record predicate as ids, in the columns `c0` and on.
+
+    Args:
+        session: the Spark session.
+        warehouse: what to read.
+        predicate: `Have`, `Field`, `RecordLink`, `BlobHash` or `PlexHash`.
+        names: of Field, only the facts with these Names.
+
+    Raises:
+        UsageError: there is no such record predicate.
+        WarehouseDamagedError: a file is not as it was.
+    """
+    found = RECORD_PREDICATES.get(predicate)
+    if found is None:
+        raise UsageError(f"{predicate} is no predicate of records")
+    columns = _FACTS[: found.arity]
+    if predicate != "Field":
+        return read_files(session, warehouse.files(facts_table(predicate)), columns)
+    paths = field_files(warehouse, names)
+    rows = read_files(session, paths, columns)
+    return rows if names is None else _named(session, warehouse, rows, names)
+
+
+def field_files(warehouse: Warehouse, names: Collection[str] | None) -> list[Path]:
+    """Return the files that have Field facts of some Names, or of all; they may have others."""
+    manifest = warehouse.manifest
+    slots = range(FIRST_FREE_SLOT + MOST_SLOTS) if names is None else _slots(manifest, names)
+    paths = [path for slot in sorted(slots) for path in warehouse.files(facts_table("Field", slot))]
+    if names is None:
+        return paths
+    # Before a Name got its slot its facts went to the rest.
+    since = max((_since(manifest, name) for name in names), default=0)
+    if REST_SLOT not in slots:
+        rest = zip(
+            manifest.files(facts_table("Field", REST_SLOT)),
+            warehouse.files(facts_table("Field", REST_SLOT)),
+            strict=True,
+        )
+        paths += [path for file, path in rest if file.generation < since]
+    return paths
+
+
+def _slots(manifest: Manifest, names: Collection[str]) -> set[int]:
+    return {
+        STANDARD_SLOTS[name]
+        if name in STANDARD_SLOTS
+        else manifest.slots[name].slot
+        if name in manifest.slots
+        else REST_SLOT
+        for name in names
+    }
+
+
+def _since(manifest: Manifest, name: str) -> int:
+    return manifest.slots[name].since if name in manifest.slots else 0
+
+
+def _named(
+    session: SparkSession, warehouse: Warehouse, rows: DataFrame, names: Collection[str]
+) -> DataFrame:
+    """Return the rows whose Name is one of some; every row of a standard slot is."""
+    if all(name in STANDARD_SLOTS for name in names):
+        return rows
+    from pyspark.sql import functions
+
+    wanted = read_dictionary(session, warehouse).where(functions.col("text").isin(*names))
+    return rows.join(
+        functions.broadcast(wanted.select(functions.col("id").alias("c1"))), "c1", "left_semi"
+    ).select(*rows.columns)
+
+
+DERIVED: Final = "derived"
+"""What the names of the tables of derived facts begin with."""
+
+
+def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
+    """Return the counts, tables and last runs of a warehouse, from its manifest alone."""
+    manifest = warehouse.manifest
+    facts: dict[str, int] = {}
+    for table in manifest.tables:
+        if table.startswith("facts/"):
+            predicate = table.split("/")[1]
+            facts[predicate] = facts.get(predicate, 0) + manifest.rows(table)
+    lead = f"{ADVERTISED}/"
+    names = [table.removeprefix(lead) for table in manifest.tables if table.startswith(lead)]
+    behind = sum(
+        file.rows for file in manifest.files(RECORDS) if file.generation > manifest.facts_generation
+    )
+    files = manifest.all_files()
+    return {
+        "generation": manifest.generation,
+        "sources": manifest.rows(SOURCES),
+        "records": manifest.rows(RECORDS),
+        "without_facts": behind,
+        "quarantined": manifest.rows(QUARANTINE),
+        "facts": dict(sorted(facts.items())),
+        "advertised": {name: manifest.rows(f"{ADVERTISEMENTS}/{name}") for name in sorted(names)},
+        "derived": _derived(manifest),
+        "texts": manifest.rows(DICTIONARY),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+        "tables": {table: _measures(found) for table, found in sorted(manifest.tables.items())},
+        "runs": [_told(run) for run in reversed(manifest.runs)],
+    }
+
+
+def _measures(files: Sequence[DataFile]) -> dict[str, int]:
+    return {
+        "rows": sum(file.rows for file in files),
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+    }
+
+
+def _told(run: Run) -> dict[str, Any]:
+    return {
+        "stage": run.stage,
+        "generation": run.generation,
+        "finished": run.finished,
+        "seconds": run.milliseconds / 1000,
+        "rows": run.rows,
+    }
+
+
+def _derived(manifest: Manifest) -> dict[str, int]:
+    """Return how many facts there are by evaluation and predicate, as `NAME Predicate/arity`."""
+    found: dict[str, int] = {}
+    for table in manifest.tables:
+        kind, _, rest = table.partition("/")
+        if kind == DERIVED:
+            name, _, predicate = rest.partition("/")
+            found[f"{name} {predicate.replace('~', '/')}"] = manifest.rows(table)
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Bytes of a file that are no valid record: where they begin, the rule broken, and why."""
+
+    path: str
+    offset: int
+    rule: str | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "path": self.path,
+            "offset": self.offset,
+            "rule": self.rule,
+            "reason": self.reason,
+        }
+
+
+def rejected_of(warehouse: Warehouse) -> Iterator[Rejected]:
+    """Yield what was rejected: commit by commit, in each by file and offset.
+
+    Of one commit all are in memory.
+
+    Raises:
+        EngineError: pyarrow is not installed.
+        WarehouseDamagedError: a file is damaged.
+    """
+    paths = warehouse.files(QUARANTINE)
+    if not paths:
+        return
+    load_pyarrow()
+    from pyarrow import parquet
+
+    names = [name for name, _kind in columns_of(QUARANTINE)]
+    for path in paths:
+        with damage_told(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            rows = file.read(names).to_pylist()
+        for row in sorted(rows, key=lambda row: (row["source"], row["source_offset"])):
+            yield Rejected(row["path"], row["source_offset"], row["rule"], row["reason"])

@@ -1,0 +1,1 @@
+"""Warehouses behind a server."""

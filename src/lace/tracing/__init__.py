@@ -1,3 +1,0 @@
-"""Captured exchanges, read and judged without a lace, a peer or a network."""
-
-__all__: list[str] = []

@@ -1,0 +1,1 @@
+"""Simple forms of the engine, the store and the policy, which the product is compared with."""
