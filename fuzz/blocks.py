@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 from fuzz.harness import Target
 from lace.base import b64a
 from lace.exchange.advertisement import Advertisement
-from lace.exchange.blocks import format_block, parse_block
-from lace.policy.schema import Schema
-from lace.exchange.failures import InterlaceFailure
-from lace.exchange.hello import read_hello
 from lace.exchange.advertisement_set import AdvertisementSet
-from lace.exchange.summaries import InquiryLimits
+from lace.exchange.blocks import Phase, advertise_phase, format_block, parse_block
+from lace.exchange.failures import InterlaceFailure
+from lace.exchange.hello import read_hello, read_setup
 from lace.exchange.reconcile import Reconciliation
-from lace.exchange.hello import read_setup
-from lace.exchange.summaries import children_fact, partition_fact
-from lace.exchange.blocks import Phase, advertise_phase
+from lace.exchange.summaries import InquiryLimits, children_fact, partition_fact
+from lace.policy.schema import Schema
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact

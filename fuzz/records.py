@@ -13,9 +13,9 @@ from lace.errors import RecordError
 from lace.facts.extract import record_facts
 from lace.facts.lines import format_fact, parse_fact
 from lace.record.faults import RECORD_RULES
+from lace.record.model import MARKER, write_record
 from lace.record.reader import Fault, RawRecord, read_records
 from lace.record.validate import ValidRecord, embedded_records, parse_record, validate_many
-from lace.record.model import MARKER, write_record
 
 if TYPE_CHECKING:
     from lace.record.model import Record

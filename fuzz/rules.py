@@ -12,10 +12,10 @@ import json
 from fuzz.harness import ROOT, Target
 from lace.errors import PolicyError, RuleError
 from lace.policy.operand import SELECTOR_FACET, receive_operand
-from lace.rules.source import format_source
 from lace.rules.limits import PEER_LIMITS
 from lace.rules.profiles import EXPOSURE, QUERY, SELECTOR
 from lace.rules.program import check_canonical, check_source, find_all
+from lace.rules.source import format_source
 
 __all__ = ["TARGET"]
 

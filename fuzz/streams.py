@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fuzz.harness import ROOT, Target, pieces_of
-from lace.link.bridge import Inbound
-from lace.iltp.items import StreamError
+from lace.exchange.failures import InterlaceFailure
 from lace.iltp.items import (
     KNOT,
     NEED_MORE,
@@ -22,10 +21,11 @@ from lace.iltp.items import (
     Blank,
     NeedMore,
     StreamEnd,
+    StreamError,
 )
 from lace.iltp.reader import Reader
 from lace.iltp.writer import Writer
-from lace.exchange.failures import InterlaceFailure
+from lace.link.bridge import Inbound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

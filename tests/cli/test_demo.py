@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.cli import demo_story
+from lace.cli import demo as demo_story
 from tests.cli.documented import check_documented
 from tests.cli.groups import started_group
 from tests.cli.running import Result, call, clean_environment, on_terminal, spawn

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from lace.cli.failures import Choice
 from lace.cli.main import run
 from lace.cli.session import Session
-from lace.cli.suggestions import Choice
 from tests.cli.interrupting import interrupted
 from tests.cli.links import hashes
 from tests.cli.running import call, call_at_terminal

@@ -11,9 +11,8 @@ import click
 import pytest
 
 from lace.cli.command import LaceCommand, LaceGroup
-from lace.cli.main import cli
+from lace.cli.main import REGISTER, cli
 from lace.cli.peers import SyncArguments
-from lace.cli.register import REGISTER
 from tests.cli.running import call
 from tests.docs.examples import command_lines, parse_whole
 

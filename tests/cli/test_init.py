@@ -13,7 +13,7 @@ import pytest
 from lace.api import open_lace
 from lace.base.limits import DEFAULT_SETTINGS, describe_settings
 from lace.cli.init import settings_template
-from lace.cli.times import time_text
+from lace.cli.output import time_text
 from lace.errors import StoreError
 from lace.store.sqlite.store import SqliteStore
 from tests.cli.running import call, on_terminal

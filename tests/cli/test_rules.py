@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.cli import graphviz, rule_files
+from lace.cli import files as rule_files
+from lace.cli import rules as graphviz
 from lace.rules.canonical import lacegram_id, rule_id
 from tests.cli.running import call, on_terminal
 

@@ -13,9 +13,9 @@ from typing import get_args
 
 import click
 
-from lace.cli.link_log import Event
+from lace.cli.link_options import Event
 from lace.cli.main import cli
-from lace.cli.metrics import Metrics
+from lace.cli.server_log import Metrics
 from lace.iltp.address import parse_address
 from tests.docs.examples import command_lines, parse_whole, read_blocks
 

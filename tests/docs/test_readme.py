@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import click
 import pytest
 
-from lace.cli import demo_story
-from lace.cli.demo_stage import Stage
+from lace.cli import demo as demo_story
+from lace.cli.demo import Stage
 from tests.cli.running import call
 from tests.docs.examples import check_command, command_lines
 

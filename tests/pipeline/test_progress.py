@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from lace.api import open_lace
-from lace.cli.pipeline_progress import Standing, look, stage_bar, standing_text
+from lace.cli.pipeline_session import Standing, look, stage_bar, standing_text
 from lace.cli.progress import Waiting
 from lace.spark.engine.relations import map_in_arrow
 from lace.spark.pipeline.tables import struct_of

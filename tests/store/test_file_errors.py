@@ -12,8 +12,7 @@ import pytest
 import lace
 from lace.api.stages import _written
 from lace.api.system import opened_file, written_file
-from lace.cli.fact_files import GivenFacts, read_fact_files
-from lace.cli.files import written
+from lace.cli.files import GivenFacts, read_fact_files, written
 from lace.cli.output import OutputError
 from lace.cli.pipeline_session import open_job
 from lace.cli.session import Session

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.api import SETTINGS_FILE
 from lace.base.text import safe_text
-from lace.cli.prompt import ask, is_attended
+from lace.cli.output import ask, is_attended
 from lace.errors import LaceError, Place, PolicyError, UsageError
 
 if TYPE_CHECKING:

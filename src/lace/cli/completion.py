@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.suggestions import Choice
+from lace.cli.failures import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

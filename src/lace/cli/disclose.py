@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.cli.baselines import Baseline, check_baseline, read_baselines
+from lace.base.text import shorten
 from lace.cli.command import command as lace_command
-from lace.cli.disclosure_pages import (
-    write_change_lines,
-    write_change_page,
-    write_lines,
-    write_page,
-)
-from lace.cli.exchange_facts import read_public_facts, with_clock
+from lace.cli.files import STANDARD_INPUT, RuleFile
+from lace.cli.output import Column, plural, time_text
 from lace.cli.policy_files import (
     Wanted,
     check_files,
@@ -23,10 +22,13 @@ from lace.cli.policy_files import (
     exposures_of,
     note_missing,
     note_no_record,
+    offer_text,
+    read_public_facts,
     refuse_shared_input,
     warn_of,
     warn_of_names,
     warn_of_unmet,
+    with_clock,
 )
 from lace.cli.policy_options import (
     ADVERTISED_OPTION,
@@ -37,28 +39,331 @@ from lace.cli.policy_options import (
     FIELD_OPTION,
     LOWERING_OPTION,
     RUNTIME_OPTION,
+    ExposureArgument,
     offered,
     parse_exposure,
     parse_viewer,
 )
 from lace.cli.progress import Waiting
-from lace.cli.record_tables import SHORT
-from lace.errors import UsageError
+from lace.cli.questions import MOST_ROWS, SHORT, remark_cut, short_identifiers, show_records
+from lace.errors import Place, PolicyError, UsageError
+from lace.policy.disclosure import parse_disclosure
 from lace.policy.local import Policy, exposure_warnings
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lace.api import Lace
+    from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.facts.lines import Fact
-    from lace.policy.disclosure import Disclosure, DisclosureChange
+    from lace.policy.disclosure import Disclosure, DisclosureChange, SetChange
     from lace.policy.exposure import Exposure
     from lace.rules.program import CheckedProgram
+    from lace.store.interface import Snapshot
 
-__all__ = ["command"]
+
+_OPTION = "--baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What to compare with: a saved disclosure, or exposure modules and their files."""
+
+    saved: Disclosure | None = None
+    name: str = ""
+    modules: tuple[ExposureArgument, ...] = ()
+    files: Mapping[str, RuleFile] = field(default_factory=dict)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is anything to compare with."""
+        return self.saved is not None or bool(self.modules)
+
+
+def read_baselines(session: Session, arguments: Sequence[str]) -> Baseline:
+    """Return what the `--baseline` options name; JSON is known by its first character.
+
+    Raises:
+        UsageError: a file cannot be read, or a saved disclosure is not alone.
+        PolicyError: JSON that is no saved disclosure.
+    """
+    named = tuple(parse_exposure(argument, _OPTION) for argument in arguments)
+    files = {each.file: _read(session, each.file) for each in named}
+    saved = [each for each in named if files[each.file].raw.lstrip()[:1] in (b"{", b"[")]
+    if not saved:
+        return Baseline(modules=named, files=files)
+    (first, *_) = saved
+    if len(named) > 1:
+        raise UsageError(
+            f"{files[first.file].name} is a saved disclosure, and there are other baselines",
+            hint="compare with one of them, or with modules only",
+        )
+    if first.viewer is not None:
+        raise UsageError(
+            f"{files[first.file].name} is a saved disclosure, which has its viewer",
+            hint=f"write {_OPTION} FILE without @VIEWER",
+        )
+    name = files[first.file].name
+    try:
+        return Baseline(saved=parse_disclosure(files[first.file].raw), name=name)
+    except PolicyError as error:
+        error.place = Place(name)
+        raise
+
+
+def _read(session: Session, argument: str) -> RuleFile:
+    """Read a whole file: a saved disclosure may be long."""
+    if argument == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed", hint="name a FILE")
+        if sys.stdin.isatty():
+            session.output.note("reading from the terminal; end with Ctrl-D")
+        return RuleFile(argument, sys.stdin.buffer.read())
+    try:
+        return RuleFile(argument, Path(argument).read_bytes())
+    except OSError as error:
+        name = RuleFile(argument, b"").name
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a name that no system takes
+        raise UsageError(f"{RuleFile(argument, b'').name} cannot be read: {error}") from error
+
+
+def check_baseline(session: Session, baseline: Baseline, now: Disclosure) -> None:
+    """Refuse a saved disclosure of something else; tell what is not or hardly compared.
+
+    Raises:
+        PolicyError: it is of another viewer or of another lace.
+    """
+    before = baseline.saved
+    if before is None:
+        if baseline.modules and not any(each.is_for(now.viewer) for each in baseline.modules):
+            count = plural(len(baseline.modules), "module")
+            session.output.note(
+                f"of {count} of the baseline none is for {now.viewer}, so this compares with "
+                f"nothing exposed; name one with {_OPTION} FILE@{now.viewer}"
+            )
+        return
+    for what, one, other in (
+        ("viewer", before.viewer, now.viewer),
+        ("lace", before.lace, now.lace),
+    ):
+        if one != other:
+            raise PolicyError(
+                f"the baseline is of another {what}: {one}, not {other}",
+                place=Place(baseline.name),
+                hint=f"save one of this {what} with `lace disclose --json`",
+            )
+    if before.sent is None or now.sent is None:
+        if before.sent is not now.sent:
+            lacks = (
+                "the baseline does not" if before.sent is None else "there is no --peer-select to"
+            )
+            session.output.note(f"{lacks} say what would be sent, so that is not compared")
+        return
+    if (before.sent.peer_select, before.sent.select) != (now.sent.peer_select, now.sent.select):
+        session.output.note("the baseline was made with other selectors")
+    if before.sent.lowering != now.sent.lowering:
+        session.output.note(f"the baseline was made with the lowering {before.sent.lowering}")
+
+
+_EXAMPLE: Final = 40
+"""Characters of an example, so that a field has one line of a usual terminal."""
+_SUMMARIES: Final = (
+    "an exchange also tells the number and digests of those that may be sent, by partition"
+)
+"""What partition summaries disclose (050-244)."""
+
+
+def write_lines(output: Output, told: Disclosure) -> None:
+    """Write a line for each thing that is disclosed, tab-separated, its kind first."""
+    output.lines(f"record\t{record}" for record in told.records)
+    for shown in told.fields:
+        output.row(("field", shown.name, shown.records, shown.values, shown.example))
+    for link in told.links:
+        output.row(("link", link.name, link.links, link.records, link.targets))
+    for kind, count in (("blobs", told.blobs), ("plexes", told.plexes)):
+        if count:
+            output.row((kind, count))
+    output.lines(f"hash\t{target}" for target in told.hidden_hashes)
+    if told.sent is not None:
+        output.lines(f"sent\t{record}" for record in told.sent.records)
+    names = ["*"] if told.offer.schema.all else sorted(told.offer.schema.names)
+    for name in names if told.records else ():
+        output.row(("offer", name))
+
+
+def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
+    """Write what is disclosed for a person."""
+    count = len(told.records)
+    modules = plural(len(told.exposures), "module") if told.exposures else "nothing"
+    rows = [
+        ("viewer", told.viewer),
+        ("exposed by", modules),
+        ("may query", f"{count:,} of {plural(told.stored, 'record')}" if count else "no record"),
+    ]
+    if told.local_tai is not None:
+        rows.append(("at", f"{time_text(told.local_tai)} UTC, {told.local_tai}"))
+    rows.append(("advertised", ("" if told.sent else "at most ") + offer_text(told.offer)))
+    output.table((Column("", style="bold"), Column("")), rows, heading=False)
+    show_records(output, snapshot, told.records)
+    _write_fields(output, told)
+    _write_hashes(output, told)
+    if told.sent is not None:
+        agreed = "" if told.sent.select is not None else ", if your selector agrees"
+        number = plural(len(told.sent.records), "record") if told.sent.records else "nothing"
+        output.line("")
+        output.say(f"would be sent: {number}{agreed}")
+        show_records(output, snapshot, told.sent.records)
+    if count:
+        output.line("")
+        output.say(_SUMMARIES)
+
+
+def _write_fields(output: Output, told: Disclosure) -> None:
+    if not told.fields:
+        return
+    columns = (
+        Column("field", style="bold"),
+        Column("records", "right"),
+        Column("values", "right"),
+        Column("for example"),
+    )
+    shown = told.fields[:MOST_ROWS]
+    short = short_identifiers(each.example for each in shown)
+    output.line("")
+    output.say("which shows these fields:")
+    output.line("")
+    output.table(
+        columns,
+        [
+            (
+                each.name,
+                f"{each.records:,}",
+                f"{each.values:,}",
+                short.get(each.example) or shorten(each.example, _EXAMPLE),
+            )
+            for each in shown
+        ],
+    )
+    remark_cut(output, len(shown), len(told.fields))
+
+
+def _write_hashes(output: Output, told: Disclosure) -> None:
+    """Write the hashes that the view holds besides those of its records (020-79)."""
+    if told.links:
+        output.line("")
+        output.say("and these links:")
+        output.line("")
+        columns = (
+            Column("link", style="bold"),
+            Column("links", "right"),
+            Column("records", "right"),
+            Column("targets", "right"),
+        )
+        shown = told.links[:MOST_ROWS]
+        rows = [
+            (each.name, f"{each.links:,}", f"{each.records:,}", f"{each.targets:,}")
+            for each in shown
+        ]
+        output.table(columns, rows)
+        remark_cut(output, len(shown), len(told.links))
+    embedded = [
+        plural(count, noun)
+        for count, noun in ((told.blobs, "embedded Blob"), (told.plexes, "embedded Plex"))
+        if count
+    ]
+    if embedded:
+        output.line("")
+        output.say(f"and the hashes of {' and '.join(embedded)}".replace("Plexs", "Plexes"))
+    if told.hidden_hashes:
+        count = len(told.hidden_hashes)
+        told_of = "the hash of 1 record" if count == 1 else f"the hashes of {count:,} records"
+        here = f", {told.hidden_here:,} of them stored here" if told.hidden_here else ""
+        output.line("")
+        output.say(f"links also tell {told_of} outside the view{here}:")
+        output.line("")
+        shown_hashes = list(islice(told.hidden_hashes, MOST_ROWS))
+        for each in shown_hashes:
+            output.say(f"  {each}")
+        remark_cut(output, len(shown_hashes), count)
+
+
+def _hashes(count: int) -> str:
+    return "1 hash" if count == 1 else f"{count:,} hashes"
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+def _parts(change: DisclosureChange) -> Iterator[tuple[str, SetChange]]:
+    yield "record", change.records
+    yield "field", change.fields
+    yield "hash", change.hidden_hashes
+    if change.sent is not None:
+        yield "sent", change.sent
+    yield "offer", change.offered
+
+
+def write_change_lines(output: Output, change: DisclosureChange) -> None:
+    """Write a line for each thing that came or went, tab-separated: sign, kind, name."""
+    for kind, part in _parts(change):
+        for sign, names in (("+", part.added), ("-", part.removed)):
+            for name in names:
+                output.row((sign, kind, name))
+
+
+def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapshot) -> None:
+    """Write what came and what went for a person, like a plan before it is applied."""
+    if not change:
+        output.say(f"nothing changes for {change.viewer}")
+        return
+    output.say(f"for {change.viewer}")
+    for sign, title, style in (
+        ("+", "would be newly revealed", "green"),
+        ("-", "would no longer be revealed", "red"),
+    ):
+        found = [
+            (kind, part.added if sign == "+" else part.removed) for kind, part in _parts(change)
+        ]
+        output.line("")
+        output.say(f"{title}: {_summary(found)}")
+        rows: list[Sequence[str]] = []
+        total = 0
+        for kind, names in found:
+            total += len(names)
+            few = names[: max(0, MOST_ROWS - len(rows))]
+            short = short_identifiers(few)
+            rows += [
+                (f"{sign} {kind}", short.get(name, name), _coordinate(snapshot, kind, name))
+                for name in few
+            ]
+        if rows:
+            output.line("")
+            columns = (Column("", style=style, no_wrap=True), Column("", style=style), Column(""))
+            output.table(columns, rows, heading=False)
+            remark_cut(output, len(rows), total)
+
+
+def _summary(found: Sequence[tuple[str, Sequence[str]]]) -> str:
+    parts = []
+    for kind, names in found:
+        count = len(names)
+        if kind == "hash" and count:
+            parts.append(_hashes(count))
+        elif kind == "sent" and count:
+            parts.append(f"{plural(count, 'record')} to be sent")
+        elif count:
+            parts.append(plural(count, kind))
+    return ", ".join(parts) or "nothing"
+
+
+def _coordinate(snapshot: Snapshot, kind: str, name: str) -> str:
+    found = None if kind in ("field", "offer") else snapshot.describe(name)
+    return found.coordinate if found is not None else ""
+
 
 _MORE: Final = ", so more may be told in an exchange than is shown"
 

@@ -9,10 +9,10 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
+from lace.cli.get import find_records
 from lace.cli.output import plural
 from lace.cli.progress import Progress
 from lace.cli.questions import select_records, selection_options
-from lace.cli.records import find_records
 from lace.errors import UsageError
 from lace.store.interface import Order
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lace.cli.answers import short_identifiers
 from lace.cli.command import command as lace_command
-from lace.cli.listing import TERMINAL_ROWS
+from lace.cli.get import find_records
+from lace.cli.list import TERMINAL_ROWS
 from lace.cli.output import Column, plural
 from lace.cli.progress import Progress
-from lace.cli.records import find_records
+from lace.cli.questions import short_identifiers
 from lace.facts.extract import record_facts
 from lace.facts.lines import Fact, format_fact
 from lace.store.interface import Order

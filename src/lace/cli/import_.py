@@ -16,9 +16,9 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.failures import Terminated
-from lace.cli.interrupts import Interrupts
 from lace.cli.output import plural
 from lace.cli.progress import Progress
+from lace.cli.signals import Interrupts
 from lace.errors import StoreError, UsageError
 from lace.link.resources import keep_one_arena
 

@@ -10,8 +10,7 @@ import click
 
 from lace.api import SigningKey
 from lace.cli.command import LaceCommand, group, require_subcommand
-from lace.cli.output import Column
-from lace.cli.prompt import ask, is_attended
+from lace.cli.output import Column, ask, is_attended
 from lace.errors import UsageError
 from lace.store.keys import parse_verifier
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 
-from lace.cli.link_log import LOG_FORMATS, JsonLog
+from lace.base.text import safe_text
+from lace.cli.failures import Choice, without_secrets
 from lace.cli.policy_options import (
     ALL_FIELDS_OPTION,
     ALLOW_UNDEFINED_OPTION,
@@ -15,38 +19,81 @@ from lace.cli.policy_options import (
     FIELD_OPTION,
     LOWERING_OPTION,
 )
-from lace.cli.suggestions import Choice
 from lace.errors import UsageError
 from lace.store.keys import parse_verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from lace.api import Lace
+    from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.iltp.address import Address
     from lace.policy.local import Policy
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
-__all__ = [
-    "CA_OPTION",
-    "CLAIM_OPTION",
-    "KEY_OPTION",
-    "PEER_OPTION",
-    "PLAIN_OPTION",
-    "STDIO_PEER_OPTION",
-    "UID_MAP_OPTION",
-    "all_options",
-    "claimed_verifier",
-    "link_options",
-    "parse_peers",
-    "path_of",
-    "signing_key",
-    "tls_options",
-    "vouched_peer",
-    "warn_of_links",
+
+Level: TypeAlias = Literal["info", "warning", "error"]
+LOG_FORMATS: Final = ("text", "json")
+Event: TypeAlias = Literal[
+    "listening",
+    "metrics",
+    "link-opened",
+    "link-agreed",
+    "link-ended",
+    "link-lost",
+    "rules-renewed",
+    "rules-refused",
+    "message",
 ]
+"""What can be told: `message` is whatever has words alone."""
+
+
+class JsonLog:
+    """Writes events to standard error, each as a line of JSON.
+
+    Args:
+        output: takes the lines.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def write(self, level: Level, event: Event, figures: Mapping[str, Any]) -> None:
+        """Write an event."""
+        at = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        known = {name: value for name, value in figures.items() if value is not None}
+        line = json.dumps({"time": at, "level": level, "event": event, **known})
+        self._output.put_aside(without_secrets(line) + "\n")
+
+    def message(self, level: Level, text: str) -> None:
+        """Write what is text and nothing more."""
+        words = text.removeprefix("lace: ").removeprefix("warning: ")
+        self.write(level, "message", {"message": safe_text(words)})
+
+
+def tell_event(
+    output: Output,
+    event: Event,
+    figures: Mapping[str, Any],
+    text: str | None = None,
+    *,
+    level: Level = "info",
+) -> None:
+    """Report an event: as JSON where that is wanted, else as a text, if there is one.
+
+    Who wants quiet hears of warnings and errors only.
+    """
+    if output.log is not None:
+        if level != "info" or not output.quiet:
+            output.log.write(level, event, figures)
+    elif text is not None:
+        if level == "info":
+            output.note(text)
+        else:
+            output.complain(text)
+
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _READABLE: Final = frozenset({"tcp", "ws"})

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from lace.api import now
 from lace.cli.approvals import approve_command
-from lace.cli.dry_runs import show_dry_run
-from lace.cli.link_log import tell_event
-from lace.cli.link_options import path_of, vouched_peer
+from lace.cli.link_options import path_of, tell_event, vouched_peer
 from lace.cli.outcomes import LinkLine, exit_code_of, note_receipts, note_rejected, show_outcome
+from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
-from lace.cli.progress import Waiting
-from lace.cli.relayed import end_line, relayed_errors
-from lace.cli.served_links import agreed_figures, outcome_figures, reason_figures
+from lace.cli.progress import Waiting, end_line, relayed_errors
+from lace.cli.questions import SHORT, show_records
+from lace.cli.server_log import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
 from lace.errors import Place, StoreError
 from lace.exchange.failures import Failure
@@ -32,16 +31,64 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lace.api import Lace
+    from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.exchange.negotiation import Terms
     from lace.iltp.address import Address
     from lace.link.client import LinkOptions
+    from lace.link.dry_run import DryRun
     from lace.link.events import LinkEvent
     from lace.link.session import Session as LinkSession
     from lace.link.side import Side
+    from lace.store.interface import Snapshot
     from lace.transport.capture import Capture
 
-__all__ = ["LinkRun", "connect_options", "known_of_peer"]
+
+DRY_RUN_KEYS: Final = {
+    "dry-run": "with --dry-run: {request, request-in-all, send, may-send, named}: hashes that "
+    "would be requested first and how many in all, hashes that the peer requests first, hashes "
+    "of all records that the peer's digests are about, and hashes that were named to it",
+}
+
+
+def show_dry_run(output: Output, snapshot: Snapshot, dry: DryRun, outcome: Outcome) -> None:
+    """Write what would move, and what the peer has learned."""
+    if output.json:
+        made = {
+            "request": dry.would_request,
+            "request-in-all": dry.pending,
+            "send": dry.would_send,
+            "may-send": dry.may_send,
+            "named": dry.named,
+        }
+        output.json_document({**outcome.to_json(), "dry-run": made})
+    elif output.terminal:
+        _show_page(output, snapshot, dry)
+    else:
+        for word, records in (
+            ("request", dry.would_request),
+            ("send", dry.would_send),
+            ("named", dry.named),
+        ):
+            for record in records:
+                output.row((word, record))
+    output.flush()
+    output.note("a dry run: nothing has moved")
+
+
+def _show_page(output: Output, snapshot: Snapshot, dry: DryRun) -> None:
+    """Write what would move and what was said, for a person."""
+    output.say(f"would be requested: {plural(dry.pending, 'record')}")
+    output.say(f"would be sent: {plural(len(dry.would_send), 'record')}")
+    show_records(output, snapshot, dry.would_send)
+    output.line("")
+    known = len(dry.may_send) - len(dry.named)
+    rest = f", and a digest over {plural(known, 'other')}" if known > 0 else ""
+    output.say(f"the peer was told of {plural(len(dry.named), 'record')}{rest}")
+    show_records(output, snapshot, dry.named)
+    if dry.would_send or dry.named:
+        output.note(SHORT)
+
 
 _PAUSES: Final = (0, 1, 2, 4, 8, 15, 30, 60)
 """Seconds before an open exchange is begun again, the more often it has ended soon."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import LazyGroup
-from lace.cli.endings import end_by_next_signal, forget_interrupt, heed_signals
 from lace.cli.failures import (
     INTERRUPTED,
     PIPE_CLOSED,
@@ -27,13 +26,59 @@ from lace.cli.failures import (
     describe_failure,
     without_secrets,
 )
-from lace.cli.register import REGISTER
 from lace.cli.session import Session
+from lace.cli.signals import end_by_next_signal, forget_interrupt, heed_signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["COMMANDS", "cli", "invoke", "main", "run"]
+
+REGISTER: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "init": ("lace.cli.init", "Make a lace."),
+        "status": ("lace.cli.status", "Show what a lace holds."),
+        "key": ("lace.cli.key", "Make, list and choose the signing keys of a lace."),
+        "put": ("lace.cli.put", "Make one record, store it and print its hash."),
+        "get": ("lace.cli.get", "Write one record, or only its data."),
+        "list": ("lace.cli.list", "Show a table of records."),
+        "facts": ("lace.cli.facts", "Write record facts, sorted."),
+        "rules": ("lace.cli.rules", "Check, format and name rules."),
+        "query": ("lace.cli.query", "Evaluate rules and write the facts that follow."),
+        "why": ("lace.cli.why", "Show why a fact follows from rules, or why it does not."),
+        "plan": ("lace.cli.plan", "Show the exchange plan of two selectors."),
+        "preview": ("lace.cli.preview", "Show what an exchange would send and request."),
+        "disclose": (
+            "lace.cli.disclose",
+            "Show what a viewer may query of this lace, before a byte leaves.",
+        ),
+        "test": (
+            "lace.cli.test",
+            "Run policy tests: files that say what a policy must allow, and what it must not.",
+        ),
+        "sync": ("lace.cli.sync", "Converge with a peer on what both select."),
+        "serve": ("lace.cli.serve", "Accept exchanges."),
+        "remote": ("lace.cli.remote", "Get, list, store and watch records of a peer."),
+        "trace": (
+            "lace.cli.trace",
+            "Read captures of exchanges, which `lace sync --capture FILE` writes.",
+        ),
+        "import": ("lace.cli.import_", "Store the records of files."),
+        "export": ("lace.cli.export", "Write the bytes of records."),
+        "remove": ("lace.cli.remove", "Take records out of the lace."),
+        "verify": ("lace.cli.verify", "Check the whole lace again."),
+        "pipeline": ("lace.cli.pipeline", "Work on many records at once, with Spark."),
+        "config": ("lace.cli.config", "Look at settings."),
+        "log": ("lace.cli.status:log_command", "Show what was done to a lace."),
+        "completion": (
+            "lace.cli.completion",
+            "Print the script with which a shell completes names.",
+        ),
+        "doctor": ("lace.cli.doctor", "Look at what Lace needs and finds."),
+        "demo": ("lace.cli.demo", "Show Lace at work."),
+    }
+)
+"""Every command with its module and its summary, in the order of the help."""
+
 
 COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {name: module for name, (module, _summary) in REGISTER.items()}

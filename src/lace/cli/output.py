@@ -13,23 +13,183 @@ import os
 import select
 import sys
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Literal, Protocol
 
-from lace.base.text import safe_text
-from lace.cli.tables import Column, fit_table
+import click
+
+from lace.base.tai import Tai, TaiError
+from lace.base.text import safe_text, shorten
 from lace.cli.wrapping import wrap_answer
-from lace.errors import LaceError
+from lace.errors import LaceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    from lace.cli.link_log import JsonLog, Level
+    from lace.cli.link_options import JsonLog, Level
 
-__all__ = ["Column", "Output", "OutputError", "Writer", "plural", "size_text"]
+
+_GAP: Final = 3
+_LEAST_COLUMN: Final = 10
+"""How narrow a column may get whose text is folded."""
+_LEAST_CUT: Final = 16
+"""How narrow a column may get whose text is cut."""
+_ELLIPSIS: Final = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its heading, how its cells stand, and what it gives way to.
+
+    `goes` is its turn to be left out where room is short, the highest first; 0 is never.
+    `is_cut` is for texts that lose their middle then, rather than be folded.
+    """
+
+    heading: str
+    align: Literal["left", "right"] = "left"
+    style: str = ""
+    no_wrap: bool = False
+    goes: int = 0
+    is_cut: bool = False
+
+
+def fit_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, heading: bool
+) -> tuple[RichTable, list[str]]:
+    """Return a table that fits a width, and the headings of what it leaves out or cuts."""
+    kept, less = _room_for(columns, rows, width)
+    if kept is not None:
+        shown = [columns[at] for at in kept]
+        cells = [[row[at] for at in kept] for row in rows]
+        room = _rooms(shown, cells, width)
+        cut = [[cut_middle(cell, room[at]) for at, cell in enumerate(row)] for row in cells]
+        return _side_by_side(shown, cut, heading=heading), less
+    if heading and rows and _least_width(columns, rows) > width:
+        return _stacked(columns, rows), []
+    return _side_by_side(columns, rows, heading=heading), []
+
+
+def cut_middle(text: str, room: int) -> str:
+    """Return a text that takes no more columns than there is room for: its two ends, if any.
+
+    >>> cut_middle("//u//notes//a long name", 15)
+    '//u//no…ng name'
+    """
+    from rich.cells import cell_len
+
+    if cell_len(text) <= room:
+        return text
+    head, tail, used = 0, len(text), cell_len(_ELLIPSIS)
+    if used > room:
+        return ""
+    for turn in range(len(text)):
+        taken = text[head] if turn % 2 == 0 else text[tail - 1]
+        used += cell_len(taken)
+        if used > room:
+            break
+        head, tail = (head + 1, tail) if turn % 2 == 0 else (head, tail - 1)
+    return f"{text[:head]}{_ELLIPSIS}{text[tail:]}"
+
+
+def _room_for(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> tuple[list[int] | None, list[str]]:
+    """Return the positions of the columns that are shown, each row on one line, if that goes.
+
+    With them the headings of those that are not shown whole.
+    """
+    if not rows or not any(column.goes or column.is_cut for column in columns):
+        return None, []
+    widths = [_widest(column, rows, at) for at, column in enumerate(columns)]
+    kept, less = list(range(len(columns))), []
+    leaving = sorted((at for at in kept if columns[at].goes), key=lambda at: -columns[at].goes)
+    while _total(widths[at] for at in kept) > width and leaving:
+        at = leaving.pop(0)
+        kept.remove(at)
+        less.append(columns[at].heading)
+    if _total(widths[at] for at in kept) <= width:
+        return kept, less
+    narrow = [min(widths[at], _LEAST_CUT) if columns[at].is_cut else widths[at] for at in kept]
+    if _total(narrow) > width:
+        return None, []
+    return kept, [*less, *(columns[at].heading for at in kept if columns[at].is_cut)]
+
+
+def _rooms(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return how wide columns may be: those that are cut share what the others leave."""
+    rooms = [_widest(column, rows, at) for at, column in enumerate(columns)]
+    cut = sorted((at for at, column in enumerate(columns) if column.is_cut), key=rooms.__getitem__)
+    left = width - _total(0 if at in cut else wide for at, wide in enumerate(rooms))
+    for number, at in enumerate(cut):  # who needs less than its part leaves more to the others
+        rooms[at] = min(rooms[at], left // (len(cut) - number))
+        left -= rooms[at]
+    return rooms
+
+
+def _total(widths: Iterable[int]) -> int:
+    found = list(widths)
+    return sum(found) + _GAP * (len(found) - 1)
+
+
+def _widest(column: Column, rows: Sequence[Sequence[str]], at: int) -> int:
+    from rich.cells import cell_len
+
+    return max(cell_len(column.heading), *(cell_len(row[at]) for row in rows))
+
+
+def _side_by_side(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heading: bool
+) -> RichTable:
+    """Return rows side by side under their headings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_header=heading, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(
+            Text(column.heading),
+            justify=column.align,
+            style=column.style,
+            overflow="fold",
+            no_wrap=column.no_wrap,
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Return how wide a terminal has to be for rows side by side: below, columns would vanish."""
+    widths = [_widest(column, rows, at) for at, column in enumerate(columns)]
+    return _total(
+        wide if column.no_wrap else min(wide, _LEAST_COLUMN)
+        for column, wide in zip(columns, widths, strict=True)
+    )
+
+
+def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> RichTable:
+    """Return rows one below the other, each value beside its heading, for a narrow terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        if number:
+            table.add_row("", "")
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                table.add_row(Text(column.heading), Text(cell, style=column.style))
+    return table
+
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
@@ -334,3 +494,69 @@ def _broken_as(lines: Iterable[str], whole: Text) -> Iterator[Text]:
         at = whole.plain.index(rest, at)
         yield whole[:0].append(line.removesuffix(rest)).append_text(whole[at : at + len(rest)])
         at += len(rest)
+
+
+def time_text(tai: str) -> str:
+    """Return a TAI instant as UTC, to the second; what is none is returned as it is.
+
+    >>> time_text("1640995237:000000000")
+    '2022-01-01 00:00:00'
+    """
+    try:
+        nanoseconds = Tai(tai).unix_nanoseconds
+    except TaiError:
+        return tai
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=nanoseconds // 10**9)
+    return f"{instant:%Y-%m-%d %H:%M:%S}"
+
+
+def parse_time(text: str, option: str) -> Tai:
+    """Return the instant of a TAI text, or of a date and time with its offset from UTC.
+
+    >>> parse_time("2022-01-01T00:00:00Z", "--at")
+    Tai('1640995237:000000000')
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        return Tai(text)
+    except TaiError:
+        pass
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            passed = instant - datetime(1970, 1, 1, tzinfo=UTC)
+            return Tai.from_unix_nanoseconds(passed // timedelta(microseconds=1) * 1000)
+    except (ValueError, OverflowError, TaiError):
+        pass
+    raise UsageError(
+        f"{option} must be an instant, got {shorten(text)!r}",
+        hint="write 2026-11-20T00:00:00Z, or a TAI instant: ten digits, a colon and nine digits",
+    )
+
+
+class DeclinedError(LaceError):
+    """A person said no."""
+
+
+def is_attended() -> bool:
+    """Tell whether somebody can be asked."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def ask(question: str) -> None:
+    """Ask whether to go on.
+
+    Raises:
+        DeclinedError: the answer is no, or is missing.
+    """
+    try:
+        agreed = click.confirm(safe_text(question), err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        agreed = False
+    if not agreed:
+        raise DeclinedError("nothing was done")

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _MODULES: Final[Mapping[str, str]] = {
-    "ingest": "lace.cli.pipeline_ingest",
-    "facts": "lace.cli.pipeline_facts",
-    "advertise": "lace.cli.pipeline_advertise",
-    "diff": "lace.cli.pipeline_diff",
-    "evaluate": "lace.cli.pipeline_evaluate",
-    "run": "lace.cli.pipeline_run",
-    "status": "lace.cli.pipeline_status",
-    "verify": "lace.cli.pipeline_verify",
-    "export": "lace.cli.pipeline_export",
-    "import-lace": "lace.cli.pipeline_import_lace",
-    "export-lace": "lace.cli.pipeline_export_lace",
+    "ingest": "lace.cli.pipeline_stages:ingest",
+    "facts": "lace.cli.pipeline_stages:facts",
+    "advertise": "lace.cli.pipeline_stages:advertise",
+    "diff": "lace.cli.pipeline_tables:diff",
+    "evaluate": "lace.cli.pipeline_stages:evaluate",
+    "run": "lace.cli.pipeline_stages:run",
+    "status": "lace.cli.pipeline_tables:status",
+    "verify": "lace.cli.pipeline_tables:verify",
+    "export": "lace.cli.pipeline_tables:export",
+    "import-lace": "lace.cli.pipeline_stages:import_lace",
+    "export-lace": "lace.cli.pipeline_tables:export_lace",
 }
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.files import check_target, written
+from lace.cli.files import check_target, read_file, written
 from lace.cli.policy_files import Wanted, check_files, refuse_shared_input, warn_of
 from lace.cli.policy_options import LOWERING_OPTION
-from lace.cli.rule_files import read_file
 from lace.errors import Place, PolicyError, UsageError
 from lace.policy.local import Plan, plan
 from lace.policy.plan import LOWERINGS, check_same_plan, parse_transcript

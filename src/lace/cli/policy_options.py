@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from lace.base.text import safe_text, shorten
-from lace.cli.suggestions import Choice
+from lace.cli.failures import Choice
 from lace.errors import LaceError, Place, PolicyError, RecordError, UsageError
 from lace.policy.exposure import check_viewer
 from lace.policy.plan import LOWERINGS

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.output import plural
-from lace.cli.prompt import ask, is_attended
+from lace.cli.files import STANDARD_INPUT
+from lace.cli.get import find_records
+from lace.cli.output import ask, is_attended, plural
 from lace.cli.questions import select_records, selection_options
-from lace.cli.records import find_records
-from lace.cli.rule_files import STANDARD_INPUT
 from lace.errors import UsageError
 from lace.record.paths import parse_address
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +13,8 @@ import click
 
 from lace.base.text import safe_text
 from lace.cli.command import LaceCommand, group, require_subcommand
-from lace.cli.files import written
-from lace.cli.graphviz import draw_svg
-from lace.cli.policy_files import Wanted, check_file
-from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
-from lace.cli.rule_files import (
+from lace.cli.failures import Choice
+from lace.cli.files import (
     STANDARD_INPUT,
     complain_findings,
     count_findings,
@@ -23,10 +22,12 @@ from lace.cli.rule_files import (
     read_file,
     read_files,
     refusing,
+    written,
 )
-from lace.cli.suggestions import Choice
+from lace.cli.policy_files import Wanted, check_file
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.wrapping import wrap_findings
-from lace.errors import RuleError, UsageError
+from lace.errors import LaceError, RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.dependencies import format_dot, format_graph
@@ -39,12 +40,60 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lace.api import Lace
-    from lace.cli.rule_files import RuleFile
+    from lace.cli.files import RuleFile
     from lace.cli.session import Session
     from lace.errors import Finding
     from lace.rules.program import CheckedProgram
 
-__all__ = ["command"]
+
+_PROGRAM: Final = "dot"
+_SECONDS: Final = 60
+_INSTEAD: Final = "or use --format dot and draw it elsewhere"
+
+
+class DrawingError(LaceError):
+    """A graph cannot be drawn on this machine."""
+
+    exit_code = 3
+
+
+def draw_svg(dot: str) -> str:
+    """Return a graph of the DOT language as an SVG picture.
+
+    Raises:
+        DrawingError: Graphviz is not installed, or failed.
+    """
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise DrawingError(
+            "drawing needs Graphviz, and its program `dot` is not installed",
+            hint=f"install the package graphviz, {_INSTEAD}",
+        )
+    try:
+        done = subprocess.run(  # noqa: S603 - the Graphviz that this machine's owner chose
+            [program, "-Tsvg"],
+            input=dot.encode("utf-8"),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DrawingError(
+            f"Graphviz did not finish in {_SECONDS} seconds",
+            hint=f"draw fewer rules, {_INSTEAD}",
+        ) from error
+    except OSError as error:
+        raise DrawingError(
+            f"{program} cannot be run: {error.strerror}", hint=f"mend it, {_INSTEAD}"
+        ) from error
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise DrawingError(
+            f"Graphviz failed with exit code {done.returncode}: {said or 'it does not say why'}",
+            hint=f"mend it, {_INSTEAD}",
+        )
+    return done.stdout.decode("utf-8", "replace")
+
 
 _PROFILE: Final = click.option(
     "--profile",

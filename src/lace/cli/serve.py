@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,26 +14,33 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.api import now, processors
+from lace.base.limits import MAX_LINE_BYTES
 from lace.cli.command import command as lace_command
-from lace.cli.link_log import tell_event
 from lace.cli.link_options import (
     UID_MAP_OPTION,
     claimed_verifier,
     link_options,
     parse_peers,
+    path_of,
     signing_key,
+    tell_event,
     tls_options,
+    vouched_peer,
     warn_of_links,
 )
-from lace.cli.listen_options import read_listen_options
-from lace.cli.metrics import Metrics
 from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
-from lace.cli.pipe_queue import stderr_queued, stdout_queued
 from lace.cli.policy_files import read_own_policy, warn_of, warn_of_names
 from lace.cli.policy_options import offered
-from lace.cli.serve_log import ServeLog
-from lace.cli.served_links import agreed_figures, link_figures, log_line, served_document
-from lace.cli.served_warehouse import WarehouseBehind
+from lace.cli.server_log import (
+    Metrics,
+    ServeLog,
+    agreed_figures,
+    link_figures,
+    log_line,
+    served_document,
+    stderr_queued,
+    stdout_queued,
+)
 from lace.cli.signals import Signals
 from lace.engine.budget import Cancellation, EvaluationCancelled
 from lace.errors import LaceError, StoreError, UsageError
@@ -41,23 +50,183 @@ from lace.link.intake import choose_receipt_key
 from lace.link.resources import keep_one_arena
 from lace.link.server import Server
 from lace.policy.plan import LOWERINGS
+from lace.transport.connections import ConnectionLimits
+from lace.transport.listening import ListenOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from lace.api import Lace
     from lace.cli.session import Session
     from lace.errors import Finding
     from lace.exchange.negotiation import Terms
+    from lace.facts.lines import Fact
     from lace.iltp.address import Address
     from lace.link.server import Served
     from lace.link.side import Side
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
+    from lace.spark.served.warehouse import ServedWarehouse
     from lace.transport.duplex import Proven
 
-__all__ = ["command"]
+
+FIRST_DESCRIPTOR: Final = 3
+"""The descriptor of the first socket that is handed over."""
+
+
+def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
+    """Return the descriptor of the socket that was handed over to this process, if one was.
+
+    Raises:
+        UsageError: more were.
+    """
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        return None  # none, or for another process: the parent process keeps the variables
+    count = environ.get("LISTEN_FDS", "")
+    if count == "1":
+        return FIRST_DESCRIPTOR
+    raise UsageError(
+        f"one socket is taken over, and LISTEN_FDS is {count!r}",
+        hint="let the socket unit have one ListenStream=",
+    )
+
+
+def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
+    """Return how a server listens, as its command line says.
+
+    Raises:
+        UsageError: options that do not go together.
+        SettingError: a file of maps or certificates cannot be used.
+    """
+    from lace.transport.maps import read_fingerprint_map, read_uid_map
+    from lace.transport.tls import load_certificate, load_server_tls
+
+    tls = None
+    certificate, key = path_of(given["tls_cert"]), path_of(given["tls_key"])
+    client_map, client_ca = path_of(given["tls_client_map"]), path_of(given["tls_client_ca"])
+    if certificate is not None and key is not None:
+        tls = load_server_tls(
+            certificate,
+            key,
+            clients=None if client_map is None else read_fingerprint_map(client_map),
+            client_authorities=client_ca,
+        )
+    elif certificate is not None or key is not None:
+        raise UsageError("--tls-cert and --tls-key belong together", hint="name both")
+    elif client_map is not None or client_ca is not None:
+        raise UsageError(
+            "certificates of clients are asked for by a server that has one",
+            hint="name it: --tls-cert FILE --tls-key FILE",
+        )
+    users, channel = path_of(given["uid_map"]), path_of(given["channel_cert"])
+    return ListenOptions(
+        stdio_peer=vouched_peer(given["stdio_peer"]),
+        verifiers={} if users is None else read_uid_map(users),
+        tls=tls,
+        channel_certificate=None if channel is None else load_certificate(channel),
+        hosts=frozenset(name.lower() for name in given["host"]),
+        origins=frozenset(given["origin"]),
+        limits=ConnectionLimits(
+            in_all=given["max_links"] or lace.settings.max_links,
+            of_address=given["max_links_of_address"] or lace.settings.max_links_of_address,
+            idle_seconds=lace.settings.idle_link_seconds,
+        ),
+        inherited=inherited_descriptor(session.environ),
+    )
+
+
+_LINKS: Final = "warehouse"
+"""Cursors of these links are kept apart from those of the lace: they hold less."""
+
+
+class WarehouseBehind:
+    """A warehouse whose records are sent instead of the lace's.
+
+    Args:
+        lace: the lace beside it.
+        folder: the warehouse.
+
+    Raises:
+        EngineError: pyarrow is not installed.
+        NoStoreError: there is no warehouse.
+        WarehouseDamagedError: it is damaged.
+        LimitExceeded: it has more records than are served.
+    """
+
+    def __init__(self, lace: Lace, folder: Path) -> None:
+        self._lace, self._folder = lace, folder
+        self._served = self._open(None)
+
+    def _open(self, before: ServedWarehouse | None) -> ServedWarehouse:
+        from lace.spark.served.warehouse import open_served  # what it needs takes long to load
+
+        most = self._lace.settings.warehouse_served_records
+        return open_served(self._folder, before, most=most)
+
+    @property
+    def generation(self) -> int:
+        """The generation that new links get."""
+        return self._served.generation
+
+    def renew(self) -> None:
+        """Go on with the newest state; the one before stays while links use it.
+
+        Raises:
+            StoreError: it does not exist, or is damaged.
+            LimitExceeded: it has more records than are served by now.
+        """
+        self._served = self._open(self._served)
+
+    def strange_names(self, policy: Policy, cancellation: Cancellation) -> tuple[Finding, ...]:
+        """Return a warning for each field name, group and app of rules that no record has.
+
+        All records are read, in constant memory. A warehouse of more than the setting
+        `warehouse_embedded_records` is not looked at.
+
+        Raises:
+            EvaluationCancelled: it was cancelled.
+            WarehouseDamagedError: a file is damaged, or was removed since.
+        """
+        from lace.engine.factbase import FactBase
+        from lace.engine.field_histogram import distinct_names, strange_names, uses_names
+        from lace.policy.local import modules_of
+
+        served = self._served
+        modules = [module for module in modules_of(policy) if uses_names(module)]
+        most = self._lace.settings.warehouse_embedded_records
+        if not modules or len(served.index) > most:
+            return ()
+        base = FactBase(max_value_bytes=MAX_LINE_BYTES)
+        base.change(distinct_names(_watched(served.facts(), cancellation)))
+        return tuple(found for module in modules for found in strange_names(base, module))
+
+    @contextmanager
+    def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:
+        """Open a side of the lace as one of the warehouse."""
+        from lace.spark.served.evaluator import WarehouseEvaluating
+        from lace.spark.served.warehouse import WarehouseStore
+        from lace.store.links import LinkFiles
+
+        with opened as own:
+            store = WarehouseStore(lambda: self._served)
+            most = own.settings.warehouse_embedded_records
+            yield replace(
+                own,
+                store=store,
+                evaluating=WarehouseEvaluating(store, most),
+                links=LinkFiles(
+                    self._lace.store.folder,
+                    within=_LINKS,
+                    may_write=not self._lace.store.read_only,
+                ),
+            )
+
+
+def _watched(facts: Iterator[Fact], cancellation: Cancellation) -> Iterator[Fact]:
+    for fact in facts:
+        cancellation.check()
+        yield fact
 
 
 SWITCH_SECONDS: Final = 0.001

@@ -17,8 +17,7 @@ from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_f
 from lace.base.limits import Settings, Source, Value, describe_settings, resolve_settings
 from lace.cli.approvals import ForeignLaceError, refuse_foreign
 from lace.cli.failures import Terminated, describe_failure
-from lace.cli.output import Output
-from lace.cli.prompt import DeclinedError
+from lace.cli.output import DeclinedError, Output
 from lace.errors import LaceError, SettingError
 from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
 from lace.store.sqlite.store import Operation

@@ -9,7 +9,6 @@ import click
 
 from lace.base.limits import MAX_WAIT_TICKS
 from lace.cli.command import command as lace_command
-from lace.cli.dry_runs import DRY_RUN_KEYS
 from lace.cli.link_options import (
     CA_OPTION,
     PEER_OPTION,
@@ -21,7 +20,7 @@ from lace.cli.link_options import (
     tls_options,
     warn_of_links,
 )
-from lace.cli.link_runs import LinkRun, connect_options, known_of_peer
+from lace.cli.link_runs import DRY_RUN_KEYS, LinkRun, connect_options, known_of_peer
 from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
 from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files

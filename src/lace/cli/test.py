@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.cli.command import command as lace_command
+from lace.cli.files import complain_findings
 from lace.cli.output import plural
-from lace.cli.rule_files import complain_findings
 from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:

@@ -595,7 +595,6 @@ def choose_records(
         WarehouseDamagedError: a file of the warehouse is damaged.
         SparkJobError: Spark failed.
     """
-
     values = select_values(session, warehouse, question, options=replace(options, cuts="local"))
     found = held_hashes(warehouse, values)
     return Chosen(found, len(values) - len(found))

@@ -1,0 +1,568 @@
+"""`lace pipeline status`: what a warehouse holds, and what was done to it last."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from lace.base.arrow import load_pyarrow
+from lace.base.text import safe_text
+from lace.cli.command import command as lace_command
+from lace.cli.export import Target, check_output
+from lace.cli.failures import Choice
+from lace.cli.files import written
+from lace.cli.output import Column, plural, size_text, time_text
+from lace.cli.pipeline_session import (
+    SparkOptions,
+    engine_options,
+    note_without_facts,
+    read_selection,
+    spark_options,
+    spark_session,
+    warehouse_argument,
+)
+from lace.cli.policy_files import read_public_facts
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
+from lace.cli.progress import Progress
+from lace.cli.questions import SELECTED
+from lace.errors import UsageError
+from lace.spark.pipeline.audit import MOST_SAMPLED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from lace.cli.output import Output
+    from lace.cli.session import Session
+    from lace.errors import RecordError
+    from lace.spark.pipeline.audit import Checked, Proof
+    from lace.spark.pipeline.diff import Comparison, Side
+    from lace.spark.pipeline.tables import Rejected
+    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.store.intake import Intake
+
+
+_FIELD = "facts/Field"
+
+
+@lace_command(
+    "status",
+    piped="Lines of a name and a number: generation, sources, records, without_facts, "
+    "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, "
+    "`derived NAME PREDICATE` for each table of derived facts, `advertised NAME` for each run "
+    "of advertise, and `rows TABLE` and `size TABLE` (bytes) for each table. --json has the last "
+    "runs as well. With --quarantine, one line a fault instead, tab-separated: file, byte offset, "
+    "rule, reason.",
+    json_keys={
+        "generation": "how many commits there were",
+        "sources": "how many files were ingested",
+        "records": "how many records there are",
+        "without_facts": "how many of them have no facts yet",
+        "quarantined": "how many faults were met",
+        "texts": "how many texts the dictionary has",
+        "files": "how many files the warehouse consists of",
+        "bytes": "their bytes",
+        "facts": "an object of the number of facts by predicate",
+        "derived": "an object of the number of derived facts by name and predicate",
+        "advertised": "an object of the number of advertised records by name",
+        "tables": "an object by table of {rows, files, bytes}",
+        "runs": "a list of {stage, generation, finished (TAI), seconds, rows}, the last 20 commits "
+        "of stages, the newest first; rows are those of the files that it brought",
+        "quarantine": "a list of {path, offset, rule, reason}: what was rejected (--quarantine)",
+    },
+    examples=[
+        ("lace pipeline status big.wh", "what is in it"),
+        ("lace pipeline status big.wh --quarantine", "what was rejected, and why"),
+    ],
+)
+@warehouse_argument
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="Show what was rejected: the file, the byte offset, the rule that is broken and why. "
+    "Needs pyarrow.",
+)
+@click.pass_obj
+def status(session: Session, warehouse: str, quarantine: bool) -> int:
+    """Show what a warehouse holds: counts, tables with rows and sizes, and the last runs.
+
+    A run is a stage that committed something: ingest, facts, evaluate or advertise. Its time
+    begins with the command, or with the commit before it. Needs neither Spark nor Java.
+    """
+    from lace.spark.pipeline.tables import describe_warehouse, rejected_of
+    from lace.spark.pipeline.warehouse import Warehouse
+
+    opened = Warehouse.open(Path(warehouse))
+    found = describe_warehouse(opened)
+    if session.output.json:
+        if quarantine:
+            found["quarantine"] = [each.to_json() for each in rejected_of(opened)]
+        session.output.json_document(found)
+        return 0
+    if quarantine:
+        _show_rejected(session.output, rejected_of(opened))
+        return 0
+    if session.output.table_wanted:
+        _show_tables(session.output, found)
+        return 0
+    counts = {name: value for name, value in found.items() if isinstance(value, int)}
+    parts = {
+        f"{part} {name}": count
+        for part in ("facts", "derived", "advertised")
+        for name, count in found[part].items()
+    }
+    for measure, name in (("rows", "rows"), ("bytes", "size")):
+        parts |= {f"{name} {table}": each[measure] for table, each in found["tables"].items()}
+    session.output.counts({**counts, **parts})
+    return 0
+
+
+def _show_rejected(output: Output, found: Iterable[Rejected]) -> None:
+    """Show what was rejected, and why."""
+    rows = ((each.path, each.offset, each.rule, each.reason) for each in found)
+    if not output.table_wanted:
+        for row in rows:
+            output.row(row)
+        return
+    columns = Column("file", style="bold"), Column("offset", "right"), Column("rule")
+    shown = [(path, f"{offset:,}", rule, reason) for path, offset, rule, reason in rows]
+    if shown:
+        output.table((*columns, Column("reason")), shown)
+    else:
+        output.note("nothing was rejected")
+
+
+def _show_tables(output: Output, found: dict[str, Any]) -> None:
+    """Show it to a person: the counts, the tables, and the last runs."""
+    names = ("generation", "sources", "records", "without_facts", "quarantined", "texts", "files")
+    counts = [(name.replace("_", " "), f"{found[name]:,}") for name in names]
+    columns = (Column("", style="bold"), Column("", "right"))
+    output.table(columns, [*counts, ("size", size_text(found["bytes"]))], heading=False)
+    if found["tables"]:
+        output.line("")
+        number = Column("rows", "right"), Column("files", "right", goes=1), Column("size", "right")
+        output.table((Column("table", style="bold"), *number), _table_rows(found["tables"]))
+    if found["runs"]:
+        output.line("")
+        output.table(
+            (
+                Column("last runs", style="bold"),
+                Column("finished (UTC)"),
+                Column("took", "right"),
+                Column("rows", "right"),
+            ),
+            [_run_row(run) for run in found["runs"]],
+        )
+
+
+def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
+    took = f"{run['seconds']:,.1f} s"
+    return run["stage"], time_text(run["finished"]), took, _row_count(run)
+
+
+def _row_count(measured: dict[str, Any]) -> str:
+    return f"{measured['rows']:,}"
+
+
+def _table_rows(tables: dict[str, dict[str, int]]) -> list[tuple[str, str, str, str]]:
+    """Return a row for each table; the many of Field, kept apart by Name, are one."""
+    merged: dict[str, dict[str, int]] = {}
+    for table, measured in tables.items():
+        name = _FIELD if table.startswith(f"{_FIELD}/") else table
+        sums = merged.setdefault(name, dict.fromkeys(measured, 0))
+        for measure, count in measured.items():
+            sums[measure] += count
+    return [
+        (name, _row_count(each), f"{each['files']:,}", size_text(each["bytes"]))
+        for name, each in merged.items()
+    ]
+
+
+_DAMAGED = 6
+
+
+@lace_command(
+    "verify",
+    piped="Lines of a name and a number: files, bytes, damaged, validated (records, again), wrong; "
+    "with --sample or --all also records, facts, advertisements, roots and derived (that were "
+    "compared); then a line that begins with `damage: ` for each damaged file or wrong answer, the "
+    "first 1,000 of them, and one with `not compared: ` for each evaluation that was not.",
+    json_keys={
+        "files": "how many files were checked",
+        "bytes": "their bytes",
+        "damaged": "how many are not as they were committed",
+        "damage": "a list of {path, reason}",
+        "validated": "how many records were validated again, with their signatures",
+        "records": "how many records were compared with their facts (--sample, --all)",
+        "facts": "how many facts these have",
+        "advertisements": "how many advertisements were compared",
+        "roots": "how many Merkle roots were computed again",
+        "derived": "how many derived facts were compared with what the embedded engine derives",
+        "wrong": "how many of all these are not what they should be",
+        "faults": "a list of {what, reason}",
+        "uncompared": "a list of {what, reason}: evaluations of too many records to be compared, "
+        "or by another version of Lace",
+    },
+    examples=[
+        ("lace pipeline verify big.wh", "compare every file with the manifest"),
+        ("lace pipeline verify big.wh --sample 1000", "and the tables with 1,000 records"),
+    ],
+)
+@warehouse_argument
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(1, MOST_SAMPLED),
+    help="Validate this many records, and compare the tables with them.",
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Validate every record, and compare the tables with it.",
+)
+@spark_options
+@click.pass_obj
+def verify(
+    session: Session,
+    warehouse: str,
+    sample: int | None,
+    everything: bool,
+    master: str,
+    python_env: str | None,
+    spark_settings: tuple[str, ...],
+) -> int:
+    """Compare every file of a warehouse with its manifest.
+
+    Size, BLAKE3 digest and rows. Records are validated again, with their signatures: 1,000 chosen
+    by chance, with --sample that many, with --all every one. With these two the tables are also
+    compared with them: facts are made again from the bytes of records, and each record's set of
+    facts is compared by its digest; so are advertisements, and Merkle roots are computed again.
+    Derived tables are compared with what the embedded engine derives by the same rules from all
+    records, if these are no more than the setting warehouse_embedded_records; else it is said that
+    they were not compared, as it is of those that another version of Lace has evaluated in its own
+    way. Exit code 6 when anything is not as it should be. Without these options
+    neither Spark nor Java is needed.
+    """
+    if sample is not None and everything:
+        raise UsageError("--sample and --all exclude each other", hint="give one of them")
+    options = SparkOptions(master, python_env, spark_settings)
+    _check_packages(with_spark=everything or sample is not None)
+    from lace.spark.pipeline.audit import check_warehouse, validate_some
+    from lace.spark.pipeline.warehouse import Warehouse
+
+    opened = Warehouse.open(Path(warehouse))
+    total = sum(file.size for file in opened.manifest.all_files())
+    with Progress(session, "verify", total, "bytes") as progress:
+        found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
+    if not found.damaged:  # else what is read now would only say so again
+        if everything or sample is not None:
+            found.proof = _prove(session, opened, options, sample)
+        else:
+            validate_some(opened, found)
+    _show(session, found)
+    return 0 if found.is_sound else _DAMAGED
+
+
+def _check_packages(*, with_spark: bool) -> None:
+    """Refuse to go on without what is needed: files are read with pyarrow alone."""
+    if with_spark:
+        from lace.spark.engine.session import check_installed
+
+        check_installed()
+    else:
+        from lace.base.arrow import load_pyarrow
+
+        load_pyarrow()
+
+
+def _prove(
+    session: Session, warehouse: Warehouse, options: SparkOptions, sample: int | None
+) -> Proof:
+    from lace.spark.pipeline.audit import prove
+
+    most = session.settings(None)[0].warehouse_embedded_records
+    with spark_session(session, options, "verify") as spark:
+        return prove(spark, warehouse, sample, most_records=most)
+
+
+def _show(session: Session, found: Checked) -> None:
+    output, proof = session.output, found.proof
+    counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
+    counts |= {"validated": found.validated, "wrong": found.wrong}
+    if proof is not None:
+        names = ("validated", "records", "facts", "advertisements", "roots", "derived", "wrong")
+        counts |= {name: getattr(proof, name) for name in names}
+    faults = proof.faults if proof is not None else []
+    uncompared = proof.uncompared if proof is not None else []
+    if output.json:
+        damage = [{"path": path, "reason": reason} for path, reason in found.damage]
+        lists = {"faults": faults, "uncompared": uncompared} if proof is not None else {}
+        told = {
+            name: [{"what": what, "reason": why} for what, why in each]
+            for name, each in lists.items()
+        }
+        output.json_document({**counts, "damage": damage, **told})
+    else:
+        output.counts(counts)
+        for what, reason in [*found.damage, *faults]:
+            output.say(safe_text(f"damage: {what}: {reason}"))
+        for what, reason in uncompared:
+            output.say(safe_text(f"not compared: {what}: {reason}"))
+    if found.damaged:
+        output.complain(
+            f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "
+            "back from a copy, or make the warehouse again from its sources"
+        )
+    elif found.wrong:
+        output.complain(
+            f"lace: the warehouse has records that are not valid: {plural(found.wrong, 'fault')} "
+            "found; make the warehouse again from its sources"
+        )
+    elif proof is not None and proof.wrong:
+        output.complain(
+            f"lace: the tables do not say what the records do: {plural(proof.wrong, 'fault')} "
+            "found; make the warehouse again from its sources"
+        )
+
+
+_KINDS = ("a", "b", "differs")
+
+
+def _side(session: Session, warehouse: Warehouse, text: str) -> Side:
+    from lace.spark.pipeline.advertise import state_names
+    from lace.spark.pipeline.diff import listing_of, side_of
+
+    if text not in state_names(warehouse.manifest) and Path(text).is_file():
+        return listing_of(read_public_facts(session, text, None, None), text)
+    return side_of(warehouse, text)
+
+
+@lace_command(
+    "diff",
+    piped="Lines of `a`, `b` or `differs`, a tab and a record hash: what A has and B lacks, what B "
+    "has and A lacks, what both have with other fields; sorted. With --only, hashes alone.",
+    json_keys={
+        "a": "how many records A has and B lacks",
+        "b": "how many records B has and A lacks",
+        "differs": "how many both have with other fields",
+        "partitions": "how many two-character prefixes were read; null when all were",
+    },
+    examples=[
+        ("lace pipeline diff big.wh mine theirs", "compare two runs of advertise"),
+        ("lace pipeline diff big.wh mine peer.facts --only b", "what to request from a peer"),
+    ],
+)
+@warehouse_argument
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--only", type=Choice(_KINDS), help="Only these, as record hashes.")
+@spark_options
+@click.pass_obj
+def diff(
+    session: Session,
+    warehouse: str,
+    first: str,
+    second: str,
+    only: str | None,
+    master: str,
+    python_env: str | None,
+    spark_settings: tuple[str, ...],
+) -> int:
+    """Compare two advertisement states: what each has that the other lacks.
+
+    A and B are names given by `lace pipeline advertise`, or a file of a peer's listing:
+    Advertised and AdvertisedField fact lines. Where both have one source and the same fields,
+    Merkle roots are compared first, and only partitions that differ are read. Exit code 1 when
+    anything differs.
+    """
+    from lace.spark.engine.session import check_installed
+
+    check_installed()
+    from lace.spark.pipeline.diff import Comparison
+    from lace.spark.pipeline.warehouse import Warehouse
+
+    options = SparkOptions(master, python_env, spark_settings)
+    opened = Warehouse.open(Path(warehouse))
+    compared = Comparison(_side(session, opened, first), _side(session, opened, second))
+    if compared.is_same:  # there is nothing to start Spark for
+        return _show_difference(session, compared, None, only)
+    with spark_session(session, options, "diff") as spark:
+        return _show_difference(session, compared, spark, only)
+
+
+def _show_difference(session: Session, compared: Comparison, spark: Any, only: str | None) -> int:  # noqa: ANN401 - PySpark's own
+    output = session.output
+    if output.json:
+        counts = dict.fromkeys(_KINDS, 0) if spark is None else compared.counts(spark)
+        prefixes = compared.prefixes
+        read = None if prefixes is None else len(prefixes)
+        output.json_document({**counts, "partitions": read})
+        return int(any(counts.values()))
+    rows = iter(()) if spark is None else compared.records(spark, only)
+    number = 0
+    if output.table_wanted and only is None:
+        found = list(rows)
+        if found:
+            output.table((Column("in"), Column("record", no_wrap=True)), found)
+        return int(bool(found))
+    for kind, record in rows:
+        output.row((record,) if only else (kind, record))
+        number += 1
+    return int(number > 0)
+
+
+def _chosen(
+    session: Session,
+    warehouse: Warehouse,
+    rules: str,
+    predicate: str | None,
+    allow_undefined: tuple[str, ...],
+    options: SparkOptions,
+) -> frozenset[str]:
+    """Return the records that rules choose; values that are no record here are counted."""
+    from lace.spark.pipeline.evaluate import choose_records
+
+    question = read_selection(session, rules, predicate, allow_undefined)
+    note_without_facts(session, warehouse.manifest)
+    how = engine_options(session, options)
+    with spark_session(session, options, "export") as spark:
+        found = choose_records(spark, warehouse, question, how)
+    if found.strangers:
+        are = "is no record" if found.strangers == 1 else "are no records"
+        count = plural(found.strangers, "value")
+        session.output.note(f"{count} of {question.predicates[0]} {are} of this warehouse")
+    return found.hashes
+
+
+@lace_command(
+    "export",
+    piped="The bytes of the records, one after another; nothing with -o.",
+    json_keys={
+        "id": "the record's hash; one line a record; wants -o",
+        "offset": "where it begins in the file",
+        "bytes": "how many bytes it has",
+    },
+    examples=[
+        ("lace pipeline export big.wh --all -o all.records", "write every record to a file"),
+        ("lace pipeline export big.wh //u//notes//today | lace import -", "copy one to a lace"),
+        ("lace pipeline export big.wh --rules chosen.lace -o chosen.records", "what rules choose"),
+    ],
+)
+@warehouse_argument
+@click.argument("records", metavar="[RECORD]…", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every record.")
+@click.option("--rules", metavar="FILE", help="The records that the rules of FILE choose.")
+@click.option(
+    "--predicate",
+    metavar="NAME/1",
+    help=f"With --rules, the predicate that chooses.  [default: {SELECTED}]",
+)
+@ALLOW_UNDEFINED_OPTION
+@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, whole or not.")
+@spark_options
+@click.pass_obj
+def export(
+    session: Session,
+    warehouse: str,
+    records: tuple[str, ...],
+    everything: bool,
+    rules: str | None,
+    predicate: str | None,
+    allow_undefined: tuple[str, ...],
+    target: str | None,
+    master: str,
+    python_env: str | None,
+    spark_settings: tuple[str, ...],
+) -> int:
+    """Write the bytes of records of a warehouse.
+
+    Of the RECORDs named, of all, or of those that rules choose, in the order of the warehouse.
+    Each is checked against its hash. When one that is named is not there, nothing is written
+    and the exit code is 1. Only --rules needs Spark. `lace import` reads the result.
+    """
+    if bool(records) + everything + (rules is not None) != 1:
+        raise UsageError("name what to export", hint="give RECORDs, --all, or --rules FILE")
+    if predicate is not None and rules is None:
+        raise UsageError("--predicate is of rules", hint="give --rules FILE")
+    check_output(session.output, target)
+    if rules is not None:
+        from lace.spark.engine.session import check_installed
+
+        check_installed()
+    load_pyarrow()
+    from lace.spark.pipeline.evaluate import find_named
+    from lace.spark.pipeline.records import iterate_records
+    from lace.spark.pipeline.tables import RECORDS
+    from lace.spark.pipeline.warehouse import Warehouse
+
+    opened = Warehouse.open(Path(warehouse))
+    wanted = None if everything else find_named(opened, records)
+    if rules is not None:
+        options = SparkOptions(master, python_env, spark_settings)
+        wanted = _chosen(session, opened, rules, predicate, allow_undefined, options)
+    total = opened.manifest.rows(RECORDS) if wanted is None else len(wanted)
+    place: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
+    with place as file, Progress(session, "export", total, "records") as progress:
+        goal = Target(session.output, file)
+        for record in iterate_records(opened, wanted):
+            goal.write(record)
+            progress.update(goal.records)
+    if target:
+        size = plural(goal.bytes, "byte")
+        session.output.note(f"wrote {plural(goal.records, 'record')}, {size}, to {target}")
+    return 0
+
+
+@lace_command(
+    "export-lace",
+    piped="Three lines of a name and a number: stored, known (they were there already), rejected.",
+    json_keys={
+        "stored": "how many records are new in the lace",
+        "known": "how many were there already",
+        "rejected": "how many the lace does not take, by its limits",
+    },
+    examples=[("lace pipeline export-lace big.wh --lace small", "fill a lace that is there")],
+)
+@warehouse_argument
+@click.pass_obj
+def export_lace(session: Session, warehouse: str) -> int:
+    """Store the records of a warehouse in the lace.
+
+    The lace is the one that --lace names, or the one here. Every record is validated as an
+    import does it. It needs no Spark.
+    """
+    from lace.base.arrow import load_pyarrow
+
+    load_pyarrow()
+    from lace.spark.pipeline.run import store_records
+    from lace.spark.pipeline.tables import RECORDS
+    from lace.spark.pipeline.warehouse import Warehouse
+
+    opened = Warehouse.open(Path(warehouse))
+    total = opened.manifest.rows(RECORDS)
+    with (
+        session.changing("pipeline export-lace") as change,
+        Progress(session, "export-lace", total, "records") as progress,
+    ):
+
+        def report(counts: Intake, errors: Sequence[RecordError]) -> None:
+            for error in errors:
+                session.output.complain(str(error))
+            progress.update(counts.stored + counts.known + counts.rejected)
+
+        lace = change.lace
+        done = store_records(
+            opened, lace.store, settings=lace.settings, workers=lace.workers, report=report
+        )
+        counts = {"stored": done.stored, "known": done.known, "rejected": done.rejected}
+        change.result.update(counts)
+        change.exit_code = 1 if done.rejected else 0
+    if session.output.json:
+        session.output.json_document(counts)
+    else:
+        session.output.counts(counts)
+    return change.exit_code
