@@ -11,21 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "EngineError",
-    "Finding",
-    "LaceError",
-    "LimitExceeded",
-    "Place",
-    "PolicyError",
-    "ProtocolError",
-    "RecordError",
-    "RuleError",
-    "SettingError",
-    "StoreError",
-    "UsageError",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

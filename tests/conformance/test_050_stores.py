@@ -410,7 +410,7 @@ class Nobody(list[Outcome]):
 def test_core_and_store_know_nothing_of_who_collects() -> None:
     """They import no driver and are given nothing to call but a source of randomness."""
     source = Path(inspect.getfile(lace)).parent
-    for path in (*(source / "interlacing").glob("*.py"), *(source / "store").rglob("*.py")):
+    for path in (*(source / "exchange").glob("*.py"), *(source / "store").rglob("*.py")):
         imported = {
             name
             for node in ast.walk(ast.parse(path.read_text("utf-8")))
@@ -422,7 +422,7 @@ def test_core_and_store_know_nothing_of_who_collects() -> None:
                 else []
             )
         }
-        above = ("lace.driver", "lace.link.side", "lace.api", "lace.cli")
+        above = ("lace.link", "lace.api", "lace.cli")
         assert not {name for name in imported if name.startswith(above)}, path
     called = [each.name for each in fields(MachineConfig) if "Callable" in str(each.type)]
     assert called == ["random_bytes"]

@@ -40,9 +40,9 @@ PACKAGES: Final = (
     "rules",
     "algebra",
     "policy",
-    "interlacing",
+    "exchange",
     "iltp",
-    "driver",
+    "link",
 )
 
 _SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {

@@ -80,7 +80,7 @@ def _encoded(value: Any) -> Any:
         return [_encoded(each) for each in value]
     if value is None or isinstance(value, (str, int)):
         return value
-    if type(value).__name__ in happened.__all__:
+    if type(value).__module__ == happened.__name__:
         given = {each.name: getattr(value, each.name) for each in fields(value)}
         return {type(value).__name__: {name: _encoded(each) for name, each in given.items()}}
     return {"map": {name: _encoded(each) for name, each in value.items()}}

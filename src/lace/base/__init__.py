@@ -1,3 +1,1 @@
 """Encoding, digests, text, time and limits: what every other package stands on."""
-
-__all__: list[str] = []

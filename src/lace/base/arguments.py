@@ -15,8 +15,6 @@ from lace.errors import UsageError
 if TYPE_CHECKING:
     import re
 
-__all__ = ["check_argument", "check_callable", "check_count", "check_many", "is_text_of", "kind_of"]
-
 
 def kind_of(value: object) -> str:
     """Return what something is, for a message.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-__all__ = ["arrow_table", "load_pyarrow"]
-
 
 def load_pyarrow() -> Any:  # noqa: ANN401 - pyarrow is optional
     """Return the package.

@@ -12,18 +12,6 @@ from typing import Final
 
 from lace.errors import RecordError
 
-__all__ = [
-    "ALPHABET",
-    "B64AError",
-    "decode",
-    "decode_ascii",
-    "decode_canonical",
-    "encode",
-    "encode_ascii",
-    "final_characters",
-    "has_foreign",
-]
-
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 
 # The standard library encodes the same six-bit groups in another alphabet.

@@ -10,15 +10,6 @@ from blake3 import blake3
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "DIGEST_BYTES",
-    "CONTEXT_PREFIX",
-    "Hasher",
-    "derive",
-    "derive_blocks",
-    "digest",
-    "digest_each",
-]
 
 DIGEST_BYTES: Final = 32
 CONTEXT_PREFIX: Final = "lace-\N{THREE NETWORKED COMPUTERS}/"

@@ -16,32 +16,6 @@ from lace.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "DEFAULT_SETTINGS",
-    "LEAST_FACT_BYTES",
-    "MAX_DATA_LENGTH",
-    "MAX_DATA_SETTING",
-    "MAX_EVENT_RECORDS",
-    "MAX_EXTRA_HEADERS",
-    "MAX_GIVEN_RECORDS",
-    "MAX_HEAD_BYTES",
-    "MAX_LINE_BYTES",
-    "MAX_LINK_EVENTS",
-    "MAX_LOGGED_CHARACTERS",
-    "MAX_MANIFEST_BYTES",
-    "MAX_PROVEN_DIGESTS",
-    "MAX_VALUE_SETTING",
-    "SPARK_BROADCAST_ROWS",
-    "SPARK_HANDOVER_ROWS",
-    "SPARK_SMALL_ROWS",
-    "STORED_FORMATS",
-    "Settings",
-    "Source",
-    "Value",
-    "describe_settings",
-    "parse_setting",
-    "resolve_settings",
-]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

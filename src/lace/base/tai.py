@@ -12,8 +12,6 @@ from typing import Final
 from lace.base.arguments import is_text_of, kind_of
 from lace.errors import RecordError
 
-__all__ = ["TAI_PATTERN", "TAI_UNIX_SECONDS", "Tai", "TaiError"]
-
 TAI_UNIX_SECONDS: Final = 37
 """What a clock reading adds to Unix seconds."""
 

@@ -11,17 +11,6 @@ from typing import Final
 
 import unicodedata2
 
-__all__ = [
-    "CONTROL",
-    "LINE_BREAK",
-    "UNICODE_VERSION",
-    "is_nfc",
-    "is_wide",
-    "normalize_nfc",
-    "safe_text",
-    "shorten",
-]
-
 UNICODE_VERSION: Final[str] = unicodedata2.unidata_version
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")

@@ -3,5 +3,3 @@
 `main` runs a command line, `command` says what every command has in common, `session`
 is one run's state, `output` writes for people and for programs.
 """
-
-__all__: list[str] = []

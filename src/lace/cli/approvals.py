@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from lace.cli.output import Output
 
-__all__ = ["ForeignLaceError", "approve_command", "refuse_foreign"]
 
 _FILE_NAME: Final = "approved-commands.json"
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024

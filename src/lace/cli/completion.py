@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from lace.cli.session import Session
 
-__all__ = ["COMPLETION_VARIABLE", "command"]
 
 COMPLETION_VARIABLE: Final = "_LACE_COMPLETE"
 _SHELLS: Final = ("bash", "zsh", "fish")

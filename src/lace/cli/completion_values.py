@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.session import Session
 
-__all__ = ["attach_completions"]
 
 MOST_ROWS: Final = 2_000
 """Records that are looked at for one completion."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.cli.session import Session
 
-__all__ = ["command"]
 
 Row = tuple[str, Value, str, str, str]
 """Name, value, unit, origin, meaning."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from lace.cli.session import Session
 
-__all__ = ["Check", "command"]
 
 _NEEDED: Final = (
     "blake3",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.store.interface import Snapshot
 
-__all__ = ["Target", "check_output", "command"]
-
 
 class Target:
     """Where record bytes go, and the listing that `--json` adds."""

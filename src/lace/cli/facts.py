@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.store.interface import Snapshot
 
-__all__ = ["command", "sorted_facts"]
 
 Line = tuple[str, Fact]
 """A fact line, and the fact it shows."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from lace.errors import RecordError
     from lace.store.intake import Intake, Report
 
-__all__ = ["command"]
 
 _STANDARD_INPUT: Final = "-"
 _LOGGED_NAMES: Final = 10

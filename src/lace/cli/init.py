@@ -18,8 +18,6 @@ from lace.store.sqlite.store import DATABASE_NAME, is_lace
 if TYPE_CHECKING:
     from lace.cli.session import Session
 
-__all__ = ["command", "settings_template"]
-
 
 def settings_template() -> str:
     """Return a `lace.toml` that names every setting and changes none."""

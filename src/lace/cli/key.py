@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lace.record import seal
     from lace.record.ids import Verifier
 
-__all__ = ["command"]
 
 _MOST_SECRET_BYTES: Final = 4096
 _MADE_KEYS: Final = {

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from lace.link.session import Session as LinkSession
     from lace.policy.local import Policy
 
-__all__ = [
-    "OUTCOME_KEYS",
-    "LinkLine",
-    "count_rows",
-    "exit_code_of",
-    "logged_link",
-    "logged_result",
-    "logged_rules",
-    "note_receipts",
-    "note_rejected",
-    "seconds_text",
-    "show_outcome",
-]
 
 OUTCOME_KEYS: Final = {
     "link-id": "the identifier of this link, or null",

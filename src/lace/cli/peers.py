@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "SyncArguments",
-    "is_peer_name",
-    "lost_files",
-    "peer_tables",
-    "read_peer",
-    "refuse_lost_files",
-]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESSES: Final = frozenset({"stdio", "unix", "tcp", "ws", "wss"})

@@ -11,7 +11,6 @@ from lace.cli.command import LazyGroup, require_subcommand
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["command"]
 
 _MODULES: Final[Mapping[str, str]] = {
     "ingest": "lace.cli.pipeline_stages:ingest",

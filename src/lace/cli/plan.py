@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.policy.plan import ExchangePlan
 
-__all__ = ["command"]
-
 
 def _make(session: Session, operand0: str, operand1: str, lowering: str) -> Plan:
     limits = session.rule_limits()

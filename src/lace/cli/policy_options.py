@@ -23,22 +23,6 @@ from lace.record.ids import Verifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "ADVERTISED_OPTION",
-    "ALL_FIELDS_OPTION",
-    "ALLOW_UNDEFINED_OPTION",
-    "AT_OPTION",
-    "EXPOSE_OPTION",
-    "FIELD_OPTION",
-    "LOWERING_OPTION",
-    "RUNTIME_OPTION",
-    "ExposureArgument",
-    "PolicyArguments",
-    "exchange_options",
-    "offered",
-    "parse_exposure",
-    "parse_viewer",
-]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from lace.query.preview import Preview
     from lace.store.interface import Snapshot
 
-__all__ = ["command"]
-
 
 class _Answer:
     """A preview as it is told."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.record.headers import Header
 
-__all__ = ["command"]
-
 
 def _too_large(name: str, size: int | None, limit: int) -> LimitExceeded:
     shown = f"{size:,}" if size is not None else f"more than {limit:,}"

@@ -56,15 +56,6 @@ if TYPE_CHECKING:
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
-__all__ = [
-    "RECEIPTS_OPTION",
-    "Remote",
-    "RemoteCommand",
-    "RemoteError",
-    "came_and_stays",
-    "publish_receipts",
-    "remote_options",
-]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _CHILD: Final = "[-- COMMAND…]"

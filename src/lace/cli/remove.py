@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.store.interface import Snapshot
 
-__all__ = ["command"]
 
 _WHOLE: Final = "records are removed all together or not at all"
 

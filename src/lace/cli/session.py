@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.rules.limits import RuleLimits
 
-__all__ = ["FOLDER_NAME", "Change", "Session", "making"]
 
 FOLDER_NAME: Final = ".lace"
 FOLDER_VARIABLE: Final = "LACE_DIR"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from lace.policy.local import Policy
     from lace.record.seal import SigningKey
 
-__all__ = ["command"]
 
 _OPEN_SERVER: Final = "the server has to go on for that (lace serve --open), with its clock set"
 

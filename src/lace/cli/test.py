@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lace.policytests.model import PolicyTests
     from lace.policytests.run import Coverage, FileCoverage, Outcome
 
-__all__ = ["command"]
 
 _OK: Final = "green"
 _FAILED: Final = "bold red"

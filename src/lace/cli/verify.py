@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.store.sqlite.verify import Damage, Verification
 
-__all__ = ["command"]
 
 _DAMAGED = 6
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from lace.query.preview import Preview
     from lace.why.explanation import Explanation
 
-__all__ = ["command"]
-
 
 class _Asked:
     """A fact that an exchange is asked about, by the name that its rules have there."""

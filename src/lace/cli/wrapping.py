@@ -14,7 +14,6 @@ from lace.base.text import is_wide
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HelpContext", "HelpPage", "wrap_answer", "wrap_command", "wrap_findings", "wrap_prose"]
 
 _NARROW: Final = 60
 """Pages narrower than this have what a word means below the word, not beside it."""

@@ -10,30 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "APPLICATION",
-    "ATOM",
-    "CELL",
-    "CHARACTER",
-    "INSERTED_TEXT",
-    "INTEGER",
-    "MATCH",
-    "PAIR",
-    "PROBE",
-    "ROW",
-    "SEARCHED",
-    "SELECTED",
-    "SET_COLUMN",
-    "SET_ROW",
-    "SHAPED_TEXT",
-    "SORTED",
-    "STEP",
-    "TEXT",
-    "UNIT_BYTES",
-    "added",
-    "row",
-]
-
 APPLICATION: Final = 60_000
 """One application of a rule, or of a count for one frame, whatever it finds."""
 STEP: Final = 30_000

@@ -18,30 +18,6 @@ from lace.errors import EngineError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "COLUMNS",
-    "DIRECTORY",
-    "FILES",
-    "FORMAT",
-    "HEADER",
-    "HEAPS",
-    "JOURNAL",
-    "KEY_BYTES",
-    "LOCATE",
-    "MOST_RUNS",
-    "REMOVED",
-    "SUMS",
-    "Covered",
-    "Entry",
-    "RunEntry",
-    "SegmentDamagedError",
-    "checksum",
-    "format_entry",
-    "format_header",
-    "read_header",
-    "read_last_entry",
-    "run_name",
-]
 
 FORMAT: Final = b"LaceSeg1"
 """Raise it when the files or the facts in them change: other generations are then rebuilt."""

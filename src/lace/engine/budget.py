@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
 
-__all__ = [
-    "Budget",
-    "Cancellation",
-    "Clock",
-    "EvaluationCancelled",
-    "Run",
-    "Statistics",
-    "Supervisor",
-    "split_counts",
-]
 
 Clock = Callable[[], int]
 """Gives nanoseconds, from any moment on."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lace.engine.seminaive import Found
     from lace.engine.state import Rows
 
-__all__ = ["Heights", "Ranked", "finished_state", "heights_for"]
 
 _MARK: Final = "^"
 """Begins the name of a predicate whose facts come in the order of their heights."""

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from lace.engine.factbase import FactBase
     from lace.facts.lines import Fact
 
-__all__ = [
-    "ClaimTable",
-    "RecordChanges",
-    "claims_about",
-    "claim_table",
-    "facts_of_table",
-    "fields_of",
-    "first_of",
-    "numbers_of",
-    "others",
-    "that_are",
-    "that_are_not",
-]
 
 _FIELD: Final = PredicateKey("Field", 4)
 _ADVERTISED: Final = PredicateKey("Advertised", 2)

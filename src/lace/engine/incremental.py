@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lace.engine.state import Relations, State
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["update_state"]
 
 _Changed: TypeAlias = "dict[PredicateKey, Relation]"
 _ANEW_SHARE: Final = 2

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from lace.engine.state import State
     from lace.rules.syntax import PredicateKey
 
-__all__ = [
-    "MOST_PLACES",
-    "Found",
-    "apply_branch",
-    "concatenated",
-    "evaluate_fixpoint",
-    "run_rounds",
-    "starts_of",
-]
 
 MOST_PLACES: Final = 32
 """Places of one body that have plans of their own in a fixed point."""

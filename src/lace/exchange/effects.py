@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.record.validate import ValidRecord
 
-__all__ = [
-    "Admit",
-    "Agree",
-    "Close",
-    "Describe",
-    "Effect",
-    "Evaluate",
-    "KeepModule",
-    "Report",
-    "SaveCursor",
-    "SendBatch",
-    "SendBlock",
-    "Validate",
-    "Wake",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SendBlock:

@@ -20,27 +20,6 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.record.validate import ValidRecord
 
-__all__ = [
-    "Admitted",
-    "BatchEnded",
-    "BatchSent",
-    "BlockReceived",
-    "Changed",
-    "Described",
-    "Ended",
-    "Evaluated",
-    "Event",
-    "Progressed",
-    "RecordLost",
-    "RecordsReceived",
-    "Renewed",
-    "Started",
-    "Stopped",
-    "Unavailable",
-    "Validated",
-    "Woken",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Started:

@@ -14,8 +14,6 @@ from lace.errors import ProtocolError, StoreError
 if TYPE_CHECKING:
     from lace.errors import LaceError, Place
 
-__all__ = ["Action", "Failure", "InterlaceFailure", "limit_failure", "local_failure"]
-
 
 class Action(Enum):
     """What a failure does to the round it happens in; records already stored always stay."""

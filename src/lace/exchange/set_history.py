@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lace.exchange.capabilities import Cursor
     from lace.exchange.negotiation import Terms
 
-__all__ = ["States"]
 
 _FEW_RECORDS: Final = 10_000
 """A set of at most this size is always worth remembering."""

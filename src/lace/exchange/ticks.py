@@ -16,14 +16,6 @@ from lace.exchange.failures import Failure, InterlaceFailure
 from lace.policy.public_facts import local_time
 from lace.rules.findings import show
 
-__all__ = [
-    "LocalTime",
-    "TickState",
-    "aligned_tick",
-    "is_aligned",
-    "start_ticks",
-]
-
 _BEGINNING: Final = Tai.from_nanoseconds(0)
 
 

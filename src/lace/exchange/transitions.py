@@ -16,8 +16,6 @@ from lace.exchange.failures import Failure, InterlaceFailure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LEGAL", "State", "check_legal", "takes_input"]
-
 
 class State(Enum):
     """What a machine is at."""

@@ -1,3 +1,1 @@
 """Record facts (020): the predicates, their text, and how records give them."""
-
-__all__: list[str] = []

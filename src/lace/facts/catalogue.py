@@ -15,14 +15,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "BASE_PREDICATES",
-    "LOCAL_PREDICATES",
-    "RECORD_PREDICATES",
-    "FactClass",
-    "Predicate",
-]
-
 
 class FactClass(Enum):
     """Where the facts of a predicate come from."""

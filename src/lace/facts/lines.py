@@ -14,8 +14,6 @@ from lace.base.limits import MAX_LINE_BYTES
 from lace.base.text import LINE_BREAK, is_nfc, shorten
 from lace.errors import LaceError, LimitExceeded, Place
 
-__all__ = ["Fact", "FactLineError", "check_value", "format_fact", "parse_fact", "parse_typed_fact"]
-
 Fact = tuple[str, ...]
 """A predicate's name and then its values."""
 

@@ -1,3 +1,1 @@
 """ILTP: the bytes of an exchange on a stream, and the addresses of its ends (060)."""
-
-__all__: list[str] = []

@@ -19,16 +19,6 @@ from lace.rules.findings import show
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "DEFAULT_PORTS",
-    "INTERLACE_PATH",
-    "MAX_ADDRESS_BYTES",
-    "MAX_UNIX_PATH_BYTES",
-    "Address",
-    "AddressError",
-    "Scheme",
-    "parse_address",
-]
 
 Scheme: TypeAlias = Literal["stdio", "unix", "tcp", "ws", "wss"]
 

@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from lace.errors import Finding
     from lace.rules.limits import RuleLimits
 
-__all__ = [
-    "EXCHANGE_PLAN",
-    "LACEGRAM",
-    "MAX_MARKER_BYTES",
-    "MAX_RESOURCES",
-    "MAX_RESOURCE_BYTES",
-    "MAX_RESOURCE_LINES",
-    "ResourceError",
-    "ResourceStore",
-    "check_body",
-    "check_resource",
-    "kind_of",
-    "parse_marker",
-    "too_large",
-]
 
 LACEGRAM: Final = "lacegram"
 """The kind of canonical 030 text, under an `R.` identifier."""

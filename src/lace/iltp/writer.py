@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.iltp.items import Item
 
-__all__ = ["Writer"]
 
 _FACTS_AT_ONCE: Final = 4096
 """Facts of a block that are written together."""

@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
     from lace.transport.listening import ConnectOptions
 
-__all__ = [
-    "ACCEPTING",
-    "CONNECTING",
-    "LinkOptions",
-    "Opening",
-    "check_pinned",
-    "check_wait_ticks",
-    "run_link",
-    "sync",
-]
 
 CONNECTING: Final = 0
 """The operand of the side that connects."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream, Proven
     from lace.transport.listening import Listener
 
-__all__ = ["Served", "Server"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:

@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
     from lace.store.store_view import ExchangeStore
 
-__all__ = [
-    "Interlaced",
-    "OpenInterlace",
-    "Round",
-    "Side",
-    "SideOptions",
-    "named",
-    "open_exchange",
-    "party_of",
-    "run_exchange",
-]
 
 _IN_PROCESS: Final = Proven(transport="memory")
 """What is known of a link inside one process: messages are handed over in memory."""

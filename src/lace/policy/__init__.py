@@ -1,3 +1,1 @@
 """Exchange policy: operands, origins and the plan that two laces agree on (040)."""
-
-__all__: list[str] = []

@@ -18,17 +18,6 @@ from lace.policy.schema import ALL_FIELDS, Offer, Schema
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "CHANGE_FORMAT",
-    "FORMAT",
-    "Disclosure",
-    "DisclosureChange",
-    "FieldShown",
-    "LinksShown",
-    "Sent",
-    "SetChange",
-    "parse_disclosure",
-]
 
 FORMAT: Final = "lace-disclosure/v1"
 """What a saved disclosure calls itself."""

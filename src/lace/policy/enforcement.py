@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
 
-__all__ = ["Enforcement", "Permissions"]
 
 _HAVE: Final = PredicateKey("Have", 1)
 

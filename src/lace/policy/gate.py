@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
 
-__all__ = ["Gated", "gate_module", "is_record_atom"]
 
 _Pattern: TypeAlias = "tuple[Constant | None, ...]"
 _MOST_PATTERNS: Final = 64

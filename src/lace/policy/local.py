@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from lace.policy.compile import Provenance
     from lace.rules.program import CheckedProgram, Lacegram
 
-__all__ = [
-    "Exchange",
-    "Exposing",
-    "Plan",
-    "Policy",
-    "Rules",
-    "check_policy",
-    "exposure_warnings",
-    "exposures_of",
-    "modules_of",
-    "plan",
-    "prepare_exchange",
-]
 
 Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
 """Rules that are checked already, or their authoring text."""

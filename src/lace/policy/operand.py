@@ -25,18 +25,6 @@ from lace.rules.syntax import Constant, PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-__all__ = [
-    "INDEXES",
-    "SELECTOR_FACET",
-    "Operand",
-    "RequiredFields",
-    "advertised_fields",
-    "check_facet",
-    "check_index",
-    "check_module_id",
-    "operand_of",
-    "receive_operand",
-]
 
 SELECTOR_FACET: Final = "selector"
 """The only facet that an exchange plan knows."""

@@ -20,15 +20,6 @@ from lace.rules.syntax import quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "LISTED_FIELDS",
-    "coordinate_prefix",
-    "expose_records",
-    "list_prefix",
-    "select_prefix",
-    "select_record",
-    "select_records",
-]
 
 LISTED_FIELDS: Final = ("App", "Data-Length", "Group", "Name", "Signed-By", "TAI", "Type")
 """The fields that a listing asks a peer for."""

@@ -20,18 +20,6 @@ from lace.policy.operand import SELECTOR_FACET, check_index, check_module_id
 from lace.record.ids import IdError, Verifier
 from lace.rules.findings import show
 
-__all__ = [
-    "OPAQUE_LABEL",
-    "Origin",
-    "check_claim",
-    "check_label",
-    "claim_of",
-    "is_opaque_label",
-    "opaque_digest",
-    "opaque_labels",
-    "prove_claim",
-]
-
 OPAQUE_LABEL: Final = b"lace-opaque-origin/v1"
 """What the hashed bytes of an opaque digest begin with."""
 

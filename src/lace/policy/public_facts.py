@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
 
-__all__ = [
-    "PEER",
-    "PUBLIC",
-    "check_public",
-    "local_time",
-    "missing_facts",
-    "split_local",
-    "with_local_time",
-    "with_peer",
-]
 
 PEER: Final = "Peer"
 """The predicate of the verifier that a peer has proven."""

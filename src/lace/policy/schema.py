@@ -22,17 +22,6 @@ from lace.rules.findings import show
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "ALL_FIELDS",
-    "STANDARD_FIELDS",
-    "Offer",
-    "Schema",
-    "allowed_schema",
-    "check_own_fields",
-    "formats_of",
-    "offered_schema",
-    "schema_of",
-]
 
 STANDARD_FIELDS: Final = frozenset(
     {

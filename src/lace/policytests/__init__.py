@@ -1,3 +1,1 @@
 """Policy tests: files that say what a policy must allow and refuse, run and measured."""
-
-__all__: list[str] = []

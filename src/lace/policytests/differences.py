@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lace.query.result import Result
     from lace.why.explanation import Explanation, RuleReference
 
-__all__ = ["Difference", "Names", "PolicyAnswer", "derived_differences", "set_differences"]
 
 _DECIDING = frozenset({SELECT_HAVE.name, SELECT_ADVERTISED.name, ALLOW_QUERY_RECORD.name})
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = ["disclose_policy", "disclose_store"]
 
 _ANY_OFFER: Final = Offer(ALL_FIELDS)
 _ALL_RECORDS: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
     Columns = tuple[list[Numbers], int]
 
-__all__ = ["SparkAnswer", "evaluate_base", "evaluate_facts"]
-
 
 def evaluate_facts(
     checked: CheckedProgram,

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from lace.rules.limits import Limits, RuleLimits
     from lace.spark.engine.session import Options
 
-__all__ = [
-    "ENGINES",
-    "Rules",
-    "check_engine",
-    "check_limited",
-    "check_rules",
-    "evaluate_given",
-    "evaluate_rules",
-    "find_predicates",
-    "with_given",
-]
 
 Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
 """Rules that are checked already, or their authoring text."""

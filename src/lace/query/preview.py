@@ -52,15 +52,6 @@ if TYPE_CHECKING:
     from lace.store.sqlite.store import SqliteStore
     from lace.why.explanation import Absence, Explanation
 
-__all__ = [
-    "Decision",
-    "Gate",
-    "Preview",
-    "exchange_of",
-    "local_instant",
-    "preview_policy",
-    "preview_store",
-]
 
 _HAVE: Final = PredicateKey("Have", 1)
 _PEER: Final = PredicateKey("Peer", 1)

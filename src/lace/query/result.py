@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.why.explanation import Explanation
 
-__all__ = ["AnswerLostError", "Result"]
 
 _SHOWN_ROWS: Final = 20
 """Facts of a predicate that a notebook shows."""

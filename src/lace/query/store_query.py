@@ -44,15 +44,6 @@ if TYPE_CHECKING:
     from lace.store.interface import Snapshot
     from lace.store.sqlite.store import SqliteStore
 
-__all__ = [
-    "StoreQuestions",
-    "StoreSession",
-    "ask_store",
-    "evaluate_on_spark",
-    "evaluate_snapshot",
-    "evaluate_values",
-    "find_strange_names",
-]
 
 Told = TypeVar("Told")
 

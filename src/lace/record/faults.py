@@ -14,7 +14,6 @@ from lace.errors import Place, RecordError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECORD_RULES", "detach", "fault", "relocate"]
 
 RECORD_RULES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from lace.errors import RecordError
 
-__all__ = [
-    "HEADER_LINES",
-    "LINK_SUFFIX",
-    "RESERVED_NAMES",
-    "Header",
-    "check_extra_headers",
-    "check_line",
-    "header_bytes",
-    "parse_headers",
-    "sort_headers",
-    "split_lines",
-]
 
 Header = tuple[str, str]
 

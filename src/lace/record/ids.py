@@ -14,20 +14,6 @@ from lace.base import b64a
 from lace.base.arguments import is_text_of, kind_of
 from lace.errors import RecordError
 
-__all__ = [
-    "HASH_TEXT_BYTES",
-    "RECORD_TYPES",
-    "SIGNATURE_PATTERN",
-    "VERIFIER_PATTERN",
-    "IdError",
-    "RecordId",
-    "Signature",
-    "Verifier",
-    "is_link_target",
-    "record_id",
-    "trusted_record_id",
-]
-
 RECORD_TYPES: Final = ("B", "P", "S")
 HASH_TEXT_BYTES: Final = 48
 """Length of `T.<43>.H3`."""

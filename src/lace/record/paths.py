@@ -16,18 +16,6 @@ from lace.base.text import CONTROL, is_nfc
 from lace.errors import RecordError, UsageError
 from lace.record.ids import IdError, RecordId, Verifier
 
-__all__ = [
-    "PATH",
-    "PATH_LINE",
-    "Address",
-    "AddressError",
-    "Coordinate",
-    "PathError",
-    "check_path",
-    "format_address",
-    "parse_address",
-]
-
 _SEGMENT: Final = r"(?!\.{1,2}(?:/|\Z))[^/|{}#\x00-\x1f\x7f]+"
 PATH: Final = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 """A legal path, apart from NFC, which is checked on whole headers."""

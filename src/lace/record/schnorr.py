@@ -20,15 +20,6 @@ from coincurve import PublicKey
 # The compiled module carries no types, so both names are `Any`; none of their values leaves here.
 from coincurve._libsecp256k1 import ffi, lib  # type: ignore[import-not-found]
 
-__all__ = [
-    "FIELD_PRIME",
-    "GROUP_ORDER",
-    "Tag",
-    "keypair",
-    "sign",
-    "verify",
-]
-
 Tag: TypeAlias = Callable[[str, bytes], bytes]
 """`tag(name, message)` gives 32 bytes; the names are `aux`, `nonce` and `challenge`."""
 

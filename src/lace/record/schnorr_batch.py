@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 
 from lace.record.schnorr import GROUP_ORDER, Tag, verify
 
-__all__ = ["verify_many"]
-
 _Item: TypeAlias = tuple[bytes, bytes, bytes]
 # Points are named by the addresses of libsecp256k1's own structures, which go straight into its
 # lists of pointers. `_Storage` keeps the structures alive for as long as addresses are in use.

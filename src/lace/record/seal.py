@@ -19,8 +19,6 @@ from lace.record.ids import Signature, Verifier
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RandomBytes", "SigningKey", "verify", "verify_many"]
-
 
 class RandomBytes(Protocol):
     """A source of fresh random bytes, as `os.urandom`."""

@@ -1,3 +1,1 @@
 """The rule language: text, syntax, checks, canonical form and identifiers (030)."""
-
-__all__: list[str] = []

@@ -14,16 +14,6 @@ from lace.rules.syntax import INTEGER, Operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "cardinality_holds",
-    "count_bound",
-    "int_compare",
-    "integer_rank",
-    "is_integer",
-    "lex_compare",
-    "text_shape",
-    "unequal",
-]
 
 _COMPARE: Final[Mapping[Operator, Callable[[Any, Any], bool]]] = MappingProxyType(
     {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}

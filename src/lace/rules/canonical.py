@@ -21,15 +21,6 @@ from lace.rules.syntax import Rule, Span
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "Canonical",
-    "canonical_text",
-    "canonicalize",
-    "collect_annotations",
-    "lacegram_id",
-    "parse_canonical",
-    "rule_id",
-]
 
 _RULE_LABEL: Final = b"lace-rule/v1"
 

@@ -19,18 +19,6 @@ from lace.errors import LimitExceeded, SettingError
 if TYPE_CHECKING:
     from lace.base.limits import Settings
 
-__all__ = [
-    "MINIMUM_LIMITS",
-    "OWN_LIMITS",
-    "PEER_LIMITS",
-    "UNLIMITED",
-    "Limits",
-    "RuleLimits",
-    "check_arity",
-    "limits_of",
-    "peer_limits_of",
-    "read_limits",
-]
 
 Limits: TypeAlias = "RuleLimits | Mapping[str, object]"
 """Limits as a program gives them: all of them, or some by the names of their settings."""

@@ -18,22 +18,6 @@ from lace.rules.syntax import PredicateKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "ALLOW_QUERY_RECORD",
-    "CAN_QUERY_RECORD",
-    "EXPOSURE",
-    "LOCAL_TAI",
-    "MAY_REQUEST",
-    "MAY_SEND",
-    "PROFILES",
-    "QUERY",
-    "SELECTOR",
-    "SELECT_ADVERTISED",
-    "SELECT_HAVE",
-    "VIEWER",
-    "Profile",
-    "profile_named",
-]
 
 SELECT_HAVE: Final = PredicateKey("SelectHave", 1)
 SELECT_ADVERTISED: Final = PredicateKey("SelectAdvertised", 2)

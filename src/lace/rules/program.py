@@ -55,18 +55,6 @@ if TYPE_CHECKING:
     from lace.errors import Finding
     from lace.rules.syntax import PredicateKey, Rule
 
-__all__ = [
-    "RULE_KINDS",
-    "CheckedProgram",
-    "Lacegram",
-    "Written",
-    "assemble_program",
-    "check_canonical",
-    "check_source",
-    "find_all",
-    "refuse_undefined",
-    "with_limits",
-]
 
 _SHOWN_PREDICATES: Final = 5
 """Predicates that are named where rules are shown in a few words."""

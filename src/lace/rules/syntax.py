@@ -19,36 +19,6 @@ from lace.errors import RuleError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "BUILTINS",
-    "INTEGER",
-    "NAME",
-    "NOWHERE",
-    "OPERATORS",
-    "VARIABLE",
-    "Anonymous",
-    "Atom",
-    "BodyAtom",
-    "Cardinality",
-    "Constant",
-    "Inequality",
-    "IntCompare",
-    "LexCompare",
-    "NegatedAtom",
-    "Operator",
-    "PredicateKey",
-    "Rule",
-    "Span",
-    "Term",
-    "Test",
-    "TextShape",
-    "TrueAtom",
-    "Use",
-    "Variable",
-    "is_operator",
-    "parse_predicate",
-    "quote",
-]
 
 NAME: Final = re.compile(r"_?[A-Za-z][A-Za-z0-9_~-]*")
 _KEY: Final = re.compile(rf"({NAME.pattern})/([0-9]{{1,3}})")

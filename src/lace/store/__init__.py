@@ -1,3 +1,1 @@
 """Where records are kept: the store's surface, its two forms, keys and intake."""
-
-__all__: list[str] = []

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LONG_SECONDS", "MOST_AT_WORK", "Worker", "at_work", "offer_slot", "slot_lent"]
 
 MOST_AT_WORK: Final = 4
 """Threads that compute at once: one runs, and others are in the database or ready to follow."""

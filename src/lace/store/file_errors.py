@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Translate = Callable[[OSError], Exception]
 
-__all__ = ["open_reader", "open_writer", "remove_all", "translating"]
-
 
 @contextmanager
 def translating(translate: Translate) -> Iterator[None]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lace.store.interface import RecordStore
     from lace.store.validation import Verdicts
 
-__all__ = ["Intake", "Report", "import_stream"]
-
 
 @dataclass(slots=True)
 class Intake:

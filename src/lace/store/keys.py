@@ -20,7 +20,6 @@ from lace.record.seal import RandomBytes, SigningKey
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["KeyRing", "SigningKeyError", "parse_verifier"]
 
 _SUFFIX: Final = ".secret"
 _DEFAULT: Final = "default"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["WriteLock"]
 
 _PAUSE_SECONDS: Final = 0.01
 _HOLDER_BYTES: Final = 4096

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from lace.transport.capture import Direction
 
-__all__ = ["MAX_CAPTURE_LINE_BYTES", "CaptureFile", "Way"]
 
 MAX_CAPTURE_LINE_BYTES: Final = 4 * LONGEST_LINE + 8
 """Bytes of a line of a capture: each of the stream's may be `\\xNN` there."""

@@ -1,3 +1,1 @@
 """Transports: streams of bytes over standard input and output, sockets and WebSockets (060)."""
-
-__all__: list[str] = []

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
     from lace.transport.duplex import ByteStream, Ending, Proven
 
-__all__ = [
-    "LONGEST_LINE",
-    "Capture",
-    "CaptureError",
-    "CapturedStream",
-    "Direction",
-    "format_piece",
-    "parse_line",
-    "read_capture",
-    "unreadable",
-]
 
 Direction: TypeAlias = Literal["<", ">"]
 

@@ -16,17 +16,6 @@ from lace.errors import Place, ProtocolError, UsageError
 if TYPE_CHECKING:
     from lace.iltp.address import Address
 
-__all__ = [
-    "CommandError",
-    "ConnectionOptionError",
-    "ListenError",
-    "ServerFullError",
-    "StreamClosedError",
-    "TransportError",
-    "connect_error",
-    "listen_error",
-]
-
 
 class TransportError(ProtocolError):
     """A connection cannot be made, or carries what it must not."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
     from lace.transport.tls import ClientTls, ServerTls
 
-__all__ = ["ConnectOptions", "ListenOptions", "Listener", "connect", "listen"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:

@@ -19,13 +19,6 @@ from lace.transport.faults import listen_error
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = [
-    "MAX_SCRAPE_BYTES",
-    "MAX_SCRAPE_CONNECTIONS",
-    "SCRAPE_PATH",
-    "SCRAPE_SECONDS",
-    "scraping",
-]
 
 SCRAPE_PATH: Final = "/metrics"
 MAX_SCRAPE_BYTES: Final = 8 * 1024

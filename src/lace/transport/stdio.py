@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from lace.transport.connections import Acceptor
     from lace.transport.duplex import ByteStream
 
-__all__ = ["ChildStream", "connect_command", "listen_stdio", "open_own_stdio", "open_pipes"]
 
 _ADDRESS: Final = Address(scheme="stdio")
 _INPUT: Final = 0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lace.transport.connections import Acceptor
     from lace.transport.duplex import ByteStream
 
-__all__ = ["connect_tcp", "listen_tcp"]
-
 
 async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
     """Return a stream to a server.

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 
     from lace.record.ids import Verifier
 
-__all__ = [
-    "ClientTls",
-    "ServerTls",
-    "TlsError",
-    "certificate_fingerprint",
-    "channel_digest",
-    "load_certificate",
-    "load_client_tls",
-    "load_server_tls",
-]
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _CERTIFICATE: Final = re.compile(

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lace.transport.connections import Acceptor
     from lace.transport.duplex import ByteStream
 
-__all__ = ["connect_unix", "listen_unix", "peer_uid"]
 
 _BACKLOG: Final = 128
 _NOT_FOR_OTHERS: Final = 0o177

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import RelationalProgram
 
-__all__ = ["PASSES"]
 
 PASSES: Final[tuple[Callable[[RelationalProgram], RelationalProgram], ...]] = (
     prune_columns,

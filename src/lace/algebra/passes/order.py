@@ -35,7 +35,6 @@ from lace.rules.syntax import Inequality
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Estimates", "order_joins"]
 
 _Step: TypeAlias = "Scan | Condition | _Apart"
 _MORE_ROWS: Final = 8

@@ -35,7 +35,6 @@ from lace.rules.syntax import Anonymous, Constant, IntCompare, LexCompare, Varia
 if TYPE_CHECKING:
     from lace.rules.syntax import Operator, PredicateKey, Term
 
-__all__ = ["recognise_ranks"]
 
 _ITEM, _BY = "Item", "By"
 _TURNED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

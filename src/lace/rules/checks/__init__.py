@@ -1,3 +1,1 @@
 """The checks of a lacegram, one family a module; each adds findings to a reporter."""
-
-__all__: list[str] = []

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from lace.rules.profiles import Profile
     from lace.rules.syntax import BodyAtom
 
-__all__ = [
-    "FIELD_POSITIONS",
-    "check_duplicates",
-    "check_field_names",
-    "check_once",
-    "check_products",
-    "check_unused",
-]
 
 FIELD_POSITIONS: Final = {
     PredicateKey("Field", 4): 1,

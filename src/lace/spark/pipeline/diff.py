@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.spark.pipeline.warehouse import Warehouse
 
-__all__ = ["KINDS", "Comparison", "Listing", "Side", "given_listing", "listing_of", "side_of"]
 
 FIRST_ONLY: Final = "a"
 SECOND_ONLY: Final = "b"

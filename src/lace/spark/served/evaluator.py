@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore
     from lace.store.store_view import ExchangeStore
 
-__all__ = ["PlanNotRegisteredError", "WarehouseEvaluating"]
 
 _LIMIT = "warehouse_embedded_records"
 

@@ -1,3 +1,1 @@
 """The store on disk: one folder with an SQLite database in WAL mode."""
-
-__all__: list[str] = []

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from lace.store.sqlite.connection import Counters
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
-__all__ = [
-    "Advance",
-    "FactState",
-    "advance",
-    "all_as_tail",
-    "covered_by_counters",
-    "extended",
-    "fact_state",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FactState:

@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
     Snapshots = Callable[[], AbstractContextManager[SqliteSnapshot]]
 
-__all__ = [
-    "APPEND_BYTES",
-    "APPEND_RECORDS",
-    "SEGMENTS_NAME",
-    "SegmentKeeper",
-    "is_behind",
-]
 
 SEGMENTS_NAME: Final = "segments"
 APPEND_RECORDS: Final = 256

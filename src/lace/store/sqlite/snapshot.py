@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lace.record.paths import Address
     from lace.store.sqlite.insert import RecentRecords
 
-__all__ = ["SqliteSnapshot", "id_from_key", "key_of_id"]
 
 _COLUMNS: Final = (
     "record.store_record_id, record.id, length(record.bytes), "

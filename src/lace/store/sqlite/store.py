@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from lace.store.sqlite.fact_state import FactState
     from lace.store.sqlite.insert import Inserted
 
-__all__ = ["DATABASE_NAME", "Operation", "SqliteStore", "is_lace"]
 
 DATABASE_NAME: Final = "store.sqlite3"
 _OWN_NAMES: Final = frozenset(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.record.seal import RandomBytes
 
-__all__ = ["Damage", "Verification", "verify_store"]
 
 _COLUMNS: Final = "store_record_id, id, group_path, app, name, tai, signed_by, bytes"
 _NUMBERED: Final = (

@@ -5,5 +5,3 @@ Before the upgrade a server looks at Host, Origin and path, because any web page
 a browser connect to it. Nothing is compressed, so that sizes tell nothing about secrets
 and small messages cannot become large ones. Redirects and proxies are not followed.
 """
-
-__all__: list[str] = []

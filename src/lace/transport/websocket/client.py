@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
     from lace.transport.tls import ClientTls
 
-__all__ = ["connect_websocket"]
 
 _STATUS_HINTS: Final[Mapping[int, str]] = MappingProxyType(
     {
