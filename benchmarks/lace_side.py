@@ -15,7 +15,7 @@ import lace
 from benchmarks.measure import Steps
 from benchmarks.workload_records import read_facts
 from benchmarks.workloads import GOALS, PROGRAMS
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.facts.extract import record_facts
 from lace.query.store_query import StoreSession
 from lace.rules.profiles import QUERY
@@ -137,7 +137,7 @@ class _PreparedLace:
 
     def __init__(self, workload: str, facts: list[Fact]) -> None:
         self._goal = parse_predicate(GOALS[workload])
-        self._session = Session()
+        self._session = EvaluationSession()
         self._session.change(facts)
         self._rules = Lacegram.parse(PROGRAMS[workload], profile=_PROFILE).program
         self._made: Evaluation | None = None

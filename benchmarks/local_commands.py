@@ -16,7 +16,7 @@ import click
 from benchmarks.measure import environment
 from lace.api import SigningKey
 from lace.cli.main import cli
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def prepare(folder: Path, rounds: int) -> _Small:
     side = ("--select", small.path("select.lace"), "--expose", small.path("expose.lace"))
     served = ("--", sys.executable, "-m", "lace", *other, "serve", "stdio", *side)
     _lace(*small.here, "sync", "stdio", *side, "--capture", small.path("talk.trace"), *served)
-    Warehouse.create(folder / "empty.wh")
+    WarehouseFolder.create(folder / "empty.wh")
     return _Small(folder, verifier, spare)
 
 

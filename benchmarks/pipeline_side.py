@@ -29,7 +29,7 @@ from lace.spark.engine.session import open_session
 from lace.spark.pipeline.advertise import PREFIX_LENGTH, Asked, Claiming, advertise
 from lace.spark.pipeline.ingest import RECORD, Piece, Validation, file_ranges, find_new, ingest
 from lace.spark.pipeline.tables import RECORDS
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,20 +128,20 @@ def _pool(path: Path) -> int:
 def _ingest(session: SparkSession, path: Path) -> int:
     """Ingest a file into a new warehouse; returns how many records were stored."""
     shutil.rmtree(WAREHOUSE, ignore_errors=True)
-    warehouse = Warehouse.create(WAREHOUSE)
+    warehouse = WarehouseFolder.create(WAREHOUSE)
     with warehouse.writing("a benchmark") as job:
         return ingest(session, job, find_new(warehouse, [path]), max_data_bytes=LIMIT).stored
 
 
 def _advertise(session: SparkSession) -> Done:
     """Advertise all records of the warehouse."""
-    with Warehouse.open(WAREHOUSE).writing("a benchmark") as job:
+    with WarehouseFolder.open(WAREHOUSE).writing("a benchmark") as job:
         return advertise(session, job, ASKED)
 
 
 def _plain(target: Path) -> bytes:
     """Advertise the same in one process without Spark, and write the same; returns the root."""
-    warehouse = Warehouse.open(WAREHOUSE)
+    warehouse = WarehouseFolder.open(WAREHOUSE)
     claiming = Claiming(ASKED.source, ASKED.schema)
     writer: parquet.ParquetWriter | None = None
     records: list[str] = []

@@ -48,7 +48,7 @@ with open_session("local[2]", settings={"spark.driver.extraJavaOptions": options
     counted = stored.groupBy("part").count().join(stored, "part").localCheckpoint()
     assert counted.count() == 100
 """
-"""Uses what most jobs use, and ends its Java as Java ends by itself."""
+"""Uses what most jobs use, and ends its Java ends by itself."""
 
 
 def java_options() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lace.api import SigningKey, open_lace
 from lace.record.model import Plex
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.documented import PIPELINE_SAMPLES
 from tests.cli.links import Party, make_parties, plex
 from tests.cli.policies import EXPOSE_TEAM, TEAM
@@ -151,5 +151,5 @@ def make_place(folder: Path) -> Party:
     }.items():
         Path(name).write_text(text)
     Path("some.records").write_bytes(plex("new").bytes)
-    Warehouse.create(Path("wh"))
+    WarehouseFolder.create(Path("wh"))
     return left

@@ -17,14 +17,14 @@ from lace.cli import link_runs
 from lace.cli.outcomes import LinkLine
 from lace.exchange.result import Counters
 from lace.exchange.transitions import State
-from lace.link.events import Standing
+from lace.link.events import LinkStatus
 from tests.cli.links import SECONDS, hashes, make_parties, serving, wait_until
 from tests.cli.running import call
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_server_that_says_nothing_is_tried_again(
 
 def line_of(**counted: int) -> str:
     """The progress line of a link that has counted so much."""
-    standing = Standing(
+    standing = LinkStatus(
         state=State.TRANSFERRING,
         waited=None,
         timeout=30,
@@ -114,7 +114,7 @@ def line_of(**counted: int) -> str:
         validating=0,
     )
     line = LinkLine()
-    line.link = cast("Session", cast("Any", SimpleNamespace(standing=standing)))
+    line.link = cast("LinkSession", cast("Any", SimpleNamespace(standing=standing)))
     return line()
 
 

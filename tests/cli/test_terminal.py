@@ -16,7 +16,7 @@ from lace.cli.progress import Progress, Waiting
 from lace.cli.session import Session
 from lace.exchange.result import Counters
 from lace.exchange.transitions import State
-from lace.link.events import Standing
+from lace.link.events import LinkStatus
 from lace.record.model import Blob, Plex
 from tests.cli.links import wait_until
 from tests.cli.running import call, on_terminal
@@ -24,7 +24,7 @@ from tests.cli.running import call, on_terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.link.session import Session as LinkSession
+    from lace.link.session import LinkSession
     from lace.record.model import Seal
 
     Records = list[Blob | Plex | Seal]
@@ -284,7 +284,7 @@ def test_an_exchange_has_a_bar_of_its_records(monkeypatch: pytest.MonkeyPatch) -
 class _Link:
     """A link that stands as it is told."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: LinkStatus) -> None:
         self.standing = standing
 
 
@@ -295,7 +295,7 @@ def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def told(requested: int, answered: int, received: int = 0) -> str:
         counters = Counters(requested=requested, answered=answered, stored=answered)
-        standing = Standing(
+        standing = LinkStatus(
             state=State.TRANSFERRING,
             waited=None,
             timeout=30,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.engine import budget
-from lace.engine.engine import Session, evaluate
+from lace.engine.engine import EvaluationSession, evaluate
 from lace.errors import EngineError, LaceError, LimitExceeded
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.facts.source import FactSource, MemoryFacts, RecordView, facts_of
@@ -49,7 +49,7 @@ def by_embedded(program: CheckedProgram, facts: Iterable[Fact]) -> Rows:
 
 
 def by_increments(program: CheckedProgram, facts: Iterable[Fact]) -> Rows:
-    session = Session()
+    session = EvaluationSession()
     session.evaluate(program, program.derived)
     for fact in facts:
         session.change([fact])
@@ -160,7 +160,7 @@ def test_a_source_iterates_queries_and_counts_the_same_facts(name: str) -> None:
 def test_a_view_of_the_past_stays() -> None:
     """What was answered is of its moment, whatever comes later."""
     rules = checked("A(X) :- G(X), not E(X,X).\nB(X,Y) :- A(X), A(Y), Cardinality(A(_),'>','1').")
-    session = Session()
+    session = EvaluationSession()
     session.change([("G", "1")])
     before = session.evaluate(rules, rules.derived).copy()
     session.change([("G", "2"), ("E", "1", "1")])
@@ -191,7 +191,7 @@ def test_values_are_texts_in_nfc_and_not_too_long(value: object, words: str) -> 
     rules = checked("A(X) :- G(X).")
     with pytest.raises(LaceError, match=words):
         evaluate(rules, [("G", "fine"), ("G", value)])  # type: ignore[list-item] # on purpose
-    session = Session()
+    session = EvaluationSession()
     with pytest.raises(LaceError, match=words):
         session.change([("G", value)])  # type: ignore[list-item] # on purpose
 
@@ -252,7 +252,7 @@ def test_the_same_run_stops_at_the_same_place() -> None:
 
 def test_a_stopped_session_answers_rightly_later() -> None:
     rules = checked("R(X,Y) :- E(X,Y).\nR(X,Z) :- R(X,Y), E(Y,Z).", RuleLimits(max_iterations=5))
-    session = Session()
+    session = EvaluationSession()
     session.change([("E", "0", "1")])
     session.evaluate(rules)
     session.change([("E", str(number), str(number + 1)) for number in range(1, 9)])

@@ -24,7 +24,7 @@ from lace.exchange.machine import Machine
 from lace.exchange.result import Outcome
 from lace.exchange.transitions import State
 from lace.facts.lines import parse_fact
-from lace.iltp.items import NEED_MORE, PREFACE, StoredRecord, StreamError
+from lace.iltp.items import NEED_MORE, PREFACE, RecordItem, StreamError
 from lace.iltp.reader import Reader
 from lace.link.in_process import Pairing
 from lace.link.party import Party
@@ -309,7 +309,7 @@ def test_the_trailer_hash_form_is_refused_where_it_is_not_supported() -> None:
         reader.feed(lead + record + b"\n\n")
         if is_taken:
             item = reader.next_event()
-            assert isinstance(item, StoredRecord)
+            assert isinstance(item, RecordItem)
             assert item.raw.data == record
         else:
             with pytest.raises(StreamError, match="trailer-hash form") as caught:

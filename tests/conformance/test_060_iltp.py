@@ -20,8 +20,8 @@ from lace.iltp.items import (
     Comment,
     Facts,
     Preface,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     StreamFault,
 )
@@ -79,7 +79,7 @@ def describe(stream: bytes, *, split: int) -> list[str]:
                 lines.append(f"{at} blank")
             case Resource(offset=at, id=identifier, kind=kind, body=body):
                 lines.append(f"{at} resource {identifier} {kind} {len(body)}")
-            case StoredRecord(raw=raw, joined=joined):
+            case RecordItem(raw=raw, joined=joined):
                 size = len(raw.data)
                 lines.append(f"{raw.offset} record {event.id} {size}{' joined' * joined}")
             case StreamEnd(offset=at, in_block=in_block):
@@ -201,7 +201,7 @@ def test_items_are_told_apart_by_their_first_bytes() -> None:
     assert bytes.fromhex("f09fa7a93a20") == PUZZLE_PIECE
     stream = HEAD + b"#\n" + resource() + b"A()\n" + BLOB + b"\n\n"
     kinds = [type(item) for item in events(stream)[3:]]
-    assert kinds == [Comment, Resource, Facts, StoredRecord, Blank, StreamEnd]
+    assert kinds == [Comment, Resource, Facts, RecordItem, Blank, StreamEnd]
     assert refusal(HEAD + KNOT).rule == "060-65"
     assert refusal(HEAD + bytes.fromhex("e28baf") + BLOB).rule == "060-69"
     for marker in (KNOT, PUZZLE_PIECE, RECORD):
@@ -323,7 +323,7 @@ def test_a_resource_precedes_the_fact_that_names_it() -> None:
 def test_records_end_where_010_says() -> None:
     tricky = Blob(b"\n\n" + PREFACE + RECORD + b"\nA('x')\n\n" + SEAL).bytes
     stream = HEAD + b"".join(record + b"\n" for record in (tricky, PLEX, SEAL, Blob(b"").bytes))
-    found = [item for item in events(stream + b"\n") if isinstance(item, StoredRecord)]
+    found = [item for item in events(stream + b"\n") if isinstance(item, RecordItem)]
     assert [parse_record(item.raw.data).id for item in found] == [item.id for item in found]
     assert found[0].raw.data == tricky
     assert stream[found[3].offset :] == Blob(b"").bytes + b"\n"
@@ -389,7 +389,7 @@ def test_the_example_of_comments() -> None:
 def test_blank_lines_end_blocks_and_batches() -> None:
     kinds = [type(item) for item in events(HEAD + b"\n#\n\nA()\n#\n\n" + BLOB + b"\n\n\n")]
     assert kinds[3:] == [
-        Blank, Comment, Blank, Facts, Comment, Blank, StoredRecord, Blank, Blank, StreamEnd,
+        Blank, Comment, Blank, Facts, Comment, Blank, RecordItem, Blank, Blank, StreamEnd,
     ]  # fmt: skip
     writer = Writer()
     writer.preface()
@@ -417,7 +417,7 @@ def test_other_limits() -> None:
     large = Blob(b"x" * 101).bytes
     found = events(HEAD + large + b"\n" + BLOB + b"\n\n", reader=Reader(max_data_bytes=100))
     assert type(found[4]).__name__ == "OversizedRecord"
-    assert isinstance(found[5], StoredRecord)
+    assert isinstance(found[5], RecordItem)
     last = events(HEAD, reader=Reader(max_block_bytes=6))[-1]
     assert isinstance(last, tuple)
     assert last[0] is StreamFault.BLOCK_SIZE
@@ -474,7 +474,7 @@ def test_the_trace() -> None:
         (brought,) = (item for item in found if isinstance(item, Resource))
         received = receive_operand(brought.body, index=index, module_id=R, facet="selector")
         assert received.module_id == brought.id
-        (record,) = (item for item in found if isinstance(item, StoredRecord))
+        (record,) = (item for item in found if isinstance(item, RecordItem))
         assert parse_record(record.raw.data) == own
         assert digest(record.raw.data[55:]) == own.id.digest
         assert found[-1] == StreamEnd(len(text.encode()), in_block=False)

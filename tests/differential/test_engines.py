@@ -13,7 +13,7 @@ from lace.columns import keys as index
 from lace.engine import state as bounded
 from lace.engine import steps as frames
 from lace.engine.budget import Statistics
-from lace.engine.engine import Session, evaluate
+from lace.engine.engine import EvaluationSession, evaluate
 from lace.errors import LimitExceeded
 from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
@@ -89,7 +89,7 @@ def test_reference_and_embedded(world: World, random: object) -> None:
 def test_increments(world: World, data: st.DataObject) -> None:
     program, facts = world
     rules = checked(program)
-    session = Session()
+    session = EvaluationSession()
     session.change(facts)
     now = set(facts)
     assert_same(session.evaluate(rules), rules, now)
@@ -118,7 +118,7 @@ def test_the_ways_of_large_relations(world: World, data: st.DataObject) -> None:
         patch.setattr(bounded, "_MANY_ROWS", data.draw(st.sampled_from([0, 64])))
         patch.setattr(bounded, "_SLICE_WORK", 4)
         patch.setattr(bounded, "_LEAST_SLICE", 1)
-        session = Session()
+        session = EvaluationSession()
         session.change(facts[::2])
         session.evaluate(rules)
         session.change(facts[1::2])

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from lace.cli import demo as demo_story
-from lace.cli.demo import Stage
+from lace.cli.demo import DemoStage
 from tests.cli.running import call
 from tests.docs.examples import check_command, command_lines
 
@@ -100,14 +100,14 @@ def steps_of(lines: list[str]) -> list[Step]:
 
 
 def test_the_picture_tells_the_story_of_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(stage: Stage, _title: str, *words: str) -> str:
+    def start(stage: DemoStage, _title: str, *words: str) -> str:
         stage._typed(words)
         return stage._invoke(
             [each for each in words if each not in ("--engine", "spark")], 0, is_terminal=False
         )
 
     monkeypatch.setattr(demo_story, "READINGS", 30)
-    monkeypatch.setattr(Stage, "start", start)  # no Java for this
+    monkeypatch.setattr(DemoStage, "start", start)  # no Java for this
     told = call("demo").out
     drawn = drawn_lines(PICTURE.read_text("utf-8"))
     story, picture = steps_of(told.split("\n")), steps_of(drawn)

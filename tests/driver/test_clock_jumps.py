@@ -12,7 +12,7 @@ from lace.exchange import events as happened
 from lace.exchange.failures import Failure
 from lace.exchange.transitions import State
 from lace.link.in_process import Pairing
-from lace.link.session import Session
+from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
 from tests.driver.clocks import START, Clock, Told
 from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
@@ -45,9 +45,9 @@ def session(
     index: int,
     stream: ByteStream,
     clock: Callable[[], lace.Tai],
-) -> Session:
+) -> LinkSession:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key())
-    return Session(party_of(side, index, clock, proven=stream.proven), stream)
+    return LinkSession(party_of(side, index, clock, proven=stream.proven), stream)
 
 
 @pytest.mark.requirement("050-235")

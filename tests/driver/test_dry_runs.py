@@ -6,7 +6,7 @@ import pytest
 
 from lace.exchange.effects import SendBlock
 from lace.exchange.failures import InterlaceFailure
-from lace.link.bridge import Block
+from lace.link.bridge import BlockMessage
 from lace.link.dry_run import DryRun
 from lace.record.model import Blob
 
@@ -20,7 +20,7 @@ def test_before_anything_has_happened_nothing_is_known() -> None:
 
 def test_the_lists_of_both_sides() -> None:
     run = DryRun()
-    run.hold(Block(SendBlock((("MayRequest", "P.b.H3"), ("MayRequest", "P.a.H3")))))
+    run.hold(BlockMessage(SendBlock((("MayRequest", "P.b.H3"), ("MayRequest", "P.a.H3")))))
     complete = [run.is_held, run.is_complete]
     theirs = [str(Blob(data).id) for data in (b"c", b"d")]
     run.take_theirs(tuple(("MayRequest", each) for each in theirs))

@@ -13,7 +13,7 @@ import pytest
 
 import lace
 from lace.exchange.events import Admitted, Validated
-from lace.link.intake import FEW_RECORDS, Intake, IntakeLoad, Receipts
+from lace.link.intake import FEW_RECORDS, IntakeLoad, LinkIntake, Receipts
 from lace.record.validate import ValidRecord, frame_record, frame_records
 from lace.store import validation
 from lace.store.interface import Admission, watching
@@ -35,7 +35,7 @@ def opened(tmp_path: Path) -> Iterator[lace.Lace]:
         yield made
 
 
-def drain(intake: Intake) -> list[Event]:
+def drain(intake: LinkIntake) -> list[Event]:
     found: list[Event] = []
     while done := intake.work(wait=True):
         found += done
@@ -48,7 +48,7 @@ def drain(intake: Intake) -> list[Event]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> None:
-    intake = Intake(opened.store, opened.settings, os.urandom, workers)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom, workers)
     raws = [record.bytes for record in mixed(100)]
     raws[7] = flip(raws[7], len(raws[7]) - 1)
     raws[60] = forged(seal(plex("forged"), 1))
@@ -75,7 +75,7 @@ def test_everything_is_answered_in_order(opened: lace.Lace, workers: int) -> Non
 
 def test_valid_records_wait_for_those_that_follow(opened: lace.Lace) -> None:
     """Few are not stored alone while more are on their way, unless there is nothing else to do."""
-    intake = Intake(opened.store, opened.settings, os.urandom)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom)
     frames = [frame_record(record.bytes) for record in mixed(30)]
     intake.validate(frames[:10], further=20)
     (event,) = intake.work()
@@ -94,7 +94,7 @@ def test_valid_records_wait_for_those_that_follow(opened: lace.Lace) -> None:
 
 
 def test_each_group_is_answered_with_its_own_number(opened: lace.Lace) -> None:
-    intake = Intake(opened.store, opened.settings, os.urandom)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom)
     records = valid(*mixed(6))
     for group in (records[:1], records[1:3], records[3:]):
         intake.admit(group)
@@ -105,7 +105,7 @@ def test_each_group_is_answered_with_its_own_number(opened: lace.Lace) -> None:
 def test_what_was_stored_does_not_count_for_the_next_transaction(opened: lace.Lace) -> None:
     """Records are stored when a transaction is full, and an earlier one leaves nothing in it."""
     settings = replace(opened.settings, import_batch_records=2)
-    intake = Intake(opened.store, settings, os.urandom)
+    intake = LinkIntake(opened.store, settings, os.urandom)
     intake._further = 1  # so that few records wait for more
     records = valid(*(plex(str(number)) for number in range(4)))
     intake.admit(records[:2])
@@ -125,7 +125,7 @@ def test_half_of_a_transaction_is_stored_while_the_last_are_validated(
     opened: lace.Lace, monkeypatch: pytest.MonkeyPatch, count: int, stored: bool
 ) -> None:
     """With less, there would be a transaction more for little; 40 are a full one here."""
-    intake = Intake(opened.store, opened.settings, os.urandom)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom)
     last = [frame_record(plex("last").bytes)]
     intake.validate(last)
     monkeypatch.setattr(type(intake._pool), "is_ready", property(lambda pool: False))
@@ -141,7 +141,7 @@ def test_receipts_are_stored_with_what_they_are_for(opened: lace.Lace) -> None:
     """In the same transaction, and they are no records of the peer's."""
     receipts = Receipts(opened.store, key(2), 2, lambda: START, os.urandom)
     receipts.sender = str(key(1).verifier)
-    intake = Intake(opened.store, opened.settings, os.urandom, receipts=receipts)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom, receipts=receipts)
     heard: list[int] = []
     intake.stored = lambda records: heard.append(len(records))
     records = valid(*(plex(str(number)) for number in range(4)))
@@ -164,7 +164,7 @@ def test_small_batches_start_no_process(opened: lace.Lace, monkeypatch: pytest.M
             raise AssertionError("a process for a few records")
 
     monkeypatch.setattr(validation, "ValidationProcess", Unwanted)
-    intake = Intake(opened.store, opened.settings, os.urandom, 2)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom, 2)
     for record in mixed(20):
         intake.validate([frame_record(record.bytes)])
         drain(intake)
@@ -199,7 +199,7 @@ def test_a_record_that_is_not_stored_is_not_counted(
     opened: lace.Lace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that loses records is noticed at once, and loudly."""
-    intake = Intake(opened.store, opened.settings, os.urandom)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom)
     monkeypatch.setattr(SqliteStore, "admit", lambda *_: Admission((), 1))
     intake.validate([frame_record(record.bytes) for record in mixed(3)])
     with pytest.raises(AssertionError, match="3 records were to be stored, and 1 are"):
@@ -207,7 +207,7 @@ def test_a_record_that_is_not_stored_is_not_counted(
 
 
 def test_one_that_names_another_hash_is_rejected(opened: lace.Lace) -> None:
-    intake = Intake(opened.store, opened.settings, os.urandom)
+    intake = LinkIntake(opened.store, opened.settings, os.urandom)
     raw = frame_record(blob("a").bytes)
     other = blob("b").bytes
     intake.validate([raw._replace(data=other[:51] + raw.data[51:])])
@@ -232,8 +232,8 @@ def test_transactions_into_a_large_store_are_larger(opened: lace.Lace, *, beside
     settings = replace(opened.settings, import_batch_records=10)
     records = valid(*(blob(f"data {number}") for number in range(400)))
     load = IntakeLoad()
-    intake = Intake(opened.store, settings, os.urandom, load=load)
-    other = Intake(opened.store, settings, os.urandom, load=load)
+    intake = LinkIntake(opened.store, settings, os.urandom, load=load)
+    other = LinkIntake(opened.store, settings, os.urandom, load=load)
     if beside:
         other.admit(valid(blob("another")))
     made: list[int] = []
@@ -266,7 +266,7 @@ def test_the_last_few_are_no_transaction_of_their_own(
         return Admission(tuple(range(sum(made[:-1]) + 1, sum(made) + 1)), 0)
 
     monkeypatch.setattr(SqliteStore, "admit", admit)
-    intake = Intake(opened.store, replace(opened.settings, import_batch_records=10), os.urandom)
+    intake = LinkIntake(opened.store, replace(opened.settings, import_batch_records=10), os.urandom)
     (record,) = valid(blob())
     for left in reversed(range(count)):
         intake.admit([record])
@@ -286,7 +286,7 @@ def test_the_last_few_are_waited_for(
     settings = replace(opened.settings, import_batch_records=10, import_workers=1)
     records = [blob(f"data {number}") for number in range(26)]
     made: list[int] = []
-    intake = Intake(opened.store, settings, os.urandom, 1)
+    intake = LinkIntake(opened.store, settings, os.urandom, 1)
     intake.stored = lambda stored: made.append(len(stored))
     intake._last = stored
     intake.validate([frame_record(record.bytes) for record in records[24:]])
@@ -300,17 +300,17 @@ def test_an_intake_may_be_made_while_others_are_counted(opened: lace.Lace) -> No
     """Links of a server count each other in their threads while its loop makes further links."""
     load = IntakeLoad()
     settings = replace(opened.settings, import_batch_records=1)
-    made: list[Intake] = []
+    made: list[LinkIntake] = []
 
-    class Watched(Intake):
+    class Watched(LinkIntake):
         """Another link begins at the moment in which somebody looks at this one."""
 
         def __getattribute__(self, name: str) -> object:
             if name == "_records" and made and len(made) < 100:
-                made.append(Intake(opened.store, settings, os.urandom, load=load))
+                made.append(LinkIntake(opened.store, settings, os.urandom, load=load))
             return super().__getattribute__(name)
 
-    intake = Intake(opened.store, settings, os.urandom, load=load)
+    intake = LinkIntake(opened.store, settings, os.urandom, load=load)
     intake._last = 1_000  # only in a large store does it matter what others hold
     intake.admit(valid(blob("first")))
     made.append(Watched(opened.store, settings, os.urandom, load=load))
@@ -325,12 +325,12 @@ def test_an_intake_may_be_made_while_others_are_counted(opened: lace.Lace) -> No
 
 def test_intakes_of_many_threads_are_counted(opened: lace.Lace) -> None:
     load = IntakeLoad()
-    intake = Intake(opened.store, opened.settings, os.urandom, load=load)
-    others = [Intake(opened.store, opened.settings, os.urandom, load=load) for _ in range(64)]
+    intake = LinkIntake(opened.store, opened.settings, os.urandom, load=load)
+    others = [LinkIntake(opened.store, opened.settings, os.urandom, load=load) for _ in range(64)]
     start = threading.Barrier(8)
     faults: list[Exception] = []
 
-    def gather(mine: Sequence[Intake]) -> None:
+    def gather(mine: Sequence[LinkIntake]) -> None:
         start.wait()
         try:
             for _ in range(200):

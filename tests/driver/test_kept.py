@@ -14,7 +14,7 @@ from lace.engine.exchange_facts import ClaimTable
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.capabilities import Cursor
 from lace.link import in_process as pairing
-from lace.link.bridge import Block, Message
+from lace.link.bridge import BlockMessage, Message
 from lace.policy.schema import ALL_FIELDS, Schema
 from lace.store import links
 from lace.store.links import KeptLink, LinkFiles
@@ -38,7 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[Fact]:
     events = pairing._events
 
     def noting(message: Message, max_data_bytes: int) -> object:
-        if isinstance(message, Block):
+        if isinstance(message, BlockMessage):
             facts.extend(message.effect.facts)
         return events(message, max_data_bytes)
 

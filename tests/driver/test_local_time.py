@@ -12,7 +12,7 @@ from lace.exchange import effects as wanted
 from lace.exchange.transitions import State
 from lace.link import evaluator
 from lace.link.in_process import Pairing
-from lace.link.session import Session
+from lace.link.session import LinkSession
 from lace.link.side import Side, party_of, run_exchange
 from lace.policy.enforcement import Enforcement
 from tests.driver.clocks import SOON, START, Clock, Told, after, exchanging
@@ -232,11 +232,11 @@ def test_until_friday_on_a_stream(sides: Sides) -> None:
     first = left.add(plex("first"))
     ours, theirs = policies(sides, UNTIL)
 
-    def session(here: lace.Lace, made: lace.Policy, index: int, stream: ByteStream) -> Session:
+    def session(here: lace.Lace, made: lace.Policy, index: int, stream: ByteStream) -> LinkSession:
         side = Side(here.store, here.settings, made, here.signing_key())
-        return Session(party_of(side, index, clock, is_open=True, proven=stream.proven), stream)
+        return LinkSession(party_of(side, index, clock, is_open=True, proven=stream.proven), stream)
 
-    running: list[Session] = []
+    running: list[LinkSession] = []
 
     async def serve(stream: ByteStream) -> None:
         running.append(session(left, ours, 1, stream))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import lace
     from lace.exchange.result import Outcome
     from lace.link.in_process import OpenPairing
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
     from lace.transport.duplex import ByteStream
 
 SECONDS = 60.0
@@ -92,7 +92,7 @@ def test_two_sides_on_a_stream(
 ) -> None:
     left, right = sides
     looks = Looks(monkeypatch, right)
-    running: list[Session] = []
+    running: list[LinkSession] = []
     waited: list[float | None] = []
     real = asyncio.wait
 

@@ -21,7 +21,7 @@ from tests.driver.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from lace.facts.lines import Fact
-    from lace.store.validation import Verdicts
+    from lace.store.validation import ValidationResults
 
 __all__ = ["said"]
 
@@ -127,7 +127,7 @@ def test_a_record_that_was_rejected_is_asked_for_again(
     assert len(hashes(right)) == 1
 
 
-def _rejecting(verdicts: Verdicts) -> Validated:
+def _rejecting(verdicts: ValidationResults) -> Validated:
     return Validated(("not today",) * len(verdicts.outcomes))
 
 

@@ -15,9 +15,9 @@ from lace.exchange.failures import Failure
 from lace.iltp import resources
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE, PUZZLE_PIECE, WriteError
-from lace.link.bridge import Block, Outbound
+from lace.link.bridge import BlockMessage, Outbound
 from lace.link.resources import collecting_rarely
-from lace.link.session import Session
+from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
 from lace.rules.program import check_canonical, check_source
 from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -41,9 +41,9 @@ BINDINGS = ["tcp:127.0.0.1:0", "unix", "ws:127.0.0.1:0"]
 
 def session(
     here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream, *, is_open: bool = False
-) -> Session:
+) -> LinkSession:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key())
-    return Session(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream)
+    return LinkSession(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream)
 
 
 @asynccontextmanager
@@ -176,7 +176,7 @@ def test_a_peer_that_says_nothing_is_given_up(
 
 def test_an_open_exchange_carries_on_what_comes(sides: tuple[lace.Lace, lace.Lace]) -> None:
     left, right = sides
-    running: list[Session] = []
+    running: list[LinkSession] = []
 
     async def serve(stream: ByteStream) -> None:
         running.append(session(right, left, 1, stream, is_open=True))
@@ -205,7 +205,7 @@ def test_an_open_exchange_carries_on_what_comes(sides: tuple[lace.Lace, lace.Lac
     assert len(outcome.received) == 3
 
 
-def cut_off(left: lace.Lace, right: lace.Lace, is_time: Callable[[Session], bool]) -> Outcome:
+def cut_off(left: lace.Lace, right: lace.Lace, is_time: Callable[[LinkSession], bool]) -> Outcome:
     """Run an exchange whose right side dies at some moment; returns what the left side says."""
 
     async def serve(stream: ByteStream) -> None:
@@ -334,7 +334,7 @@ def test_a_peer_that_goes_while_records_are_sent_to_it(
 def test_another_policy_begins_a_new_epoch(sides: tuple[lace.Lace, lace.Lace]) -> None:
     left, right = sides
     right.add_all([plex("public"), plex("more", group="private")])
-    running: list[Session] = []
+    running: list[LinkSession] = []
 
     async def serve(stream: ByteStream) -> None:
         running.append(session(right, left, 1, stream, is_open=True))
@@ -403,7 +403,7 @@ def test_what_cannot_be_said_ends_both_sides(
     pieces = Outbound.pieces
 
     def breaking(self: Outbound, message: Message) -> Iterator[bytes]:
-        if isinstance(message, Block) and any(
+        if isinstance(message, BlockMessage) and any(
             fact[0] == "HelloExchangePlan" for fact in message.effect.facts
         ):
             raise WriteError("a line that no stream carries", rule="060-144")
@@ -451,7 +451,7 @@ def test_a_cancelled_session_leaves_no_view_of_the_store(
             assert 0 < sending.standing.records_sent < 400
             kept.append(sending)
 
-    kept: list[Session] = []
+    kept: list[LinkSession] = []
     asyncio.run(asyncio.wait_for(run(), SECONDS))
     left.add(plex("later"))
     left.store.close()

@@ -16,7 +16,7 @@ from lace.errors import StoreError
 from lace.exchange.failures import Failure
 from lace.iltp.address import parse_address
 from lace.link.party import Gathering, comes_first
-from lace.link.session import Session
+from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.store.validation import ValidationProcess
@@ -42,7 +42,7 @@ class Held:
 
     def __init__(self, inner: ByteStream) -> None:
         self._inner = inner
-        self.session: Session | None = None
+        self.session: LinkSession | None = None
         self.gap: float | None = None
         self.may_go_on: Callable[[], bool] = lambda: True
         self.written = 0
@@ -83,9 +83,9 @@ def sides(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[lace
         yield left, right
 
 
-def session(here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream) -> Session:
+def session(here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream) -> LinkSession:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key(), workers=1)
-    return Session(party_of(side, index, now, proven=stream.proven), stream)
+    return LinkSession(party_of(side, index, now, proven=stream.proven), stream)
 
 
 async def run(

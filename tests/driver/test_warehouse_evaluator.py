@@ -14,7 +14,7 @@ from lace.spark.served.evaluator import PlanNotRegisteredError, WarehouseEvaluat
 from tests.unit.interlacing.sides import FIELDS, PLAIN, START, pair_of
 
 if TYPE_CHECKING:
-    from lace.link.evaluator import Evaluator
+    from lace.link.evaluator import ExchangeEvaluator
 
 FOUND = object()
 """What is registered: what may be sent."""
@@ -37,7 +37,7 @@ class Warehouse:
         return FOUND
 
 
-def evaluator(warehouse: Warehouse, rules: str, max_line_bytes: int | None) -> Evaluator:
+def evaluator(warehouse: Warehouse, rules: str, max_line_bytes: int | None) -> ExchangeEvaluator:
     pair = pair_of(rules=(rules, rules))
     executable = cast("Any", SimpleNamespace(plan=pair.plan, viewer="V", index=0))
     made = WarehouseEvaluating(cast("Any", warehouse), 5)(

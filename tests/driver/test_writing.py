@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from lace.link.bridge import End
+from lace.link.bridge import EndMessage
 from lace.link.session import Writing
 from lace.transport.faults import TransportError
 
@@ -83,7 +83,7 @@ def test_the_reader_is_woken_whenever_something_was_said() -> None:
         assert side.written == [b"0123456789", b"abc"]
         woken = side.woken
         assert woken == side.gathered
-        side.said += [b"more", End()]
+        side.said += [b"more", EndMessage()]
         side.writing.begin_soon()
         await task
         await turns()

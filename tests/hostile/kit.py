@@ -23,7 +23,7 @@ from lace.base.tai import Tai
 from lace.exchange.blocks import Phase, check_block, format_block
 from lace.exchange.capabilities import Capabilities
 from lace.exchange.hello import Hello, Setup, make_hello, make_setup, proof_context, read_setup
-from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, Resource, StoredRecord
+from lace.iltp.items import NEED_MORE, PREFACE, Blank, Facts, RecordItem, Resource
 from lace.iltp.reader import Reader
 from lace.policy.operand import advertised_fields, operand_of
 from lace.policy.plan import make_plan
@@ -239,7 +239,7 @@ class Peer:
         while not isinstance(event := self._reader.next_event(), Blank):
             if event is NEED_MORE:
                 self._receive()
-            elif isinstance(event, StoredRecord):
+            elif isinstance(event, RecordItem):
                 sent.append(event.id)
             elif isinstance(event, Facts):
                 gone += [fact[1] for fact in event.facts]

@@ -13,7 +13,12 @@ from lace.base.digest import digest
 from lace.record.model import Blob, Plex, Seal
 from lace.rules.syntax import PredicateKey
 from lace.spark.pipeline.advertise import advertise
-from lace.spark.pipeline.derived import Evaluated, answer_table, evaluation_table, write_evaluated
+from lace.spark.pipeline.derived import (
+    DerivedFacts,
+    answer_table,
+    evaluation_table,
+    write_evaluated,
+)
 from lace.spark.pipeline.evaluate import made_by
 from lace.spark.pipeline.ingest import find_new, ingest
 from lace.spark.pipeline.records import iterate_records
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from lace.api import SigningKey
     from lace.spark.pipeline.advertise import Asked, Done
     from lace.spark.pipeline.ingest import Ingested
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
 __all__ = [
     "RULES",
@@ -104,20 +109,20 @@ def write_rules(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def ingest_files(spark: Any, warehouse: Warehouse, *paths: Path, **rest: Any) -> Ingested:
+def ingest_files(spark: Any, warehouse: WarehouseFolder, *paths: Path, **rest: Any) -> Ingested:
     """Ingest files as the command does."""
     with warehouse.writing("a test") as job:
         new = find_new(warehouse, [path.resolve() for path in paths])
         return ingest(spark, job, new, max_data_bytes=rest.pop("limit", LIMIT), **rest)
 
 
-def advertise_as(spark: Any, warehouse: Warehouse, asked: Asked) -> Done:
+def advertise_as(spark: Any, warehouse: WarehouseFolder, asked: Asked) -> Done:
     """Advertise as the command does."""
     with warehouse.writing("a test") as job:
         return advertise(spark, job, asked)
 
 
-def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -> None:
+def derive(warehouse: WarehouseFolder, name: str, sets: Mapping[str, Sequence[str]]) -> None:
     """Put derived sets into a warehouse, by predicate, as an evaluation does."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -125,7 +130,7 @@ def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -
     with warehouse.writing("a test") as job:
         counts = {PredicateKey(each, 1): len(texts) for each, texts in sets.items()}
         folder = job.folder("evaluation")
-        write_evaluated(Evaluated(name, "0" * 64, counts, made_by=made_by()), folder)
+        write_evaluated(DerivedFacts(name, "0" * 64, counts, made_by=made_by()), folder)
         new = warehouse.manifest.with_replaced(evaluation_table(name), job.adopt(folder))
         for number, (key, texts) in enumerate(zip(counts, sets.values(), strict=True)):
             target = job.folder(f"derived-{number}")
@@ -136,7 +141,7 @@ def derive(warehouse: Warehouse, name: str, sets: Mapping[str, Sequence[str]]) -
         job.commit(new)
 
 
-def rewrite(warehouse: Warehouse, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+def rewrite(warehouse: WarehouseFolder, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change a table, and commit it as if it were right."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -204,7 +209,7 @@ def hook_workers(folder: Path, code: str) -> str:
     return os.pathsep.join(map(str, (folder, root / "src", root)))
 
 
-def records_digest(warehouse: Warehouse) -> tuple[str, int]:
+def records_digest(warehouse: WarehouseFolder) -> tuple[str, int]:
     """Return a digest of the set of records, and how many there are; each is there once.
 
     The folder has the files that the manifest lists, and no others.

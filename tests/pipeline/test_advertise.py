@@ -36,7 +36,7 @@ from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
     read_table,
 )
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import (
     SOURCE,
@@ -58,7 +58,7 @@ SOME = Schema(names=frozenset({"App", "Tag", "Data-Length", "Nowhere"}))
 
 
 def embedded(
-    warehouse: Warehouse, schema: Schema, source: str = SOURCE, only: set[str] | None = None
+    warehouse: WarehouseFolder, schema: Schema, source: str = SOURCE, only: set[str] | None = None
 ) -> tuple[AdvertisementSet, dict[str, Advertisement]]:
     """Return what an exchange would advertise."""
     claims = {}
@@ -74,7 +74,7 @@ def embedded(
 
 
 def check(
-    spark: Any, warehouse: Warehouse, asked: Asked, only: set[str] | None = None
+    spark: Any, warehouse: WarehouseFolder, asked: Asked, only: set[str] | None = None
 ) -> AdvertisementSet:
     """Compare a state with what an exchange would advertise."""
     wanted, claims = embedded(warehouse, asked.schema, asked.source, only)
@@ -96,7 +96,7 @@ def check(
 
 @pytest.mark.requirement("050-66", "050-67", "050-69", "050-71", "050-160", "050-163")
 def test_states_equal_those_of_an_exchange(spark: Any, tmp_path: Path, file: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     roots = set()
     for name, schema in (("bare", Schema()), ("some", SOME), ("every", ALL_FIELDS)):
@@ -113,7 +113,7 @@ def test_states_equal_those_of_an_exchange(spark: Any, tmp_path: Path, file: Pat
 def test_a_field_whose_line_is_too_long_is_left_out(spark: Any, tmp_path: Path) -> None:
     long = Plex(group="u", app="a", name="n", headers=[("Tag", "x" * 1000), ("Tag", "y")], data=b"")
     (tmp_path / "file").write_bytes(long.bytes)
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, tmp_path / "file")
     asked = Asked(name="all", source=SOURCE, schema=SOME)
     advertise_as(spark, warehouse, asked)
@@ -125,7 +125,7 @@ def test_a_field_whose_line_is_too_long_is_left_out(spark: Any, tmp_path: Path) 
 
 @pytest.mark.requirement("050-168")
 def test_an_empty_warehouse_and_one_record(spark: Any, tmp_path: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     asked = Asked(name="all", source="Opq_0", schema=SOME)
     done = advertise_as(spark, warehouse, asked)
     assert (done.records, done.partitions, done.root) == (0, 0, EMPTY_ROOT)
@@ -149,7 +149,7 @@ def test_later_runs_add(
     chosen: int,
 ) -> None:
     monkeypatch.setattr(advertise_module, "_MOST_CHOSEN", chosen)  # all prefixes, or the new ones
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     asked = Asked(name="all", source=SOURCE, schema=SOME)
     advertise_as(spark, warehouse, asked)
@@ -177,7 +177,7 @@ def test_later_runs_add(
 def test_a_derived_set(
     spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
 
     with pytest.raises(UsageError, match="no derived set of records is called 'mine'"):
@@ -251,7 +251,7 @@ def test_advertisement_vectors(spark: Any, tmp_path: Path) -> None:
     vectors = json.loads((VECTORS / "advertisements.json").read_text("utf-8"))
     paths = sorted((VECTORS / "records" / "accept").glob("*.record"))
     (tmp_path / "file").write_bytes(b"".join(path.read_bytes() for path in paths))
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, tmp_path / "file")
     schemas = {json.dumps(vector["schema"]) for vector in vectors}
     assert len(schemas) == 3
@@ -276,7 +276,7 @@ def test_the_command(
     spark: Any, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     wanted, _claims = embedded(warehouse, Schema(names=frozenset({"App"})))
     base = ("pipeline", "advertise", "wh", "--source", SOURCE)
@@ -301,7 +301,7 @@ def test_the_command(
     status = call("pipeline", "status", "wh", "--json").json()
     assert status["advertised"] == {"all": count, "x": count}
     assert f"advertised x {count}" in call("pipeline", "status", "wh").lines
-    found = read_state(Warehouse.open(tmp_path / "wh"), "x")
+    found = read_state(WarehouseFolder.open(tmp_path / "wh"), "x")
     assert found is not None
     assert found.asked == Asked(name="x", source=SOURCE, schema=ALL_FIELDS)
     assert read_state(warehouse, "nothing") is None
@@ -316,7 +316,7 @@ def test_the_command(
 
 
 def test_a_kill_inside_the_commit_leaves_nothing(spark: Any, tmp_path: Path, file: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     generation = warehouse.manifest.generation
     script = """
@@ -330,7 +330,7 @@ run(["pipeline", "advertise", sys.argv[1], "--source", sys.argv[2]], Session({})
 """
     done = run_script(script, str(warehouse.folder), SOURCE)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    again = Warehouse.open(warehouse.folder)
+    again = WarehouseFolder.open(warehouse.folder)
     assert again.manifest.generation == generation
     assert state_names(again.manifest) == []
     assert list((warehouse.folder / "data").glob("*/advertisements/*.parquet"))

@@ -25,7 +25,7 @@ from lace.spark.engine.session import find_java
 from lace.spark.pipeline.derived import read_derived, read_evaluated
 from lace.spark.pipeline.evaluate import Question, evaluate
 from lace.spark.pipeline.facts import make_facts
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call, spawn
 from tests.pipeline.samples import hook_workers, ingest_files, records_digest
 from tests.spark import JAVA
@@ -182,7 +182,7 @@ def test_workers_get_lace_and_a_packed_environment(
     command = ("pipeline", "ingest", tmp_path / "wh", file, "--python-env", packed)
     out = run_on(cluster, *command, more=("spark.default.parallelism=4",))
     assert f"stored {len(records)}\n".encode() in out
-    assert Warehouse.open(tmp_path / "wh").manifest.rows("records") == len(records)
+    assert WarehouseFolder.open(tmp_path / "wh").manifest.rows("records") == len(records)
     found = {Path(line) for line in told.read_text().splitlines()}
     assert found
     for path in found:  # each worker unpacks it into a folder of its own
@@ -223,7 +223,7 @@ def test_a_copy_of_a_slow_task_of_an_ingest_adds_nothing(
     parts = [tmp_path / "1.records", tmp_path / "2.records"]
     for number, part in enumerate(parts):
         part.write_bytes(b"".join(record.bytes for record in records[number::2]))
-    undisturbed = Warehouse.create(tmp_path / "undisturbed")
+    undisturbed = WarehouseFolder.create(tmp_path / "undisturbed")
     ingest_files(spark, undisturbed, *parts)
     for folder in (marks, events):
         folder.mkdir()
@@ -244,7 +244,7 @@ def test_a_copy_of_a_slow_task_of_an_ingest_adds_nothing(
     started = [each["Task Info"] for each in told if each["Event"] == "SparkListenerTaskStart"]
     copies = [(each["Index"], each["Attempt"]) for each in started if each["Speculative"]]
     assert (0, 1) in copies
-    assert records_digest(Warehouse.open(tmp_path / "wh")) == records_digest(undisturbed)
+    assert records_digest(WarehouseFolder.open(tmp_path / "wh")) == records_digest(undisturbed)
 
 
 # A chain of links makes as many rounds as there are records, so there is time to kill something.
@@ -266,7 +266,7 @@ def chain(spark: Any, tmp_path: Path) -> Path:
         made.append(Plex(group="u", app="c", name=f"n/{number}", headers=headers, data=b""))
     (tmp_path / "chain").write_bytes(b"".join(plex.bytes for plex in made))
     (tmp_path / "rules").write_text(CHAIN)
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, tmp_path / "chain")
     with warehouse.writing("a test") as job:
         make_facts(spark, job)
@@ -275,7 +275,7 @@ def chain(spark: Any, tmp_path: Path) -> Path:
 
 def answer_digest(folder: Path, name: str = "result") -> tuple[str, int]:
     """Return a digest of the set of facts of an answer, and how many rows its tables have."""
-    warehouse = Warehouse.open(folder / "wh")
+    warehouse = WarehouseFolder.open(folder / "wh")
     found = read_evaluated(warehouse, name)
     assert found is not None
     rows = [(str(key), *row) for key in found.counts for row in read_derived(warehouse, name, key)]
@@ -286,7 +286,7 @@ def answer_digest(folder: Path, name: str = "result") -> tuple[str, int]:
 def expected_digest(spark: Any, folder: Path) -> tuple[str, int]:
     """Return the same of an evaluation that nothing disturbs."""
     checked = check_source(CHAIN, profile=QUERY)
-    with Warehouse.open(folder / "wh").writing("a test") as job:
+    with WarehouseFolder.open(folder / "wh").writing("a test") as job:
         evaluate(spark, job, "expected", Question((checked,), checked.derived))
     found = answer_digest(folder, "expected")
     assert found[1] == LENGTH - 1 + LENGTH * (LENGTH - 1) // 2

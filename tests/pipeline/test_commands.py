@@ -12,7 +12,7 @@ import pytest
 
 from lace.api import open_lace
 from lace.record.model import Blob, Plex
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import LIMITED, call, on_terminal, process
 from tests.pipeline.samples import ingest_files, names_of, run_without
 
@@ -73,7 +73,7 @@ def test_a_whole_run(
 def test_export_of_some(spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal]) -> None:
     plexes = [record for record in records if isinstance(record, Plex)][:2]
     (tmp_path / "file").write_bytes(b"".join(record.bytes for record in records[:30]))
-    ingest_files(spark, Warehouse.create(tmp_path / "wh"), tmp_path / "file")
+    ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), tmp_path / "file")
     assert call("pipeline", "export", "wh", plexes[0].id).raw == plexes[0].bytes
     address = f"//{plexes[1].group}//{plexes[1].app}//{plexes[1].name}"
     assert call("pipeline", "export", "wh", address).raw == plexes[1].bytes
@@ -92,7 +92,7 @@ def test_status_has_tables_with_sizes_and_the_last_runs(
     assert spark is not None
     for command in (("ingest", "wh", file), ("facts", "wh")):
         assert call("pipeline", *command).code == 0
-    manifest = Warehouse.open(tmp_path / "wh").manifest
+    manifest = WarehouseFolder.open(tmp_path / "wh").manifest
     status = call("pipeline", "status", "wh", "--json").json()
     assert set(status["tables"]) == set(manifest.tables)
     for table, files in manifest.tables.items():
@@ -133,7 +133,7 @@ def test_rejected_records_exit_1(spark: Any, tmp_path: Path) -> None:
 
 
 def test_verify_names_what_is_damaged(spark: Any, tmp_path: Path, file: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     paths = [tmp_path / "wh" / each.path for each in warehouse.manifest.all_files()]
     changed, missing = paths[0], paths[-1]
@@ -158,7 +158,7 @@ def test_verify_names_what_is_damaged(spark: Any, tmp_path: Path, file: Path) ->
 def test_a_manifest_that_is_gone_is_damage(
     spark: Any, tmp_path: Path, file: Path, command: str
 ) -> None:
-    ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
+    ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), file)
     (tmp_path / "wh" / "manifest.json").unlink()
     before = names_of(tmp_path / "wh")
     result = call("pipeline", command, "wh", *([file] if command == "ingest" else []))
@@ -173,10 +173,10 @@ def test_a_manifest_that_is_gone_is_damage(
 
 
 def test_a_warehouse_that_was_only_begun_is_made_again(tmp_path: Path) -> None:
-    Warehouse.create(tmp_path / "wh")
+    WarehouseFolder.create(tmp_path / "wh")
     (tmp_path / "wh" / "manifest.json").unlink()  # a process that was killed as it made it
     assert call("pipeline", "status", "wh").code == 2
-    assert Warehouse.create(tmp_path / "wh").manifest.generation == 0
+    assert WarehouseFolder.create(tmp_path / "wh").manifest.generation == 0
 
 
 def test_what_is_refused(tmp_path: Path, file: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_is_refused(tmp_path: Path, file: Path) -> None:
 
 
 def test_what_only_reads_needs_no_spark(spark: Any, tmp_path: Path, file: Path) -> None:
-    ingest_files(spark, Warehouse.create(tmp_path / "wh"), file)
+    ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), file)
     place = str(tmp_path / "wh")
     for command, line in (("status", "sources 1"), ("verify", "damaged 0")):
         plain = run_without("pyspark,py4j", "pipeline", command, place)
@@ -232,7 +232,7 @@ def test_what_only_reads_needs_no_spark(spark: Any, tmp_path: Path, file: Path) 
 
 
 def test_a_second_job_at_once_exits_5(tmp_path: Path, file: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     with warehouse.writing("lace pipeline facts"):
         result = process(
             "pipeline", "ingest", "wh", file, "--wait", 0, cwd=tmp_path, seconds=SECONDS
@@ -269,5 +269,5 @@ def test_a_full_disk_exits_3_and_commits_nothing(
     )
     assert result.code == 3, result.err
     assert "a disk is full" in result.err
-    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
+    assert WarehouseFolder.open(tmp_path / "wh").manifest.generation == 0
     assert names_of(tmp_path / "wh" / "data") == set()

@@ -15,7 +15,7 @@ from lace.policy.schema import ALL_FIELDS, Schema
 from lace.spark.pipeline.advertise import Asked
 from lace.spark.pipeline.diff import Comparison, listing_of, side_of
 from lace.spark.pipeline.records import iterate_records
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, ingest_files, make_records
 
@@ -32,22 +32,22 @@ SCHEMA = Schema(names=frozenset({"App", "Tag"}))
 
 
 @pytest.fixture
-def warehouse(spark: Any, tmp_path: Path, file: Path) -> Warehouse:
+def warehouse(spark: Any, tmp_path: Path, file: Path) -> WarehouseFolder:
     """States `old` of some records, and `new` of more."""
-    made = Warehouse.create(tmp_path / "wh")
+    made = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, made, file)
     advertise_as(spark, made, Asked(name="old", source=SOURCE, schema=SCHEMA))
     return made
 
 
-def add_records(spark: Any, warehouse: Warehouse, tmp_path: Path, count: int) -> set[str]:
+def add_records(spark: Any, warehouse: WarehouseFolder, tmp_path: Path, count: int) -> set[str]:
     more = make_records(SigningKey.generate(), count + 2, seed=7)[2:]
     (tmp_path / "more").write_bytes(b"".join(record.bytes for record in more))
     ingest_files(spark, warehouse, tmp_path / "more")
     return {str(record.id) for record in more}
 
 
-def listing(warehouse: Warehouse, source: str = PEER, schema: Schema = SCHEMA) -> list[Fact]:
+def listing(warehouse: WarehouseFolder, source: str = PEER, schema: Schema = SCHEMA) -> list[Fact]:
     made: list[Fact] = []
     for record in iterate_records(warehouse):
         text = str(record.id)
@@ -67,7 +67,7 @@ def found(spark: Any, compared: Comparison) -> dict[str, set[str]]:
 
 
 def test_states_of_one_source_are_compared_by_roots(
-    spark: Any, warehouse: Warehouse, tmp_path: Path
+    spark: Any, warehouse: WarehouseFolder, tmp_path: Path
 ) -> None:
     same = Comparison(side_of(warehouse, "old"), side_of(warehouse, "old"))
     assert (same.is_same, same.prefixes) == (True, [])
@@ -81,7 +81,7 @@ def test_states_of_one_source_are_compared_by_roots(
 
 
 def test_states_of_other_sources_and_schemas_are_computed_alike(
-    spark: Any, warehouse: Warehouse, tmp_path: Path
+    spark: Any, warehouse: WarehouseFolder, tmp_path: Path
 ) -> None:
     more = add_records(spark, warehouse, tmp_path, 3)
     advertise_as(spark, warehouse, Asked(name="new", source=PEER, schema=ALL_FIELDS))
@@ -91,7 +91,7 @@ def test_states_of_other_sources_and_schemas_are_computed_alike(
 
 
 @pytest.mark.requirement("050-72")
-def test_a_listing_of_a_peer(spark: Any, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_a_listing_of_a_peer(spark: Any, warehouse: WarehouseFolder, tmp_path: Path) -> None:
     facts = listing(warehouse)
     more = add_records(spark, warehouse, tmp_path, 2)
     gone = {facts[0][1]}
@@ -112,7 +112,7 @@ def test_a_listing_of_a_peer(spark: Any, warehouse: Warehouse, tmp_path: Path) -
 
 
 def test_an_empty_listing(
-    spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    spark: Any, warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     compared = Comparison(listing_of([], "peer.facts"), side_of(warehouse, "old"))
     everything = {str(record.id) for record in records}
@@ -139,7 +139,7 @@ def test_what_no_peer_would_list(facts: list[Fact]) -> None:
 
 
 def test_the_command(
-    spark: Any, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, warehouse: WarehouseFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     same = call("pipeline", "diff", "wh", "old", "old")
@@ -163,4 +163,4 @@ def test_the_command(
     (tmp_path / "bad.facts").write_text("Advertised('x','y')\n")
     assert call("pipeline", "diff", "wh", "old", "bad.facts").code == 1
     with pytest.raises(UsageError, match="no advertisements called 'x'"):
-        side_of(Warehouse.create(tmp_path / "empty"), "x")
+        side_of(WarehouseFolder.create(tmp_path / "empty"), "x")

@@ -19,7 +19,7 @@ from lace.spark.pipeline.derived import read_derived, read_evaluated
 from lace.spark.pipeline.evaluate import Question, evaluate, field_names, select_values
 from lace.spark.pipeline.facts import make_facts
 from lace.spark.pipeline.tables import RECORDS
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import Result, call
 from tests.pipeline.samples import RULES, ingest_files, make_records, names_of, write_rules
 
@@ -45,7 +45,7 @@ def filled(
     """A folder with a lace and a warehouse of the same records."""
     folder = tmp_path_factory.mktemp("filled")
     (folder / "file").write_bytes(b"".join(record.bytes for record in records))
-    warehouse = Warehouse.create(folder / "wh")
+    warehouse = WarehouseFolder.create(folder / "wh")
     ingest_files(spark, warehouse, folder / "file")
     with warehouse.writing("a test") as job:
         make_facts(spark, job)
@@ -75,7 +75,7 @@ def test_answers_are_broadcast_as_the_setting_says(
     spark: Any, filled: Path, broadcast: list[object], allowed: int
 ) -> None:
     """Rows of an answer meet the texts of their numbers in a join of their own."""
-    warehouse = Warehouse.open(filled / "wh")
+    warehouse = WarehouseFolder.open(filled / "wh")
     program = check_source("All(P) :- Have(P).", profile=QUERY)
     question = Question((program,), program.derived)
     options = Options(broadcast_rows=allowed)
@@ -99,7 +99,7 @@ def test_a_query_over_given_facts_takes_the_setting(
     assert bool(broadcast) is (allowed > 0)
 
 
-def derived_lines(warehouse: Warehouse, name: str) -> list[str]:
+def derived_lines(warehouse: WarehouseFolder, name: str) -> list[str]:
     """Return all facts of an answer as lines, sorted; each stands there once."""
     found = read_evaluated(warehouse, name)
     assert found is not None
@@ -123,7 +123,7 @@ def test_the_same_facts_as_over_a_lace(filled: Path, where: str) -> None:
     result = evaluated(filled, "--rules", "rules", "--out", where, *more)
     assert result.code == 0, result.err
     over_lace = call("query", "--lace", filled / "lace", "--rules", "rules")
-    warehouse = Warehouse.open(filled / "wh")
+    warehouse = WarehouseFolder.open(filled / "wh")
     assert derived_lines(warehouse, where) == sorted(over_lace.lines)
     assert over_lace.lines
     counts = dict(line.split(" ") for line in result.lines)
@@ -138,7 +138,7 @@ def test_the_same_facts_as_over_a_lace(filled: Path, where: str) -> None:
 def test_the_same_again_is_nothing_to_do(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = evaluated(filled, "--rules", "rules", "--out", "again", "--json")
     assert first.json()["fresh"]
-    generation = Warehouse.open(filled / "wh").manifest.generation
+    generation = WarehouseFolder.open(filled / "wh").manifest.generation
     with monkeypatch.context() as patched:
 
         def refuse(*_arguments: object, **_options: object) -> None:
@@ -147,10 +147,10 @@ def test_the_same_again_is_nothing_to_do(filled: Path, monkeypatch: pytest.Monke
         patched.setattr("lace.spark.engine.session.open_session", refuse)
         again = evaluated(filled, "--rules", "rules", "--out", "again", "--json")
     assert again.json() == {**first.json(), "fresh": False}
-    assert Warehouse.open(filled / "wh").manifest.generation == generation
+    assert WarehouseFolder.open(filled / "wh").manifest.generation == generation
     one = evaluated(filled, "--rules", "rules", "--out", "again", "--predicate", "Reach/2")
     assert one.lines == [f"Reach/2 {first.json()['derived']['Reach/2']}"]
-    tables = Warehouse.open(filled / "wh").manifest.tables
+    tables = WarehouseFolder.open(filled / "wh").manifest.tables
     assert [name for name in tables if name.startswith("derived/again/")] == [
         "derived/again/Reach~2"
     ]
@@ -158,7 +158,7 @@ def test_the_same_again_is_nothing_to_do(filled: Path, monkeypatch: pytest.Monke
 
 def test_more_facts_are_another_question(spark: Any, tmp_path: Path) -> None:
     key = SigningKey.generate()
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     seen: list[int] = []
     for number in (1, 2):
         (tmp_path / f"file{number}").write_bytes(
@@ -173,7 +173,7 @@ def test_more_facts_are_another_question(spark: Any, tmp_path: Path) -> None:
         assert result.json()["fresh"]
         seen.append(result.json()["derived"]["Linked/2"])
     assert 0 < seen[0] < seen[1]
-    assert len(derived_lines(Warehouse.open(tmp_path / "wh"), "result")) == seen[1]
+    assert len(derived_lines(WarehouseFolder.open(tmp_path / "wh"), "result")) == seen[1]
 
 
 @pytest.mark.requirement("040-74", "020-73", "040-71", "040-72")
@@ -200,7 +200,7 @@ def test_an_exchange_as_in_a_preview(
     result = evaluated(filled, *asked, *(small if where == "cluster" else ()))
     assert result.code == 0, result.err
     preview = call("preview", "--lace", filled / "lace", *asked)
-    assert derived_lines(Warehouse.open(filled / "wh"), "exchange") == sorted(preview.lines)
+    assert derived_lines(WarehouseFolder.open(filled / "wh"), "exchange") == sorted(preview.lines)
     assert {line.partition("(")[0] for line in preview.lines} == {"MaySend", "MayRequest"}
     # Another viewer is shown nothing.
     other = (*asked[:5], f"shown@{SigningKey.generate().verifier}", *asked[6:])
@@ -273,14 +273,14 @@ def test_a_whole_run_and_an_export(filled: Path, tmp_path: Path) -> None:
     assert first.code == 0, first.err
     found = first.json()
     assert (found["ingest"]["rejected"], found["facts"]["facts"] > 0) == (0, True)
-    lines = derived_lines(Warehouse.open(tmp_path / "wh"), "chosen")
+    lines = derived_lines(WarehouseFolder.open(tmp_path / "wh"), "chosen")
     over_lace = call("query", "--lace", filled / "lace", "--rules", "rules")
     assert lines == sorted(over_lace.lines)
-    generation = Warehouse.open(tmp_path / "wh").manifest.generation
+    generation = WarehouseFolder.open(tmp_path / "wh").manifest.generation
     again = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen")
     assert f"evaluate Selected/1 {found['evaluate']['Selected/1']}" in again.lines
     assert "ingest stored 0" in again.lines
-    assert Warehouse.open(tmp_path / "wh").manifest.generation == generation
+    assert WarehouseFolder.open(tmp_path / "wh").manifest.generation == generation
     telling = ("--source", "Opq_0", "--field", "App")
     told = call("pipeline", "run", "wh", "in", "--rules", "rules", "--out", "chosen", *telling)
     assert f"advertise records {first.json()['ingest']['stored']}" in told.lines
@@ -311,7 +311,7 @@ def test_a_derived_set_can_be_advertised(filled: Path, tmp_path: Path) -> None:
 
 
 def test_intermediate_tables_in_files_are_removed(spark: Any, filled: Path) -> None:
-    warehouse = Warehouse.open(filled / "wh")
+    warehouse = WarehouseFolder.open(filled / "wh")
     checked = check_source(RULES, profile=QUERY)
     how = Options(handover_rows=0, small_rows=0, cuts="reliable")
     with warehouse.writing("a test") as job:

@@ -24,7 +24,7 @@ from lace.spark.pipeline.tables import (
     read_dictionary,
     read_facts,
 )
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import ingest_files, make_records, names_of
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def texts_of(spark: Any, warehouse: Warehouse) -> dict[int, str]:
+def texts_of(spark: Any, warehouse: WarehouseFolder) -> dict[int, str]:
     rows = read_dictionary(spark, warehouse).collect()
     found = {row["id"]: row["text"] for row in rows}
     assert len(found) == len(rows) == len(set(found.values())) == dictionary_size(warehouse)
@@ -45,7 +45,7 @@ def texts_of(spark: Any, warehouse: Warehouse) -> dict[int, str]:
 
 
 def facts_of(
-    spark: Any, warehouse: Warehouse, predicate: str, **rest: Any
+    spark: Any, warehouse: WarehouseFolder, predicate: str, **rest: Any
 ) -> list[tuple[str, ...]]:
     texts = texts_of(spark, warehouse)
     rows = read_facts(spark, warehouse, predicate, **rest)
@@ -53,7 +53,7 @@ def facts_of(
     return [(predicate, *(texts[number] for number in row)) for row in rows.collect()]
 
 
-def run(spark: Any, warehouse: Warehouse, frequent: int = 1000) -> Any:
+def run(spark: Any, warehouse: WarehouseFolder, frequent: int = 1000) -> Any:
     with warehouse.writing("a test") as job:
         return make_facts(spark, job, frequent=frequent)
 
@@ -63,7 +63,7 @@ def test_facts_equal_those_of_a_lace(
     spark: Any, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     done = run(spark, warehouse)
     assert call("init").code == 0
@@ -86,7 +86,7 @@ def test_facts_equal_those_of_a_lace(
 def test_facts_are_added_and_frequent_names_move(
     spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     run(spark, warehouse, frequent=10_000)
     assert not warehouse.manifest.slots
@@ -121,7 +121,7 @@ def test_paths_hold_nothing_of_a_record(spark: Any, tmp_path: Path) -> None:
     name = "Evil~Name"
     plex = Plex(group="u", app="a", name="n", headers=[(name, str(n)) for n in range(30)], data=b"")
     (tmp_path / "file").write_bytes(plex.bytes)
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, tmp_path / "file")
     run(spark, warehouse, frequent=3)
     assert set(warehouse.manifest.slots) == {name}
@@ -195,7 +195,7 @@ Slot(P,I,V) :- Field(P,'{names[7]}',I,V).
 def test_any_parquet_tool_reads_the_tables(spark: Any, tmp_path: Path, file: Path) -> None:
     from pyarrow import parquet
 
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     run(spark, warehouse)
     links = [parquet.read_table(path) for path in warehouse.files(facts_table("RecordLink"))]

@@ -12,7 +12,7 @@ from lace.errors import EngineError
 from lace.spark.pipeline.ingest import file_ranges
 from lace.spark.pipeline.records import iterate_records
 from lace.spark.pipeline.tables import QUARANTINE, RECORDS, SOURCES, read_records, read_table
-from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
+from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 from tests.pipeline.samples import ingest_files, make_records, names_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def counts(done: Ingested) -> tuple[int, int, int, int, int]:
 def test_records_are_kept_once(
     spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     assert counts(ingest_files(spark, warehouse, file)) == (1, 0, len(records), 0, 0)
     before = names_of(warehouse.folder)
     # Again: nothing to do, and nothing changes.
@@ -87,7 +87,7 @@ def test_bad_records_are_quarantined_as_an_import_rejects_them(
     file.write_bytes(b"".join(pieces))
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "only-garbage").write_bytes(b"nothing of use")
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     paths = [file, tmp_path / "empty", tmp_path / "only-garbage"]
     done = ingest_files(spark, warehouse, *paths)
     errors: list[tuple[str, int | None, str | None, str]] = []
@@ -103,7 +103,7 @@ def test_bad_records_are_quarantined_as_an_import_rejects_them(
 
 
 def test_large_data_is_a_fault(spark: Any, tmp_path: Path, file: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     done = ingest_files(spark, warehouse, file, limit=100)
     assert done.rejected > 0
     assert done.stored > 0
@@ -114,7 +114,7 @@ def test_large_data_is_a_fault(spark: Any, tmp_path: Path, file: Path) -> None:
 def test_a_changed_file_is_read_again_and_groups_commit_apart(
     spark: Any, tmp_path: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     paths = [tmp_path / "1", tmp_path / "2"]
     for number, path in enumerate(paths):
         path.write_bytes(records[number].bytes)
@@ -129,7 +129,7 @@ def test_a_failing_task_commits_nothing(
     spark: Any, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file goes away between the look at it and the tasks that read it."""
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
 
     def look(path: Path, limit: int) -> Any:
         found = file_ranges(path, limit)
@@ -139,14 +139,14 @@ def test_a_failing_task_commits_nothing(
     monkeypatch.setattr("lace.spark.pipeline.ingest.file_ranges", look)
     with pytest.raises(EngineError, match="ingest: the Spark job failed: FileNotFoundError"):
         ingest_files(spark, warehouse, file)
-    assert Warehouse.open(warehouse.folder).manifest.generation == 0
+    assert WarehouseFolder.open(warehouse.folder).manifest.generation == 0
     assert names_of(warehouse.folder / "data") == set()
 
 
 def test_damage_in_the_warehouse_stops_an_ingest(
     spark: Any, tmp_path: Path, file: Path, records: list[Blob | Plex | Seal]
 ) -> None:
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, file)
     (path,) = warehouse.files(RECORDS)[:1]
     whole = path.read_bytes()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.interrupting import interrupted
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, names_of
@@ -46,15 +46,15 @@ def test_every_stage(
     (tmp_path / "mine.facts").write_text(f"Advertised('{records[0].id}','Opq_1')\n")
     assert call("init").code == 0
     assert call("put", "-", given=b"of the lace").code == 0
-    Warehouse.create(tmp_path / "wh")
+    WarehouseFolder.create(tmp_path / "wh")
     for line, stays in STAGES.items():
         words = ["pipeline", *line.split()]
-        before = Warehouse.open(tmp_path / "wh").manifest
+        before = WarehouseFolder.open(tmp_path / "wh").manifest
         moment = MOMENTS.get(words[1], MOMENT)
         done, calls = interrupted(words, b"", moment)
         assert calls >= moment, f"{line} is over by then"
         assert (done.code, done.err) == (130, f"lace: interrupted; {stays}\n"), line
-        after = Warehouse.open(tmp_path / "wh").manifest
+        after = WarehouseFolder.open(tmp_path / "wh").manifest
         assert after.generation == before.generation, line
         assert {each.path for each in after.all_files()} == {
             f"data/{name}" for name in names_of(tmp_path / "wh" / "data")
@@ -62,7 +62,7 @@ def test_every_stage(
         assert not (tmp_path / "out.records").exists(), "a file is whole or not there"
         again = call(*words)
         assert again.code == (1 if line.startswith("diff") else 0), (line, again.err)
-        renewed = Warehouse.open(tmp_path / "wh").manifest.generation
+        renewed = WarehouseFolder.open(tmp_path / "wh").manifest.generation
         assert (renewed > before.generation) == (stays == STAYS), f"{line} had work to do"
         (tmp_path / "out.records").unlink(missing_ok=True)
     assert len(call("list").lines) == 21, "the last stage brought all records"

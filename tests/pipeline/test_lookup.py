@@ -19,7 +19,7 @@ from lace.record.validate import trust_stored
 from lace.spark.pipeline.ingest import record_row
 from lace.spark.pipeline.records import RecordIndex
 from lace.spark.pipeline.tables import RECORDS, columns_of
-from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
+from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,9 @@ KINDS = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "in
 SCHEMA = pa.schema([(name, KINDS[kind]) for name, kind in columns_of(RECORDS)])
 
 
-def add(warehouse: Warehouse, records: Sequence[Blob | Plex | Seal], hashes: bool = True) -> None:
+def add(
+    warehouse: WarehouseFolder, records: Sequence[Blob | Plex | Seal], hashes: bool = True
+) -> None:
     """Put a file of records into a warehouse, in small row groups."""
     rows = []
     for record in records:
@@ -42,7 +44,7 @@ def add(warehouse: Warehouse, records: Sequence[Blob | Plex | Seal], hashes: boo
     add_table(warehouse, pa.Table.from_pylist(rows, SCHEMA), GROUP)
 
 
-def add_table(warehouse: Warehouse, table: pa.Table, group: int) -> None:
+def add_table(warehouse: WarehouseFolder, table: pa.Table, group: int) -> None:
     """Put a file of rows into a warehouse."""
     with warehouse.writing("a test") as job:
         target = job.folder("records")
@@ -53,16 +55,16 @@ def add_table(warehouse: Warehouse, table: pa.Table, group: int) -> None:
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path, records: list[Blob | Plex | Seal]) -> Warehouse:
+def warehouse(tmp_path: Path, records: list[Blob | Plex | Seal]) -> WarehouseFolder:
     """Two files, of 50 and of 30 records."""
-    made = Warehouse.create(tmp_path / "wh")
+    made = WarehouseFolder.create(tmp_path / "wh")
     add(made, records[:50])
     add(made, records[50:80])
     return made
 
 
 def test_bytes_of_some_all_and_none(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     index = RecordIndex(warehouse)
     whole = {str(record.id): record.bytes for record in records[:80]}
@@ -77,7 +79,9 @@ def test_bytes_of_some_all_and_none(
     assert [parse_record(raw).id for _, raw in index.bytes_of([str(records[3].id)])] == [
         records[3].id
     ]
-    empty = RecordIndex(Warehouse(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, ())))
+    empty = RecordIndex(
+        WarehouseFolder(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, ()))
+    )
     assert (len(empty), empty.missing(strangers), list(empty.bytes_of(list(whole)))) == (
         0,
         strangers,
@@ -86,7 +90,7 @@ def test_bytes_of_some_all_and_none(
 
 
 def test_only_what_is_wanted_is_read(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     """Damage in one row group is met by whoever wants something of it, and by nobody else."""
     index = RecordIndex(warehouse)
@@ -103,7 +107,7 @@ def test_only_what_is_wanted_is_read(
 
 
 def test_an_index_is_built_upon_the_one_before(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     """Files that were read are not read again: one that is gone since does not matter."""
     before = RecordIndex(warehouse)
@@ -120,7 +124,7 @@ def test_an_index_is_built_upon_the_one_before(
 
 
 def test_keys_are_handed_over_to_where_files_are_now(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     """Files may come, go and stand elsewhere; each record is found in the row that it has."""
     before = RecordIndex(warehouse)
@@ -133,7 +137,7 @@ def test_keys_are_handed_over_to_where_files_are_now(
         ((third,), records[80:95]),
         ((), []),
     ):
-        state = Warehouse(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
+        state = WarehouseFolder(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
         index = RecordIndex(state, before)
         wanted = {str(record.id): record.bytes for record in there}
         assert len(index) == len(wanted)
@@ -149,7 +153,7 @@ def test_an_index_takes_the_memory_that_it_is_said_to_take(tmp_path: Path) -> No
     keys[:, 32] = ord("P")
     hashes = records_of(keys.reshape(-1).view("S33"))
     empty = [pa.nulls(count, field.type) for field in SCHEMA][1:]
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     add_table(warehouse, pa.Table.from_arrays([pa.array(hashes), *empty], schema=SCHEMA), count)
     tracemalloc.start()
     try:
@@ -165,7 +169,7 @@ def test_an_index_takes_the_memory_that_it_is_said_to_take(tmp_path: Path) -> No
 
 
 def test_rows_that_are_not_as_they_should_be(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     index = RecordIndex(warehouse)
     path = warehouse.files(RECORDS)[1]
@@ -184,12 +188,12 @@ def test_rows_that_are_not_as_they_should_be(
 
 
 def test_a_file_with_another_number_of_rows_than_was_committed(
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
 ) -> None:
     (first, second) = warehouse.manifest.files(RECORDS)
     for rows in (first.rows - 1, first.rows + 1):
         files = (replace(first, rows=rows), second)
-        state = Warehouse(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
+        state = WarehouseFolder(warehouse.folder, warehouse.manifest.with_replaced(RECORDS, files))
         with pytest.raises(WarehouseDamagedError, match="has other rows"):
             RecordIndex(state)
         with pytest.raises(WarehouseDamagedError, match="has other rows"):

@@ -15,7 +15,7 @@ from lace.spark.pipeline.warehouse import (
     DataFile,
     FieldSlot,
     Manifest,
-    Run,
+    StageRun,
     WarehouseDamagedError,
     WarehouseVersionError,
     format_manifest,
@@ -23,7 +23,9 @@ from lace.spark.pipeline.warehouse import (
 )
 
 FILE = DataFile(path="data/g1/records/a.parquet", size=9, digest="0" * 64, rows=2, generation=1)
-RUN = Run(stage="facts", generation=2, finished="1700000000:000000001", milliseconds=1500, rows=7)
+RUN = StageRun(
+    stage="facts", generation=2, finished="1700000000:000000001", milliseconds=1500, rows=7
+)
 MANIFEST = Manifest(
     generation=3,
     facts_generation=2,

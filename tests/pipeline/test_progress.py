@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from lace.api import open_lace
-from lace.cli.pipeline_session import Standing, look, stage_bar, standing_text
+from lace.cli.pipeline_session import SparkProgress, look, stage_bar, standing_text
 from lace.cli.progress import Waiting
 from lace.spark.engine.relations import map_in_arrow
 from lace.spark.pipeline.tables import struct_of
@@ -50,7 +50,7 @@ def test_rows_are_told_while_a_stage_runs(spark: Any, tmp_path: Path) -> None:
         target=lambda: slow.write.parquet(str(tmp_path / "out")), daemon=True
     )
     running.start()
-    seen = Standing()
+    seen = SparkProgress()
     deadline = time.monotonic() + 120
     while not (seen.done and seen.rows) and time.monotonic() < deadline:
         seen = look(spark.sparkContext)
@@ -62,7 +62,7 @@ def test_rows_are_told_while_a_stage_runs(spark: Any, tmp_path: Path) -> None:
     assert seen.total == TASKS
     assert seen.done in (1, 2)
     assert seen.rows in (ROWS, ROWS * 2)
-    assert look(spark.sparkContext) == Standing()
+    assert look(spark.sparkContext) == SparkProgress()
 
 
 def test_a_query_tells_what_spark_is_at(

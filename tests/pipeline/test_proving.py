@@ -29,7 +29,7 @@ from lace.spark.pipeline.tables import (
     columns_of,
     facts_table,
 )
-from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError
+from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import SOURCE, advertise_as, derive, ingest_files, rewrite
 
@@ -53,7 +53,7 @@ def original(
     """A warehouse with facts and a state."""
     folder = tmp_path_factory.mktemp("proving")
     (folder / "file").write_bytes(b"".join(record.bytes for record in records[:50]))
-    warehouse = Warehouse.create(folder / "wh")
+    warehouse = WarehouseFolder.create(folder / "wh")
     ingest_files(spark, warehouse, folder / "file")
     with warehouse.writing("a test") as job:
         make_facts(spark, job)
@@ -62,15 +62,15 @@ def original(
 
 
 @pytest.fixture
-def warehouse(original: Path, tmp_path: Path) -> Warehouse:
+def warehouse(original: Path, tmp_path: Path) -> WarehouseFolder:
     shutil.copytree(original, tmp_path / "wh")
-    return Warehouse.open(tmp_path / "wh")
+    return WarehouseFolder.open(tmp_path / "wh")
 
 
 def test_an_untouched_warehouse_is_proven(
     spark: Any, original: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warehouse = Warehouse.open(original)
+    warehouse = WarehouseFolder.open(original)
     manifest = warehouse.manifest
     proof = prove(spark, warehouse)
     facts = sum(manifest.rows(table) for table in manifest.tables if table.startswith("facts/"))
@@ -96,7 +96,7 @@ def test_an_untouched_warehouse_is_proven(
 
 
 def test_a_tampered_facts_table_is_found(
-    spark: Any, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    spark: Any, warehouse: WarehouseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spark is not None
 
@@ -131,7 +131,7 @@ def test_a_false_signature_under_a_right_hash_is_found(
 ) -> None:
     """Records are validated again also where no facts were made of them yet."""
     (tmp_path / "file").write_bytes(b"".join(record.bytes for record in records[:20]))
-    warehouse = Warehouse.create(tmp_path / "wh")
+    warehouse = WarehouseFolder.create(tmp_path / "wh")
     ingest_files(spark, warehouse, tmp_path / "file")
     false = forged(next(each for each in records if isinstance(each, Seal)))
     kinds = [name for name, _kind in columns_of(RECORDS)]
@@ -165,7 +165,7 @@ def test_a_false_signature_under_a_right_hash_is_found(
     ],
 )
 def test_a_row_that_is_not_that_of_its_record_is_found(
-    spark: Any, warehouse: Warehouse, column: str, value: object, words: str
+    spark: Any, warehouse: WarehouseFolder, column: str, value: object, words: str
 ) -> None:
     def change(table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
@@ -179,12 +179,12 @@ def test_a_row_that_is_not_that_of_its_record_is_found(
 
 
 @pytest.mark.parametrize("predicate", ["Have", "PlexHash", "RecordLink"])
-def test_a_missing_fact_is_found(spark: Any, warehouse: Warehouse, predicate: str) -> None:
+def test_a_missing_fact_is_found(spark: Any, warehouse: WarehouseFolder, predicate: str) -> None:
     rewrite(warehouse, facts_table(predicate), lambda table: table.slice(1))
     assert prove(spark, warehouse).wrong == 1
 
 
-def test_a_fact_too_many_is_found(spark: Any, warehouse: Warehouse) -> None:
+def test_a_fact_too_many_is_found(spark: Any, warehouse: WarehouseFolder) -> None:
     def repeat(table: pa.Table) -> pa.Table:
         return pa.concat_tables([table, table.slice(0, 1)])
 
@@ -192,7 +192,7 @@ def test_a_fact_too_many_is_found(spark: Any, warehouse: Warehouse) -> None:
     assert prove(spark, warehouse).wrong == 1
 
 
-def test_a_text_that_is_gone_is_found(spark: Any, warehouse: Warehouse) -> None:
+def test_a_text_that_is_gone_is_found(spark: Any, warehouse: WarehouseFolder) -> None:
     def without(table: pa.Table) -> pa.Table:
         return table.filter(compute.not_equal(table.column("text"), "ding"))
 
@@ -201,7 +201,7 @@ def test_a_text_that_is_gone_is_found(spark: Any, warehouse: Warehouse) -> None:
     assert proof.wrong > 10  # every record of that App
 
 
-def test_changed_bytes_are_found(spark: Any, warehouse: Warehouse) -> None:
+def test_changed_bytes_are_found(spark: Any, warehouse: WarehouseFolder) -> None:
     def change(table: pa.Table) -> pa.Table:
         data = [(each or b"") + b"!" for each in table.column("data").to_pylist()]
         return table.set_column(table.column_names.index("data"), "data", pa.array(data))
@@ -210,7 +210,7 @@ def test_changed_bytes_are_found(spark: Any, warehouse: Warehouse) -> None:
     assert prove(spark, warehouse, 5).wrong >= 5
 
 
-def test_wrong_advertisements_and_roots_are_found(spark: Any, warehouse: Warehouse) -> None:
+def test_wrong_advertisements_and_roots_are_found(spark: Any, warehouse: WarehouseFolder) -> None:
     def change(table: pa.Table) -> pa.Table:
         digests = table.column("digest").to_pylist()
         digests[0] = bytes(32)
@@ -224,7 +224,7 @@ def test_wrong_advertisements_and_roots_are_found(spark: Any, warehouse: Warehou
     assert whats[2].startswith("advertisements all: partition ")
 
 
-def test_a_wrong_root_alone_is_found(spark: Any, warehouse: Warehouse) -> None:
+def test_a_wrong_root_alone_is_found(spark: Any, warehouse: WarehouseFolder) -> None:
     def change(table: pa.Table) -> pa.Table:
         roots = table.column("root").to_pylist()
         roots[0], roots[1] = roots[1], roots[0]
@@ -235,7 +235,7 @@ def test_a_wrong_root_alone_is_found(spark: Any, warehouse: Warehouse) -> None:
     assert (proof.wrong, proof.faults[0][1]) == (2, "count or root is another")
 
 
-def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: Warehouse) -> None:
+def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: WarehouseFolder) -> None:
     assert spark is not None
 
     def renamed(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
@@ -265,7 +265,7 @@ def test_rows_that_nobody_wrote_are_damage(spark: Any, warehouse: Warehouse) -> 
 
 
 def test_what_a_made_up_set_advertises_is_compared_and_the_set_is_wrong(
-    spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    spark: Any, warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     table = answer_table("some", PredicateKey("Selected", 1))
     made_up = "it does not tell by which rules it was made; run `lace pipeline evaluate` again"

@@ -14,7 +14,7 @@ from lace.spark.pipeline.audit import Proof, prove_derived
 from lace.spark.pipeline.derived import answer_table, evaluation_table, question_table
 from lace.spark.pipeline.evaluate import made_by
 from lace.spark.pipeline.facts import make_facts
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.pipeline.samples import derive, ingest_files, rewrite, write_rules
 
@@ -50,7 +50,7 @@ def original(
     (folder / "advertised").write_text("".join(peer))
     for name, part in (("first", records[:COUNT]), ("more", records[COUNT:])):
         (folder / name).write_bytes(b"".join(record.bytes for record in part))
-    warehouse = Warehouse.create(wh)
+    warehouse = WarehouseFolder.create(wh)
     ingest_files(spark, warehouse, folder / "first")
     with warehouse.writing("a test") as job:
         make_facts(spark, job)
@@ -69,19 +69,19 @@ def original(
 
 
 @pytest.fixture
-def warehouse(original: Path, tmp_path: Path) -> Warehouse:
+def warehouse(original: Path, tmp_path: Path) -> WarehouseFolder:
     shutil.copytree(original, tmp_path / "wh")
-    return Warehouse.open(tmp_path / "wh")
+    return WarehouseFolder.open(tmp_path / "wh")
 
 
-def proven(warehouse: Warehouse, most: int = COUNT) -> Proof:
+def proven(warehouse: WarehouseFolder, most: int = COUNT) -> Proof:
     proof = Proof()
     prove_derived(warehouse, proof, most)
     return proof
 
 
 def test_answers_are_proven_also_after_more_records_came(original: Path) -> None:
-    warehouse = Warehouse.open(original)
+    warehouse = WarehouseFolder.open(original)
     proof = proven(warehouse)
     assert (proof.wrong, proof.faults, proof.uncompared) == (0, [], [])
     tables = [table for table in warehouse.manifest.tables if table.startswith("derived/")]
@@ -90,7 +90,7 @@ def test_answers_are_proven_also_after_more_records_came(original: Path) -> None
 
 
 def test_beyond_the_limit_it_is_said_that_nothing_was_compared(original: Path) -> None:
-    proof = proven(Warehouse.open(original), COUNT - 1)
+    proof = proven(WarehouseFolder.open(original), COUNT - 1)
     assert (proof.wrong, proof.derived) == (0, 0)
     assert [what for what, _reason in proof.uncompared] == ["derived exchange", "derived some"]
     assert "60 records are more" in proof.uncompared[0][1]
@@ -124,13 +124,13 @@ def other_values(table: pa.Table) -> pa.Table:
     ],
 )
 def test_another_set_is_found(
-    warehouse: Warehouse, table: str, change: Callable[[pa.Table], pa.Table], what: str
+    warehouse: WarehouseFolder, table: str, change: Callable[[pa.Table], pa.Table], what: str
 ) -> None:
     rewrite(warehouse, table, change)
     assert [each for each, _reason in proven(warehouse).faults] == [what]
 
 
-def test_a_missing_value_is_found(warehouse: Warehouse) -> None:
+def test_a_missing_value_is_found(warehouse: WarehouseFolder) -> None:
     def without(table: pa.Table) -> pa.Table:
         values = table.column("c0").to_pylist()
         return table.set_column(0, "c0", pa.array([None, *values[1:]], pa.string()))
@@ -139,7 +139,7 @@ def test_a_missing_value_is_found(warehouse: Warehouse) -> None:
     assert proven(warehouse).wrong == 1
 
 
-def test_a_table_that_nobody_tells_of_is_found(warehouse: Warehouse) -> None:
+def test_a_table_that_nobody_tells_of_is_found(warehouse: WarehouseFolder) -> None:
     with warehouse.writing("a test") as job:
         job.commit(warehouse.manifest.with_replaced(evaluation_table("some"), ()))
     assert ("derived/some/Selected~1", "no evaluation describes it") in proven(warehouse).faults
@@ -153,7 +153,7 @@ def test_a_table_that_nobody_tells_of_is_found(warehouse: Warehouse) -> None:
         ("max_work", "max_play", "is damaged"),
     ],
 )
-def test_other_rules_are_found(warehouse: Warehouse, old: str, new: str, words: str) -> None:
+def test_other_rules_are_found(warehouse: WarehouseFolder, old: str, new: str, words: str) -> None:
     def change(table: pa.Table) -> pa.Table:
         texts = [text.replace(old, new) for text in table.column("text").to_pylist()]
         return table.set_column(2, "text", pa.array(texts, pa.string()))
@@ -179,7 +179,7 @@ def made_before(table: pa.Table, who: str | None) -> pa.Table:
     [(None, "an earlier version of Lace"), ("Lace 9.9 (00000000)", "Lace 9.9 (00000000)")],
 )
 def test_what_another_version_evaluated_is_no_damage(
-    spark: Any, warehouse: Warehouse, original: Path, who: str | None, told: str
+    spark: Any, warehouse: WarehouseFolder, original: Path, who: str | None, told: str
 ) -> None:
     assert spark is not None
     rewrite(warehouse, evaluation_table("some"), lambda table: made_before(table, who))
@@ -193,11 +193,11 @@ def test_what_another_version_evaluated_is_no_damage(
     assert shown.lines[-1].endswith("run `lace pipeline evaluate` again with --out some")
     rules = original.parent / "rules"
     assert call("pipeline", "evaluate", "wh", "--rules", rules, "--out", "some").code == 0
-    proof = proven(Warehouse.open(warehouse.folder), 2 * COUNT)
+    proof = proven(WarehouseFolder.open(warehouse.folder), 2 * COUNT)
     assert (proof.wrong, proof.uncompared) == (0, [])
 
 
-def test_a_question_that_another_version_kept_in_its_own_form(warehouse: Warehouse) -> None:
+def test_a_question_that_another_version_kept_in_its_own_form(warehouse: WarehouseFolder) -> None:
     rewrite(warehouse, evaluation_table("some"), lambda table: made_before(table, None))
     with warehouse.writing("a test") as job:
         job.commit(warehouse.manifest.with_replaced(question_table("some"), ()))
@@ -205,7 +205,7 @@ def test_a_question_that_another_version_kept_in_its_own_form(warehouse: Warehou
 
 
 def test_a_wrong_set_of_another_version_says_whose_it_is(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    warehouse: WarehouseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite(warehouse, SELECTED, other_values)
     ((_what, reason),) = proven(warehouse).faults
@@ -216,7 +216,7 @@ def test_a_wrong_set_of_another_version_says_whose_it_is(
 
 
 def test_a_made_up_set_exits_6(
-    spark: Any, warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    spark: Any, warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     assert spark is not None
     derive(warehouse, "made", {"Selected": [str(record.id) for record in records[:9]]})

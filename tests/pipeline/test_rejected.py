@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lace.spark.pipeline.tables import rejected_of
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call, call_at_terminal
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_what_was_rejected_is_shown(
     assert tuple(shlex.split(hint))[1:] == asked, "it can be pasted"
     assert call("pipeline", "ingest", "a wh", "nothing").code == 1
 
-    found = list(rejected_of(Warehouse.open(tmp_path / "a wh")))
+    found = list(rejected_of(WarehouseFolder.open(tmp_path / "a wh")))
     assert [(each.path.rpartition("/")[2], each.offset) for each in found] == [
         ("bad one.records", len(good[0])),
         ("bad one.records", len(good[0]) + 7 + len(good[1])),
@@ -56,7 +56,7 @@ def test_what_was_rejected_is_shown(
 
 
 def test_nothing_was_rejected(tmp_path: Path) -> None:
-    Warehouse.create(tmp_path / "wh")
+    WarehouseFolder.create(tmp_path / "wh")
     asked = ("pipeline", "status", tmp_path / "wh", "--quarantine")
     assert call(*asked).raw == b""
     shown = call_at_terminal(*asked, columns=80)
@@ -68,7 +68,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, spark: Any) -> None:
     (tmp_path / "nothing").write_bytes(b"nothing of use")
     folder = tmp_path / "wh"
     assert call("pipeline", "ingest", folder, tmp_path / "nothing").code == 1
-    (path,) = Warehouse.open(folder).files("quarantine")
+    (path,) = WarehouseFolder.open(folder).files("quarantine")
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 4] ^= 0xFF
     path.write_bytes(raw)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from lace.api import open_lace
 from lace.base import b64a
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from lace.store.links import LinkFiles
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until
 from tests.cli.running import call, process, spawn
@@ -350,7 +350,7 @@ def test_no_warehouse(world: World) -> None:
 
 def damage(world: World, table: str) -> Path:
     """Change bytes in the middle of a file of a table, which keeps its size and its ends."""
-    warehouse = Warehouse.open(world.warehouse)
+    warehouse = WarehouseFolder.open(world.warehouse)
     (path,) = warehouse.files(table)
     raw = bytearray(path.read_bytes())
     raw[40:80] = bytes(byte ^ 0xFF for byte in raw[40:80])
@@ -368,9 +368,9 @@ def test_damage_that_shows_at_once(world: World) -> None:
 def test_damage_that_shows_in_a_link(world: World) -> None:
     """The link ends with clear words, the peer learns nothing, and the server goes on."""
     world.register()
-    whole = (Warehouse.open(world.warehouse).files("records"))[0].read_bytes()
+    whole = (WarehouseFolder.open(world.warehouse).files("records"))[0].read_bytes()
     with world.serving(*REGISTERED_ONLY) as server:
-        path = Warehouse.open(world.warehouse).files("records")[0]
+        path = WarehouseFolder.open(world.warehouse).files("records")[0]
         column = parquet.ParquetFile(path).metadata.row_group(0).column(4)
         assert column.path_in_schema == "data"
         at = column.data_page_offset + column.total_compressed_size // 2
@@ -386,7 +386,7 @@ def test_damage_that_shows_in_a_link(world: World) -> None:
 
 def rewritten(world: World, table: str, change: Any) -> None:
     """Put other rows into a table, as if they had been committed so."""
-    warehouse = Warehouse.open(world.warehouse)
+    warehouse = WarehouseFolder.open(world.warehouse)
     with warehouse.writing("a test") as job:
         rows = pa.concat_tables(parquet.read_table(path) for path in warehouse.files(table))
         target = job.folder("changed")

@@ -10,7 +10,11 @@ from pyarrow import parquet
 from lace.errors import LimitExceeded
 from lace.policy.schema import Schema
 from lace.spark.pipeline.tables import RECORDS
-from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError, WarehouseOutdatedError
+from lace.spark.pipeline.warehouse import (
+    WarehouseDamagedError,
+    WarehouseFolder,
+    WarehouseOutdatedError,
+)
 from lace.spark.served.warehouse import open_served
 from tests.pipeline.test_lookup import add
 
@@ -21,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path, records: list[Blob | Plex | Seal]) -> Warehouse:
-    made = Warehouse.create(tmp_path / "wh")
+def warehouse(tmp_path: Path, records: list[Blob | Plex | Seal]) -> WarehouseFolder:
+    made = WarehouseFolder.create(tmp_path / "wh")
     add(made, records[:20])
     return made
 
 
-def rewrite_records(warehouse: Warehouse) -> None:
+def rewrite_records(warehouse: WarehouseFolder) -> None:
     """Commit the same records in another file."""
     with warehouse.writing("a test") as job:
         target = job.folder("records")
@@ -38,7 +42,7 @@ def rewrite_records(warehouse: Warehouse) -> None:
         job.commit(warehouse.manifest.with_replaced(RECORDS, job.adopt(target)))
 
 
-def test_more_records_than_are_served(warehouse: Warehouse) -> None:
+def test_more_records_than_are_served(warehouse: WarehouseFolder) -> None:
     assert len(open_served(warehouse.folder, most=20).index) == 20
     with pytest.raises(LimitExceeded, match="has 20 records, more than are served") as caught:
         open_served(warehouse.folder, most=19)
@@ -47,7 +51,7 @@ def test_more_records_than_are_served(warehouse: Warehouse) -> None:
 
 
 def test_files_that_were_removed_since_are_no_damage(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     """The states of before are removed some day; whoever serves one of them is told what to do."""
     served = open_served(warehouse.folder)
@@ -71,7 +75,7 @@ def test_files_that_were_removed_since_are_no_damage(
 
 
 def test_files_of_the_newest_state_that_are_gone_are_damage(
-    warehouse: Warehouse, records: list[Blob | Plex | Seal]
+    warehouse: WarehouseFolder, records: list[Blob | Plex | Seal]
 ) -> None:
     served = open_served(warehouse.folder)
     hashes = [str(record.id) for record in records[:20]]

@@ -24,7 +24,7 @@ from lace.link.side import Side, party_of
 from lace.spark.pipeline import records as lookup
 from lace.spark.pipeline.ingest import record_row
 from lace.spark.pipeline.records import check_row
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from lace.spark.served.evaluator import WarehouseEvaluating
 from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore, open_served
 from lace.store.links import LinkFiles
@@ -59,9 +59,9 @@ EMBEDDED, REGISTERED = 1_000, 0
 ADVERTISING = "Advertised", "AdvertisedField", "AdvertisementPartition"
 
 
-def make_warehouse(folder: Path, value: bytes, name: str = "here") -> Warehouse:
+def make_warehouse(folder: Path, value: bytes, name: str = "here") -> WarehouseFolder:
     """Make a warehouse of records whose heads say a value that their bytes may not have."""
-    made = Warehouse.create(folder)
+    made = WarehouseFolder.create(folder)
     rows = []
     for record in valid(*records(40, "both") + records(9, name)):
         row = dict(zip(SCHEMA.names, (*record_row(record), 0, 0), strict=True))

@@ -13,8 +13,8 @@ from lace.errors import UsageError
 from lace.spark.pipeline.warehouse import (
     MANIFEST_NAME,
     DataFile,
-    Warehouse,
     WarehouseDamagedError,
+    WarehouseFolder,
     check_file,
     file_digest,
 )
@@ -30,8 +30,8 @@ LOCKS = {"write.lock", "write.turnstile"}
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    return Warehouse.create(tmp_path / "wh")
+def warehouse(tmp_path: Path) -> WarehouseFolder:
+    return WarehouseFolder.create(tmp_path / "wh")
 
 
 def put(job: Job, name: str = "part-0.parquet", text: bytes = b"some rows") -> DataFile:
@@ -48,22 +48,22 @@ def put(job: Job, name: str = "part-0.parquet", text: bytes = b"some rows") -> D
     )
 
 
-def commit(warehouse: Warehouse, text: bytes = b"some rows") -> DataFile:
+def commit(warehouse: WarehouseFolder, text: bytes = b"some rows") -> DataFile:
     with warehouse.writing("a test") as job:
         file = put(job, text=text)
         job.commit(warehouse.manifest.with_added({"records": [file]}))
     return file
 
 
-def test_what_is_committed_is_there(warehouse: Warehouse) -> None:
+def test_what_is_committed_is_there(warehouse: WarehouseFolder) -> None:
     file = commit(warehouse)
-    again = Warehouse.open(warehouse.folder)
+    again = WarehouseFolder.open(warehouse.folder)
     assert again.manifest.generation == 1
     assert again.files("records") == [warehouse.folder / file.path]
     assert again.files("quarantine") == []
 
 
-def test_what_is_not_committed_is_gone(warehouse: Warehouse) -> None:
+def test_what_is_not_committed_is_gone(warehouse: WarehouseFolder) -> None:
     before = names_of(warehouse.folder)
 
     def fail() -> None:
@@ -74,10 +74,10 @@ def test_what_is_not_committed_is_gone(warehouse: Warehouse) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert names_of(warehouse.folder) == before | LOCKS
-    assert Warehouse.open(warehouse.folder).manifest.generation == 0
+    assert WarehouseFolder.open(warehouse.folder).manifest.generation == 0
 
 
-def test_scratch_files_go_with_the_commit(warehouse: Warehouse) -> None:
+def test_scratch_files_go_with_the_commit(warehouse: WarehouseFolder) -> None:
     with warehouse.writing("a test") as job:
         scratch = job.scratch("x")
         scratch.mkdir(parents=True)
@@ -86,9 +86,9 @@ def test_scratch_files_go_with_the_commit(warehouse: Warehouse) -> None:
         assert not scratch.exists()
 
 
-def test_a_reader_keeps_its_state_and_files(warehouse: Warehouse) -> None:
+def test_a_reader_keeps_its_state_and_files(warehouse: WarehouseFolder) -> None:
     old = commit(warehouse)
-    reader = Warehouse.open(warehouse.folder)
+    reader = WarehouseFolder.open(warehouse.folder)
     for _number in range(3):
         with warehouse.writing("a test") as job:
             job.commit(warehouse.manifest.with_replaced("records", [put(job)]))
@@ -103,7 +103,7 @@ def test_a_reader_keeps_its_state_and_files(warehouse: Warehouse) -> None:
     assert len(list((warehouse.folder / "manifests").iterdir())) <= 6
 
 
-def test_leftovers_of_a_dead_job_are_swept(warehouse: Warehouse) -> None:
+def test_leftovers_of_a_dead_job_are_swept(warehouse: WarehouseFolder) -> None:
     file = commit(warehouse)
     left = warehouse.folder / "data" / "g00000009-0011"
     left.mkdir()
@@ -118,7 +118,7 @@ def test_leftovers_of_a_dead_job_are_swept(warehouse: Warehouse) -> None:
     ("where", "generation"), [("fsync", 1), ("link", 1), ("replace", 1), ("sync", 2)]
 )
 def test_a_kill_inside_the_commit_leaves_one_state(
-    warehouse: Warehouse, where: str, generation: int
+    warehouse: WarehouseFolder, where: str, generation: int
 ) -> None:
     commit(warehouse)
     script = f"""
@@ -139,19 +139,19 @@ with opened.writing("a test") as job:
 """
     done = run_script(script, str(warehouse.folder))
     assert done.returncode == -signal.SIGKILL, done.stderr
-    again = Warehouse.open(warehouse.folder)
+    again = WarehouseFolder.open(warehouse.folder)
     assert again.manifest.generation == generation
     assert len(again.files("records")) == generation
     with again.writing("a test") as job:  # the dead one's lock is free
         job.commit(again.manifest.with_added({"records": [put(job)]}))
-    last = Warehouse.open(warehouse.folder)
+    last = WarehouseFolder.open(warehouse.folder)
     assert last.manifest.generation == generation + 1
     listed = {file.path.removeprefix("data/") for file in last.manifest.all_files()}
     assert names_of(warehouse.folder / "data") == listed
 
 
-def test_two_writers_at_once_are_refused(warehouse: Warehouse) -> None:
-    other = Warehouse.open(warehouse.folder)
+def test_two_writers_at_once_are_refused(warehouse: WarehouseFolder) -> None:
+    other = WarehouseFolder.open(warehouse.folder)
     with (
         warehouse.writing("lace pipeline facts"),
         pytest.raises(StoreBusyError) as caught,
@@ -164,7 +164,7 @@ def test_two_writers_at_once_are_refused(warehouse: Warehouse) -> None:
 
 
 def test_a_full_disk_leaves_the_state_before(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+    warehouse: WarehouseFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(warehouse)
 
@@ -177,7 +177,7 @@ def test_a_full_disk_leaves_the_state_before(
         with pytest.raises(StoreUnavailableError, match="No space left") as caught:
             job.commit(warehouse.manifest.with_added({"records": [file]}))
     assert caught.value.exit_code == 3
-    assert Warehouse.open(warehouse.folder).manifest.generation == 1
+    assert WarehouseFolder.open(warehouse.folder).manifest.generation == 1
     assert not list(warehouse.folder.glob("*.part"))
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_leaves_the_state_before(
         (lambda path: path.write_bytes(b"PAR1" + b"y" * 9 + b"XXXX"), "no whole Parquet file"),
     ],
 )
-def test_damage_is_found_before_reading(warehouse: Warehouse, change, reason: str) -> None:  # type: ignore[no-untyped-def]
+def test_damage_is_found_before_reading(warehouse: WarehouseFolder, change, reason: str) -> None:  # type: ignore[no-untyped-def]
     file = commit(warehouse)
     change(warehouse.folder / file.path)
     with pytest.raises(WarehouseDamagedError, match=reason) as caught:
@@ -198,7 +198,7 @@ def test_damage_is_found_before_reading(warehouse: Warehouse, change, reason: st
     assert file.path in str(caught.value)
 
 
-def test_changed_bytes_are_found_by_their_digest(warehouse: Warehouse) -> None:
+def test_changed_bytes_are_found_by_their_digest(warehouse: WarehouseFolder) -> None:
     file = commit(warehouse)
     (warehouse.folder / file.path).write_bytes(b"PAR1some r0wsPAR1")
     check_file(warehouse.folder, file)
@@ -208,27 +208,27 @@ def test_changed_bytes_are_found_by_their_digest(warehouse: Warehouse) -> None:
 
 def test_no_warehouse(tmp_path: Path) -> None:
     with pytest.raises(NoStoreError) as caught:
-        Warehouse.open(tmp_path)
+        WarehouseFolder.open(tmp_path)
     assert caught.value.exit_code == 2
 
 
 def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"no warehouse: it holds 'letter.txt'"):
-        Warehouse.create(tmp_path)
+        WarehouseFolder.create(tmp_path)
     assert names_of(tmp_path) == {"letter.txt"}
     with pytest.raises(UsageError, match="is not a folder"):
-        Warehouse.create(tmp_path / "letter.txt")
+        WarehouseFolder.create(tmp_path / "letter.txt")
 
 
-def test_a_warehouse_whose_manifest_is_gone_is_not_made_anew(warehouse: Warehouse) -> None:
+def test_a_warehouse_whose_manifest_is_gone_is_not_made_anew(warehouse: WarehouseFolder) -> None:
     commit(warehouse)
     (warehouse.folder / MANIFEST_NAME).unlink()
-    for use in (Warehouse.create, Warehouse.open):
+    for use in (WarehouseFolder.create, WarehouseFolder.open):
         with pytest.raises(WarehouseDamagedError, match="manifest of the warehouse is missing"):
             use(warehouse.folder)
     shutil.rmtree(warehouse.folder / "manifests")
-    for use in (Warehouse.create, Warehouse.open):
+    for use in (WarehouseFolder.create, WarehouseFolder.open):
         with pytest.raises(WarehouseDamagedError, match="manifest of the warehouse is missing"):
             use(warehouse.folder)
 
@@ -236,11 +236,11 @@ def test_a_warehouse_whose_manifest_is_gone_is_not_made_anew(warehouse: Warehous
 def test_data_of_something_else_is_no_warehouse(tmp_path: Path) -> None:
     (tmp_path / "wh" / "data" / "mine").mkdir(parents=True)
     with pytest.raises(UsageError, match="its data is of something else"):
-        Warehouse.create(tmp_path / "wh")
+        WarehouseFolder.create(tmp_path / "wh")
 
 
 def test_a_making_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
     folder = tmp_path / "wh"
     (folder / "data").mkdir(parents=True)
     (folder / f"{MANIFEST_NAME}.00ff.part").write_bytes(b"{")
-    assert Warehouse.create(folder).manifest.generation == 0
+    assert WarehouseFolder.create(folder).manifest.generation == 0

@@ -19,7 +19,7 @@ from lace.iltp.items import (
     Facts,
     NeedMore,
     OversizedRecord,
-    StoredRecord,
+    RecordItem,
     StreamEnd,
     WriteError,
 )
@@ -146,7 +146,7 @@ def test_what_is_accepted_is_what_was_sent(stream: bytes) -> None:
                 assert stream[at : at + 1].isalpha()
             case Comment(offset=at, text=text):
                 assert stream.startswith(b"#" + text + b"\n", at)
-            case StoredRecord(raw=raw):
+            case RecordItem(raw=raw):
                 assert stream.startswith(raw.data, raw.offset)
             case OversizedRecord():
                 raise AssertionError("nothing is too large here")
@@ -155,8 +155,8 @@ def test_what_is_accepted_is_what_was_sent(stream: bytes) -> None:
 @given(st.lists(records(), max_size=4), st.integers(0, 3))
 def test_limits_change_what_is_kept_not_where_items_are(given_: list[object], limit: int) -> None:
     stream = PREFACE + b"A()\n\n" + b"".join(record.bytes + b"\n" for record in given_) + b"\n"  # type: ignore[attr-defined]
-    full = [item for item in events(stream) if isinstance(item, StoredRecord)]
+    full = [item for item in events(stream) if isinstance(item, RecordItem)]
     small = events(stream, reader=Reader(max_data_bytes=limit))
-    kept = [item for item in small if isinstance(item, (StoredRecord, OversizedRecord))]
+    kept = [item for item in small if isinstance(item, (RecordItem, OversizedRecord))]
     assert [(item.offset, item.id) for item in kept] == [(item.offset, item.id) for item in full]
     assert small[-1] == StreamEnd(len(stream), in_block=False)

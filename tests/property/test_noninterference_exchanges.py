@@ -22,7 +22,7 @@ import lace
 from lace.base.limits import Settings
 from lace.base.tai import Tai
 from lace.link import side as exchanging
-from lace.link.bridge import End, Outbound
+from lace.link.bridge import EndMessage, Outbound
 from lace.link.in_process import Pairing
 from lace.link.side import Side, SideOptions, party_of
 from lace.store.sqlite.store import SqliteStore
@@ -125,7 +125,7 @@ def listen(party: Party, heard: list[bytes]) -> None:
 
     def noting() -> Iterator[Message]:
         for message in messages():
-            if not isinstance(message, End):
+            if not isinstance(message, EndMessage):
                 heard.extend(outbound.pieces(message))
             yield message
 

@@ -17,7 +17,7 @@ from lace.base.limits import Settings
 from lace.exchange import events as happened
 from lace.facts import extract as columns
 from lace.link import side as exchanging
-from lace.link.bridge import Block, End, Outbound
+from lace.link.bridge import BlockMessage, EndMessage, Outbound
 from lace.link.in_process import Pairing
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
@@ -109,10 +109,10 @@ def listen(party: Party, whole: list[bytes], blocks: list[bytes]) -> None:
 
     def noting() -> Iterator[Message]:
         for message in messages():
-            if not isinstance(message, End):
+            if not isinstance(message, EndMessage):
                 pieces = list(outbound.pieces(message))
                 whole.extend(pieces)
-                if isinstance(message, Block):
+                if isinstance(message, BlockMessage):
                     blocks.extend(pieces)
             yield message
 

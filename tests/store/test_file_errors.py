@@ -19,7 +19,7 @@ from lace.cli.session import Session
 from lace.errors import StoreError, UsageError
 from lace.rules.limits import OWN_LIMITS
 from lace.spark.pipeline.run import find_lace_records
-from lace.spark.pipeline.warehouse import Warehouse
+from lace.spark.pipeline.warehouse import WarehouseFolder
 from lace.store import links
 from lace.store.file_errors import open_reader, open_writer, remove_all
 from lace.store.links import LinkFiles
@@ -171,7 +171,7 @@ def test_all_is_removed_that_can_be(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("stuck")
 def test_a_warehouse_removes_what_it_can_and_tells_the_rest(tmp_path: Path) -> None:
-    warehouse = Warehouse.create(tmp_path / "house")
+    warehouse = WarehouseFolder.create(tmp_path / "house")
     parts = [f"manifest.json.{digit * 12}.part" for digit in "0a"]
     for part in parts:
         (warehouse.folder / part).write_bytes(b"x")
@@ -196,7 +196,7 @@ def test_a_command_warns_of_every_file_that_it_could_not_remove(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It warns of what was there and of what the job has left, also where the job has failed."""
-    warehouse = Warehouse.create(tmp_path / "house")
+    warehouse = WarehouseFolder.create(tmp_path / "house")
     left = warehouse.folder / "data" / "g00000009-0000000000aa" / "stuck.parquet"
     left.parent.mkdir()
     left.write_bytes(b"x")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from lace.columns.segment_journal import Entry
+    from lace.columns.segment_journal import JournalEntry
 
 MANY = 300  # enough for segments
 
@@ -152,7 +152,7 @@ def test_no_entry_is_written_before_the_commit(
     seen: list[tuple[int, int]] = []
     original = SegmentWriter._commit
 
-    def noting(self: SegmentWriter, entry: Entry) -> None:
+    def noting(self: SegmentWriter, entry: JournalEntry) -> None:
         with store.snapshot() as snapshot:
             seen.append((snapshot.counters().high_water, entry.high_water))
         original(self, entry)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 import lace
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.facts.extract import record_facts
 from lace.policy.compile import compile_policy
 from lace.policy.enforcement import Enforcement
@@ -245,7 +245,7 @@ def test_an_error_of_the_engine_is_no_damage(
         calls.append(None)
         raise error("of any bug")
 
-    monkeypatch.setattr(Session, "evaluate", fail)
+    monkeypatch.setattr(EvaluationSession, "evaluate", fail)
     monkeypatch.setattr(Enforcement, "evaluate", fail)
     with pytest.raises(error, match="of any bug"):
         store.query(rules)

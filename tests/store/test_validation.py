@@ -19,7 +19,7 @@ from lace.errors import RecordError
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.store import validation
 from lace.store import validation as validation_process
-from lace.store.validation import Batch, ValidationPool, Verdicts
+from lace.store.validation import Batch, ValidationPool, ValidationResults
 from tests.store.samples import blob, flip, forged, plex, seal
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def batch(number: int, records: int = 3) -> Batch:
     return Batch([frame_record(raw) for raw in raws], [], number)
 
 
-def told(verdicts: Verdicts) -> list[object]:
+def told(verdicts: ValidationResults) -> list[object]:
     """What verdicts say, for comparing."""
     return [
         outcome if isinstance(outcome, ValidRecord) else (outcome.rule, outcome.message)
@@ -48,7 +48,7 @@ def told(verdicts: Verdicts) -> list[object]:
 
 
 def expected(wanted: Batch) -> list[object]:
-    return told(Verdicts(wanted, validate_many(wanted.records, os.urandom)))
+    return told(ValidationResults(wanted, validate_many(wanted.records, os.urandom)))
 
 
 class Slow:
@@ -96,7 +96,7 @@ def judged_here(monkeypatch: pytest.MonkeyPatch, slow: list[Slow]) -> list[int]:
     made: list[int] = []
     real = validation._judge_here
 
-    def judge(wanted: Batch, random_bytes: object) -> Verdicts:
+    def judge(wanted: Batch, random_bytes: object) -> ValidationResults:
         made.append(wanted.end)
         for each in slow:
             each.is_allowed = True
@@ -152,7 +152,7 @@ def test_a_process_goes_on_with_what_was_spare(slow: list[Slow]) -> None:
 def test_real_processes_answer_in_order() -> None:
     batches = [batch(number, 40) for number in range(30)]
     with closing(ValidationPool(os.urandom, 2)) as pool:
-        found: list[Verdicts] = []
+        found: list[ValidationResults] = []
         for each in batches:
             pool.submit(each)
             while pool.is_full:

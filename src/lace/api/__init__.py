@@ -17,7 +17,7 @@ from lace.api.system import (
     refuse_file,
 )
 from lace.base.arguments import check_argument
-from lace.base.limits import Source, resolve_settings
+from lace.base.limits import SettingSource, resolve_settings
 from lace.record.seal import SigningKey
 from lace.record.validate import parse_record
 from lace.store.sqlite.store import SqliteStore
@@ -72,7 +72,10 @@ def open_lace(
     check_argument(purpose, str, "purpose is text")
     folder = Path(path)
     refuse_file(folder)
-    sources = [read_settings_file(folder / SETTINGS_FILE), Source("the caller", settings or {})]
+    sources = [
+        read_settings_file(folder / SETTINGS_FILE),
+        SettingSource("the caller", settings or {}),
+    ]
     resolved, _origins = resolve_settings(sources)
     store = SqliteStore(
         folder, create=create, read_only=read_only, settings=resolved, purpose=purpose

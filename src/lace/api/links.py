@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lace.iltp.address import Address
     from lace.link.client import LinkOptions, Opening
     from lace.link.events import LinkEvent
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
     from lace.transport.duplex import ByteStream
     from lace.transport.listening import ConnectOptions
 
@@ -195,7 +195,7 @@ class Link:
         self.address = address
         self._opening, self._options, self._clock = opening, options, clock
         self._connecting = connecting
-        self._session: Session | None = None
+        self._session: LinkSession | None = None
         self._is_stopping = False
         self._stream: ByteStream | None = None
         self._running: asyncio.Task[Outcome] | None = None
@@ -293,7 +293,7 @@ class Link:
         if self._session is not None:
             self._session.stop()
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: LinkSession) -> None:
         self._session = session
         session.announcer.hear = self.queue.put
         if self._is_stopping:

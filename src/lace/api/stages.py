@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from lace.spark.engine.session import Options
     from lace.spark.pipeline.advertise import Done
     from lace.spark.pipeline.audit import Checked
-    from lace.spark.pipeline.derived import Evaluated
-    from lace.spark.pipeline.diff import Side
+    from lace.spark.pipeline.derived import DerivedFacts
+    from lace.spark.pipeline.diff import DiffSide
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.facts import Extracted
     from lace.spark.pipeline.ingest import Ingested, NewFiles
     from lace.spark.pipeline.run import Ran
-    from lace.spark.pipeline.warehouse import Job, Warehouse
+    from lace.spark.pipeline.warehouse import Job, WarehouseFolder
 
 
 def check_lace(store: object) -> None:
@@ -118,7 +118,7 @@ def question_of(settings: Settings, rules: Rules, predicates: Iterable[str]) -> 
     return Question((checked,), wanted)
 
 
-def side_of_state(warehouse: Warehouse, given: str | Iterable[Fact], which: str) -> Side:
+def side_of_state(warehouse: WarehouseFolder, given: str | Iterable[Fact], which: str) -> DiffSide:
     """Return a state by its name, or what a peer listed.
 
     Raises:
@@ -135,8 +135,8 @@ def side_of_state(warehouse: Warehouse, given: str | Iterable[Fact], which: str)
 
 
 def differing_records(
-    first: Side,
-    second: Side,
+    first: DiffSide,
+    second: DiffSide,
     spark: Any,  # noqa: ANN401 - PySpark's own
     master: str,
 ) -> Iterator[tuple[str, RecordId]]:
@@ -175,7 +175,7 @@ class Checking:
 
     def run(
         self,
-        warehouse: Warehouse,
+        warehouse: WarehouseFolder,
         settings: Settings,
         report: Callable[[Checked], None] | None,
         spark: Any,  # noqa: ANN401 - PySpark's own
@@ -200,7 +200,7 @@ class Checking:
 
 
 def chosen_records(
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     question: Question,
     options: Options,
     spark: Any,  # noqa: ANN401 - PySpark's own
@@ -219,7 +219,7 @@ def chosen_records(
 
 
 def write_records(
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     wanted: Collection[str] | None,
     target: str | os.PathLike[str] | IO[bytes],
 ) -> int:
@@ -270,7 +270,7 @@ _EXCHANGE: Final = "exchange"
 class Stages:
     """What brings a warehouse to a new state."""
 
-    def __init__(self, folder: Warehouse, settings: Settings) -> None:
+    def __init__(self, folder: WarehouseFolder, settings: Settings) -> None:
         self._folder, self._settings = folder, settings
 
     def ingest(
@@ -355,7 +355,7 @@ class Stages:
         predicates: Iterable[str] = (),
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
-    ) -> Evaluated:
+    ) -> DerivedFacts:
         """Evaluate rules over the facts of the warehouse, and keep what follows under a name.
 
         The facts of `Selected/1` are then the table `derived/NAME/Selected~1`. The same rules
@@ -385,7 +385,7 @@ class Stages:
         name: str = _EXCHANGE,
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
-    ) -> Evaluated:
+    ) -> DerivedFacts:
         """Evaluate what an exchange with a peer may send and request, and keep it under a name.
 
         It is what `Lace.preview` shows of a lace. The tables are `derived/NAME/MaySend~1` and
@@ -428,7 +428,7 @@ class Stages:
         question = exchange_question(found.executable, facts, offer.schema)
         return self._evaluated(question, name, spark, master)
 
-    def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> Evaluated:  # noqa: ANN401
+    def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> DerivedFacts:  # noqa: ANN401
         from lace.spark.pipeline.derived import check_name
         from lace.spark.pipeline.evaluate import evaluate, find_answer
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from lace.base.arguments import kind_of
-from lace.base.limits import Source
+from lace.base.limits import SettingSource
 from lace.base.tai import Tai
 from lace.errors import LaceError, SettingError, StoreError, UsageError
 from lace.record.model import Plex
@@ -68,20 +68,22 @@ def refuse_file(folder: Path) -> None:
             return
 
 
-def read_settings_file(path: Path) -> Source:
+def read_settings_file(path: Path) -> SettingSource:
     """Return the settings that a `lace.toml` gives; tables in it belong to other parts."""
     try:
         text = path.read_text("utf-8")
         if all(line.startswith("#") or not line for line in text.split("\n")):
-            return Source(str(path), {})  # as `lace init` writes it; the parser need not be loaded
+            return SettingSource(
+                str(path), {}
+            )  # as `lace init` writes it; the parser need not be loaded
         import tomllib
 
         values = tomllib.loads(text)
     except FileNotFoundError:
-        return Source(str(path), {})
+        return SettingSource(str(path), {})
     except (OSError, ValueError) as error:  # not readable, not UTF-8, or not TOML
         raise SettingError(f"{path} cannot be read: {error}") from error
-    return Source(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
+    return SettingSource(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
 
 
 def _gives_bytes(source: object) -> bool:

@@ -24,7 +24,7 @@ from lace.api.stages import (
 )
 from lace.base.arguments import check_argument, check_callable, check_many
 from lace.base.arrow import load_pyarrow
-from lace.base.limits import Source, resolve_settings
+from lace.base.limits import SettingSource, resolve_settings
 from lace.errors import UsageError
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.program import refuse_undefined
@@ -65,10 +65,10 @@ def open_warehouse(
     """
     check_argument(path, (str, os.PathLike), "path is the path of a folder")
     check_argument(settings or {}, Mapping, "settings are a mapping from names to values")
-    from lace.spark.pipeline.warehouse import Warehouse as Folder
+    from lace.spark.pipeline.warehouse import WarehouseFolder as Folder
 
     place = Path(path)
-    resolved, _origins = resolve_settings([Source("the caller", settings or {})])
+    resolved, _origins = resolve_settings([SettingSource("the caller", settings or {})])
     return Warehouse(Folder.create(place) if create else Folder.open(place), resolved)
 
 

@@ -440,7 +440,7 @@ def _closest(name: str, known: list[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingSource:
     """Settings from one place, by name; later sources win over earlier ones."""
 
     origin: str
@@ -448,7 +448,7 @@ class Source:
 
 
 def resolve_settings(
-    sources: list[Source], faults: list[SettingError] | None = None
+    sources: list[SettingSource], faults: list[SettingError] | None = None
 ) -> tuple[Settings, dict[str, str]]:
     """Return the settings that the sources give together, and where each comes from.
 

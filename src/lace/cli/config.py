@@ -14,7 +14,7 @@ from lace.api import SETTINGS_FILE
 from lace.base.limits import Value, describe_settings
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.failures import describe_failure, without_secrets
-from lace.cli.output import Column
+from lace.cli.output import TableColumn
 from lace.cli.peers import lost_files, peer_tables, read_peer
 from lace.errors import LaceError, SettingError
 
@@ -123,19 +123,19 @@ def _write(
             output.row((f"peer.{name}.{entry}", text, "", origin, f"{entry} of the peer {name}"))
         return
     columns = (
-        Column("setting", style="bold", no_wrap=True),
-        Column("value", "right", no_wrap=True),
-        Column("unit"),
-        Column("from"),
-        Column("meaning"),
+        TableColumn("setting", style="bold", no_wrap=True),
+        TableColumn("value", "right", no_wrap=True),
+        TableColumn("unit"),
+        TableColumn("from"),
+        TableColumn("meaning"),
     )
     output.table(columns, [(row[0], _text(row[1], ","), *row[2:]) for row in rows])
     if entries:
         output.line("")
         peer_columns = (
-            Column("peer", style="bold", no_wrap=True),
-            Column("entry"),
-            Column("value"),
+            TableColumn("peer", style="bold", no_wrap=True),
+            TableColumn("entry"),
+            TableColumn("value"),
         )
         output.table(peer_columns, entries)
 

@@ -106,7 +106,7 @@ def command(session: Session, keep: Path | None) -> int:
     output = session.output
     session.durable = "nothing is left behind" if keep is None else _what_stays(folder)
     try:
-        stage = Stage(session, folder)
+        stage = DemoStage(session, folder)
         if not output.json:
             where = "a temporary folder" if keep is None else shlex.quote(str(folder))
             stage.prose(f"Lace at work: a story of two laces. Everything is in {where}. {_SHORT}")
@@ -154,7 +154,7 @@ class _Aside(Output):
         """Say nothing."""
 
 
-class Stage:
+class DemoStage:
     """Runs the commands of the demonstration in a folder, and shows each with what it says."""
 
     def __init__(self, session: Session, folder: Path) -> None:
@@ -439,7 +439,7 @@ class Findings:
 class _Story:
     """The acts, one after the other."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
         self.found = Findings()
         self._alice = self._bob = ""
@@ -622,7 +622,7 @@ class _Story:
         return raw.count(b"\n"), b64a.encode(digest(raw))
 
 
-def tell(stage: Stage) -> Findings:
+def tell(stage: DemoStage) -> Findings:
     """Tell the story; returns what it found.
 
     Raises:

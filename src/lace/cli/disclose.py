@@ -13,9 +13,9 @@ import click
 from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.files import STANDARD_INPUT, RuleFile
-from lace.cli.output import Column, plural, time_text
+from lace.cli.output import TableColumn, plural, time_text
 from lace.cli.policy_files import (
-    Wanted,
+    WantedRules,
     check_files,
     explain_empty_view,
     exposure_files,
@@ -207,7 +207,7 @@ def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
     if told.local_tai is not None:
         rows.append(("at", f"{time_text(told.local_tai)} UTC, {told.local_tai}"))
     rows.append(("advertised", ("" if told.sent else "at most ") + offer_text(told.offer)))
-    output.table((Column("", style="bold"), Column("")), rows, heading=False)
+    output.table((TableColumn("", style="bold"), TableColumn("")), rows, heading=False)
     show_records(output, snapshot, told.records)
     _write_fields(output, told)
     _write_hashes(output, told)
@@ -226,10 +226,10 @@ def _write_fields(output: Output, told: Disclosure) -> None:
     if not told.fields:
         return
     columns = (
-        Column("field", style="bold"),
-        Column("records", "right"),
-        Column("values", "right"),
-        Column("for example"),
+        TableColumn("field", style="bold"),
+        TableColumn("records", "right"),
+        TableColumn("values", "right"),
+        TableColumn("for example"),
     )
     shown = told.fields[:MOST_ROWS]
     short = short_identifiers(each.example for each in shown)
@@ -258,10 +258,10 @@ def _write_hashes(output: Output, told: Disclosure) -> None:
         output.say("and these links:")
         output.line("")
         columns = (
-            Column("link", style="bold"),
-            Column("links", "right"),
-            Column("records", "right"),
-            Column("targets", "right"),
+            TableColumn("link", style="bold"),
+            TableColumn("links", "right"),
+            TableColumn("records", "right"),
+            TableColumn("targets", "right"),
         )
         shown = told.links[:MOST_ROWS]
         rows = [
@@ -342,7 +342,11 @@ def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapsh
             ]
         if rows:
             output.line("")
-            columns = (Column("", style=style, no_wrap=True), Column("", style=style), Column(""))
+            columns = (
+                TableColumn("", style=style, no_wrap=True),
+                TableColumn("", style=style),
+                TableColumn(""),
+            )
             output.table(columns, rows, heading=False)
             remark_cut(output, len(rows), total)
 
@@ -396,7 +400,7 @@ class _Question:
         own, peer = session.rule_limits(), session.peer_rule_limits()
         allowed = parse_allowed(allow_undefined)
         wanted = [
-            Wanted(file, SELECTOR, limits, whose)
+            WantedRules(file, SELECTOR, limits, whose)
             for file, limits, whose in zip(selectors, (own, peer), (allowed, None), strict=True)
             if file is not None
         ]

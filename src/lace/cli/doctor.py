@@ -20,7 +20,7 @@ from lace.api import SETTINGS_FILE
 from lace.base.text import UNICODE_VERSION
 from lace.cli.approvals import ForeignLaceError
 from lace.cli.command import command as lace_command
-from lace.cli.output import Column, plural, size_text
+from lace.cli.output import TableColumn, plural, size_text
 from lace.cli.session import making
 from lace.errors import LaceError, SettingError, UsageError
 from lace.store.sqlite.store import DATABASE_NAME, is_lace
@@ -249,10 +249,10 @@ def command(session: Session) -> int:
         output.json_document({"checks": listed, "problems": problems})
     elif output.terminal:
         columns = (
-            Column("state", style="bold"),
-            Column("what", no_wrap=True),
-            Column("found"),
-            Column("what to do"),
+            TableColumn("state", style="bold"),
+            TableColumn("what", no_wrap=True),
+            TableColumn("found"),
+            TableColumn("what to do"),
         )
         output.table(columns, [(c.state, c.name, c.found, c.fix) for c in checks])
         output.note("all is well" if not problems else f"{problems} to look at, see above")

@@ -15,7 +15,7 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.get import find_records
 from lace.cli.list import TERMINAL_ROWS
-from lace.cli.output import Column, plural
+from lace.cli.output import TableColumn, plural
 from lace.cli.progress import Progress
 from lace.cli.questions import short_identifiers
 from lace.facts.extract import record_facts
@@ -113,10 +113,10 @@ def _show_table(output: Output, facts: Iterator[Fact]) -> None:
         *place, last = [shorter.get(value, value) for value in values] or [""]
         rows.append((predicate, shorter.get(record, record), " ".join(place), last))
     columns = (
-        Column("fact", style="bold", no_wrap=True),
-        Column("record", style="cyan", no_wrap=True),
-        Column("name and index", is_cut=True),
-        Column("value", is_cut=True),
+        TableColumn("fact", style="bold", no_wrap=True),
+        TableColumn("record", style="cyan", no_wrap=True),
+        TableColumn("name and index", is_cut=True),
+        TableColumn("value", is_cut=True),
     )
     output.table(columns, rows)
     if next(facts, None) is not None:

@@ -83,7 +83,7 @@ def logged_text(text: str) -> str:
     return made if len(made) <= MAX_LOGGED_CHARACTERS else made[: MAX_LOGGED_CHARACTERS - 1] + "…"
 
 
-class Failure:
+class CommandFailure:
     """An error as the command line tells it; `internal` marks one that nobody foresaw."""
 
     def __init__(
@@ -138,29 +138,31 @@ class Failure:
         }
 
 
-def describe_failure(error: BaseException) -> Failure:
+def describe_failure(error: BaseException) -> CommandFailure:
     """Return what to say about any exception that ends a command."""
     match error:
         case LaceError():
             place = str(error.place) if error.place else None
-            return Failure(
+            return CommandFailure(
                 error.exit_code, error.message, rule=error.rule, place=place, hint=error.hint
             )
         case click.UsageError():
             return _usage(error)
         case click.ClickException():
-            return Failure(2, error.format_message())
+            return CommandFailure(2, error.format_message())
         case KeyboardInterrupt() | click.Abort():
-            return Failure(INTERRUPTED, "interrupted")
+            return CommandFailure(INTERRUPTED, "interrupted")
         case Terminated():
-            return Failure(TERMINATED, "terminated")
+            return CommandFailure(TERMINATED, "terminated")
         case BrokenPipeError():
-            return Failure(PIPE_CLOSED, "the reader of the output has gone")
+            return CommandFailure(PIPE_CLOSED, "the reader of the output has gone")
         case MemoryError():
-            return Failure(3, "not enough memory", hint="close other programs, or lower a limit")
+            return CommandFailure(
+                3, "not enough memory", hint="close other programs, or lower a limit"
+            )
         case OSError() if error.errno is not None:
             return _operating_system(error)
-    return Failure(
+    return CommandFailure(
         1,
         f"internal error: {type(error).__name__}: {error}",
         hint="run again with --debug and report it",
@@ -168,17 +170,17 @@ def describe_failure(error: BaseException) -> Failure:
     )
 
 
-def _usage(error: click.UsageError) -> Failure:
+def _usage(error: click.UsageError) -> CommandFailure:
     command = error.ctx.command_path if error.ctx else "lace"
     if isinstance(error, click.NoSuchOption):
         meant = did_you_mean(error.option_name, error.possibilities or ())
         message = f"there is no option {error.option_name!r}{meant}"
-        return Failure(2, message, hint=f"see `{command} --help`")
+        return CommandFailure(2, message, hint=f"see `{command} --help`")
     message = _in_words(error.format_message().rstrip("."))
     if isinstance(error, click.MissingParameter):
         message = " ".join(message.split())  # what may be given stands on lines of its own
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
-    return Failure(2, message, hint=f"see `{command} --help`")
+    return CommandFailure(2, message, hint=f"see `{command} --help`")
 
 
 def _in_words(message: str) -> str:
@@ -192,9 +194,11 @@ def _in_words(message: str) -> str:
     return re.sub(r"is not in the range (\d+)<=x<=(\d+)$", r"is not from \1 to \2", message)
 
 
-def _operating_system(error: OSError) -> Failure:
+def _operating_system(error: OSError) -> CommandFailure:
     what = error.strerror or str(error)
     place = str(error.filename) if error.filename is not None else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return Failure(3, what, place=place, hint="free some space and run the command again")
-    return Failure(2 if error.errno in _MISSING else 3, what, place=place)
+        return CommandFailure(
+            3, what, place=place, hint="free some space and run the command again"
+        )
+    return CommandFailure(2 if error.errno in _MISSING else 3, what, place=place)

@@ -10,7 +10,7 @@ import click
 
 from lace.api import SigningKey
 from lace.cli.command import LaceCommand, group, require_subcommand
-from lace.cli.output import Column, ask, is_attended
+from lace.cli.output import TableColumn, ask, is_attended
 from lace.errors import UsageError
 from lace.store.keys import parse_verifier
 
@@ -120,7 +120,7 @@ def list_keys(session: Session) -> int:
         verifiers = lace.keys.verifiers()
     if output.table_wanted:
         rows = [(verifier, "default" if verifier == default else "") for verifier in verifiers]
-        output.table((Column("verifier"), Column("", style="green")), rows)
+        output.table((TableColumn("verifier"), TableColumn("", style="green")), rows)
         if not verifiers:
             output.note("this lace has no keys; `lace key new` makes one")
         return 0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lace.link.client import LinkOptions
     from lace.link.dry_run import DryRun
     from lace.link.events import LinkEvent
-    from lace.link.session import Session as LinkSession
+    from lace.link.session import LinkSession
     from lace.link.side import Side
     from lace.store.interface import Snapshot
     from lace.transport.capture import Capture

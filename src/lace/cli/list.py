@@ -17,7 +17,7 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.failures import nearest
 from lace.cli.get import LocalCommand
-from lace.cli.output import Column, plural, size_text, time_text
+from lace.cli.output import TableColumn, plural, size_text, time_text
 from lace.store.interface import Order
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def _cell(name: str, value: Value) -> str:
     return str(value)
 
 
-def _column(name: str, is_chosen: bool) -> Column:
+def _column(name: str, is_chosen: bool) -> TableColumn:
     """Return a column; one that nobody has asked for by its name may go where room is short."""
-    return Column(
+    return TableColumn(
         "time, UTC" if name == "tai" else name.removeprefix(HEADER),
         "right" if name in _NUMBERS else "left",
         {"id": "cyan", "coordinate": "bold"}.get(name, ""),

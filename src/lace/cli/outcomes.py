@@ -7,14 +7,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from lace.cli.failures import logged_text
-from lace.cli.output import Column, plural, size_text
+from lace.cli.output import TableColumn, plural, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lace.cli.output import Output
     from lace.exchange.result import Counters, Outcome
-    from lace.link.session import Session as LinkSession
+    from lace.link.session import LinkSession
     from lace.policy.local import Policy
 
 
@@ -98,7 +98,9 @@ def show_outcome(output: Output, outcome: Outcome) -> None:
     if output.json:
         output.json_document(outcome.to_json())
     elif output.terminal:
-        output.table((Column("", style="bold"), Column("")), _page(outcome), heading=False)
+        output.table(
+            (TableColumn("", style="bold"), TableColumn("")), _page(outcome), heading=False
+        )
     else:
         for name, value in count_rows(outcome):
             output.line(f"{name} {value}")

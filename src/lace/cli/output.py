@@ -44,7 +44,7 @@ _ELLIPSIS: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table: its heading, how its cells stand, and what it gives way to.
 
     `goes` is its turn to be left out where room is short, the highest first; 0 is never.
@@ -60,7 +60,7 @@ class Column:
 
 
 def fit_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, heading: bool
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int, *, heading: bool
 ) -> tuple[RichTable, list[str]]:
     """Return a table that fits a width, and the headings of what it leaves out or cuts."""
     kept, less = _room_for(columns, rows, width)
@@ -98,7 +98,7 @@ def cut_middle(text: str, room: int) -> str:
 
 
 def _room_for(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int
 ) -> tuple[list[int] | None, list[str]]:
     """Return the positions of the columns that are shown, each row on one line, if that goes.
 
@@ -121,7 +121,7 @@ def _room_for(
     return kept, [*less, *(columns[at].heading for at in kept if columns[at].is_cut)]
 
 
-def _rooms(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _rooms(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return how wide columns may be: those that are cut share what the others leave."""
     rooms = [_widest(column, rows, at) for at, column in enumerate(columns)]
     cut = sorted((at for at, column in enumerate(columns) if column.is_cut), key=rooms.__getitem__)
@@ -137,14 +137,14 @@ def _total(widths: Iterable[int]) -> int:
     return sum(found) + _GAP * (len(found) - 1)
 
 
-def _widest(column: Column, rows: Sequence[Sequence[str]], at: int) -> int:
+def _widest(column: TableColumn, rows: Sequence[Sequence[str]], at: int) -> int:
     from rich.cells import cell_len
 
     return max(cell_len(column.heading), *(cell_len(row[at]) for row in rows))
 
 
 def _side_by_side(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, heading: bool
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, heading: bool
 ) -> RichTable:
     """Return rows side by side under their headings."""
     from rich.box import SIMPLE_HEAD
@@ -165,7 +165,7 @@ def _side_by_side(
     return table
 
 
-def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+def _least_width(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> int:
     """Return how wide a terminal has to be for rows side by side: below, columns would vanish."""
     widths = [_widest(column, rows, at) for at, column in enumerate(columns)]
     return _total(
@@ -174,7 +174,7 @@ def _least_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> in
     )
 
 
-def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> RichTable:
+def _stacked(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> RichTable:
     """Return rows one below the other, each value beside its heading, for a narrow terminal."""
     from rich.table import Table
     from rich.text import Text
@@ -406,7 +406,7 @@ class Output:
 
     def table(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[TableColumn],
         rows: Iterable[Sequence[object]],
         *,
         heading: bool = True,
@@ -440,7 +440,7 @@ class Output:
     def counts(self, values: Mapping[str, int]) -> None:
         """Write counts: a small table, or lines of a name and a number."""
         if self.table_wanted:
-            columns = (Column("", style="bold"), Column("", "right"))
+            columns = (TableColumn("", style="bold"), TableColumn("", "right"))
             self.table(columns, [(k, f"{v:,}") for k, v in values.items()], heading=False)
             return
         for name, value in values.items():

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.rules.syntax import PredicateKey
     from lace.spark.engine.session import Options
-    from lace.spark.pipeline.derived import Evaluated
+    from lace.spark.pipeline.derived import DerivedFacts
     from lace.spark.pipeline.evaluate import Question
-    from lace.spark.pipeline.warehouse import Job, Manifest, Warehouse
+    from lace.spark.pipeline.warehouse import Job, Manifest, WarehouseFolder
 
 
 _AFTER_SECONDS: Final = 1.0
@@ -48,7 +48,7 @@ _AGAIN_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SparkProgress:
     """The stages that run: their numbers, tasks done and in all, and rows that went through."""
 
     stages: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class Standing:
     rows: int = 0
 
 
-def look(context: Any) -> Standing:  # noqa: ANN401 - PySpark has no types here
+def look(context: Any) -> SparkProgress:  # noqa: ANN401 - PySpark has no types here
     """Return what a Spark context is at, by its StatusTracker; rows are known as tasks report."""
     done = total = rows = 0
     tracker = context.statusTracker()
@@ -68,7 +68,7 @@ def look(context: Any) -> Standing:  # noqa: ANN401 - PySpark has no types here
             done += found.numCompletedTasks
             total += found.numTasks
             rows += _rows_of(context, number)
-    return Standing(stages, done, total, rows)
+    return SparkProgress(stages, done, total, rows)
 
 
 def _rows_of(context: Any, number: int) -> int:  # noqa: ANN401 - PySpark has no types here
@@ -112,7 +112,7 @@ def stage_bar(console: Console, clock: Callable[[], float] = time.monotonic) -> 
     )
 
 
-class Stages:
+class StageProgress:
     """A bar of the tasks of Spark's current stages; nothing where nobody would see it."""
 
     def __init__(self, session: Session, spark: Any, title: str) -> None:  # noqa: ANN401
@@ -152,12 +152,12 @@ class Stages:
                 if now.stages:
                     bar.update(task, completed=now.done, total=now.total, rows=now.rows)
 
-    def _look(self) -> Standing:
+    def _look(self) -> SparkProgress:
         try:
             return look(self._context)
         except Exception:  # noqa: BLE001 - the Java process may be going; it is only a display
             time.sleep(_AGAIN_SECONDS)
-            return Standing()
+            return SparkProgress()
 
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -234,7 +234,7 @@ def spark_session(session: Session, options: SparkOptions, title: str) -> Iterat
     with silenced_libraries(session), ExitStack() as stack:
         with Waiting(session, "starting Spark"):
             spark = stack.enter_context(opening)
-        with Stages(session, spark, title):
+        with StageProgress(session, spark, title):
             yield spark
 
 
@@ -253,7 +253,7 @@ def silenced_libraries(session: Session) -> Iterator[None]:
 
 
 @contextmanager
-def open_job(session: Session, warehouse: Warehouse, purpose: str) -> Iterator[Job]:
+def open_job(session: Session, warehouse: WarehouseFolder, purpose: str) -> Iterator[Job]:
     """Be the one who writes to the warehouse, after waiting as long as the settings say."""
     session.durable = "what was committed before this stays; run it again to go on from there"
     wait = session.settings(None)[0].wait_seconds
@@ -369,7 +369,7 @@ def note_without_facts(session: Session, manifest: Manifest) -> None:
         )
 
 
-def show_evaluated(session: Session, done: Evaluated) -> None:
+def show_evaluated(session: Session, done: DerivedFacts) -> None:
     """Show how many facts an answer has."""
     counts = {str(key): count for key, count in done.counts.items()}
     if session.output.json:

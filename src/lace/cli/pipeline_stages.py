@@ -103,12 +103,12 @@ def ingest(
 
     check_installed()
     from lace.spark.pipeline.ingest import Ingested, find_files, find_new, ingest
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     options = SparkOptions(master, python_env, spark_settings)
     paths = find_files(sources)
     limit = session.settings(None)[0].max_data_bytes
-    opened = Warehouse.create(Path(warehouse))  # after all that can be refused
+    opened = WarehouseFolder.create(Path(warehouse))  # after all that can be refused
     with open_job(session, opened, "ingest") as job:
         new = find_new(opened, paths)
         done = Ingested(skipped=new.skipped)
@@ -146,10 +146,10 @@ def facts(
 
     check_installed()
     from lace.spark.pipeline.facts import Extracted, has_fresh_records, make_facts
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     options = SparkOptions(master, python_env, spark_settings)
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     with open_job(session, opened, "facts") as job:
         if has_fresh_records(opened.manifest):
             with spark_session(session, options, "facts") as spark:
@@ -244,12 +244,12 @@ def evaluate(
     check_installed()
     from lace.spark.pipeline.derived import check_name
     from lace.spark.pipeline.evaluate import evaluate, find_answer
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     kept = check_name(name or (EXCHANGE_NAME if rules is None else RULES_NAME))
     options = SparkOptions(master, python_env, spark_settings)
     question = _read(session, rules, predicates, exchange)
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     with open_job(session, opened, "evaluate") as job:
         note_without_facts(session, opened.manifest)
         done = find_answer(opened, kept, question)
@@ -331,10 +331,10 @@ def advertise(
     check_installed()
     from lace.policy.schema import Schema
     from lace.spark.pipeline.advertise import advertise, asked_of, is_current
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     options = SparkOptions(master, python_env, spark_settings)
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     schema = Schema(names=frozenset(fields), all=all_fields)
     asked = asked_of(opened, source, schema, of=of, exchange=exchange, name=name)
     with open_job(session, opened, "advertise") as job:
@@ -442,7 +442,7 @@ def run(
     from lace.spark.pipeline.advertise import asked_for_all
     from lace.spark.pipeline.ingest import find_files
     from lace.spark.pipeline.run import Work, run_stages
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     if fields and source is None:
         raise UsageError("--field is of what is advertised", hint="give --source S")
@@ -455,7 +455,7 @@ def run(
         options=engine_options(session, options),
         asked=asked_for_all(source, fields) if source is not None else None,
     )
-    opened = Warehouse.create(Path(warehouse))  # after all that can be refused
+    opened = WarehouseFolder.create(Path(warehouse))  # after all that can be refused
     with open_job(session, opened, "run") as job:
         ran = run_stages(job, work, lambda: spark_session(session, options, "run"))
     _show(session, _counts(ran))
@@ -499,11 +499,11 @@ def import_lace(
 
     check_installed()
     from lace.spark.pipeline.ingest import Ingested, ingest
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     options = SparkOptions(master, python_env, spark_settings)
     limit = session.settings(session.folder())[0].max_data_bytes
-    opened = Warehouse.create(Path(warehouse))
+    opened = WarehouseFolder.create(Path(warehouse))
     with open_job(session, opened, "import-lace") as job:
         new = _find_records(session, job)
         done = Ingested(skipped=new.skipped)

@@ -14,7 +14,7 @@ from lace.cli.command import command as lace_command
 from lace.cli.export import Target, check_output
 from lace.cli.failures import Choice
 from lace.cli.files import written
-from lace.cli.output import Column, plural, size_text, time_text
+from lace.cli.output import TableColumn, plural, size_text, time_text
 from lace.cli.pipeline_session import (
     SparkOptions,
     engine_options,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.errors import RecordError
     from lace.spark.pipeline.audit import Checked, Proof
-    from lace.spark.pipeline.diff import Comparison, Side
+    from lace.spark.pipeline.diff import Comparison, DiffSide
     from lace.spark.pipeline.tables import Rejected
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
     from lace.store.intake import Intake
 
 
@@ -93,9 +93,9 @@ def status(session: Session, warehouse: str, quarantine: bool) -> int:
     begins with the command, or with the commit before it. Needs neither Spark nor Java.
     """
     from lace.spark.pipeline.tables import describe_warehouse, rejected_of
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     found = describe_warehouse(opened)
     if session.output.json:
         if quarantine:
@@ -127,10 +127,10 @@ def _show_rejected(output: Output, found: Iterable[Rejected]) -> None:
         for row in rows:
             output.row(row)
         return
-    columns = Column("file", style="bold"), Column("offset", "right"), Column("rule")
+    columns = TableColumn("file", style="bold"), TableColumn("offset", "right"), TableColumn("rule")
     shown = [(path, f"{offset:,}", rule, reason) for path, offset, rule, reason in rows]
     if shown:
-        output.table((*columns, Column("reason")), shown)
+        output.table((*columns, TableColumn("reason")), shown)
     else:
         output.note("nothing was rejected")
 
@@ -139,20 +139,24 @@ def _show_tables(output: Output, found: dict[str, Any]) -> None:
     """Show it to a person: the counts, the tables, and the last runs."""
     names = ("generation", "sources", "records", "without_facts", "quarantined", "texts", "files")
     counts = [(name.replace("_", " "), f"{found[name]:,}") for name in names]
-    columns = (Column("", style="bold"), Column("", "right"))
+    columns = (TableColumn("", style="bold"), TableColumn("", "right"))
     output.table(columns, [*counts, ("size", size_text(found["bytes"]))], heading=False)
     if found["tables"]:
         output.line("")
-        number = Column("rows", "right"), Column("files", "right", goes=1), Column("size", "right")
-        output.table((Column("table", style="bold"), *number), _table_rows(found["tables"]))
+        number = (
+            TableColumn("rows", "right"),
+            TableColumn("files", "right", goes=1),
+            TableColumn("size", "right"),
+        )
+        output.table((TableColumn("table", style="bold"), *number), _table_rows(found["tables"]))
     if found["runs"]:
         output.line("")
         output.table(
             (
-                Column("last runs", style="bold"),
-                Column("finished (UTC)"),
-                Column("took", "right"),
-                Column("rows", "right"),
+                TableColumn("last runs", style="bold"),
+                TableColumn("finished (UTC)"),
+                TableColumn("took", "right"),
+                TableColumn("rows", "right"),
             ),
             [_run_row(run) for run in found["runs"]],
         )
@@ -252,9 +256,9 @@ def verify(
     options = SparkOptions(master, python_env, spark_settings)
     _check_packages(with_spark=everything or sample is not None)
     from lace.spark.pipeline.audit import check_warehouse, validate_some
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     total = sum(file.size for file in opened.manifest.all_files())
     with Progress(session, "verify", total, "bytes") as progress:
         found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
@@ -280,7 +284,7 @@ def _check_packages(*, with_spark: bool) -> None:
 
 
 def _prove(
-    session: Session, warehouse: Warehouse, options: SparkOptions, sample: int | None
+    session: Session, warehouse: WarehouseFolder, options: SparkOptions, sample: int | None
 ) -> Proof:
     from lace.spark.pipeline.audit import prove
 
@@ -332,7 +336,7 @@ def _show(session: Session, found: Checked) -> None:
 _KINDS = ("a", "b", "differs")
 
 
-def _side(session: Session, warehouse: Warehouse, text: str) -> Side:
+def _side(session: Session, warehouse: WarehouseFolder, text: str) -> DiffSide:
     from lace.spark.pipeline.advertise import state_names
     from lace.spark.pipeline.diff import listing_of, side_of
 
@@ -383,10 +387,10 @@ def diff(
 
     check_installed()
     from lace.spark.pipeline.diff import Comparison
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
     options = SparkOptions(master, python_env, spark_settings)
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     compared = Comparison(_side(session, opened, first), _side(session, opened, second))
     if compared.is_same:  # there is nothing to start Spark for
         return _show_difference(session, compared, None, only)
@@ -407,7 +411,7 @@ def _show_difference(session: Session, compared: Comparison, spark: Any, only: s
     if output.table_wanted and only is None:
         found = list(rows)
         if found:
-            output.table((Column("in"), Column("record", no_wrap=True)), found)
+            output.table((TableColumn("in"), TableColumn("record", no_wrap=True)), found)
         return int(bool(found))
     for kind, record in rows:
         output.row((record,) if only else (kind, record))
@@ -417,7 +421,7 @@ def _show_difference(session: Session, compared: Comparison, spark: Any, only: s
 
 def _chosen(
     session: Session,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     rules: str,
     predicate: str | None,
     allow_undefined: tuple[str, ...],
@@ -497,9 +501,9 @@ def export(
     from lace.spark.pipeline.evaluate import find_named
     from lace.spark.pipeline.records import iterate_records
     from lace.spark.pipeline.tables import RECORDS
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     wanted = None if everything else find_named(opened, records)
     if rules is not None:
         options = SparkOptions(master, python_env, spark_settings)
@@ -540,9 +544,9 @@ def export_lace(session: Session, warehouse: str) -> int:
     load_pyarrow()
     from lace.spark.pipeline.run import store_records
     from lace.spark.pipeline.tables import RECORDS
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
-    opened = Warehouse.open(Path(warehouse))
+    opened = WarehouseFolder.open(Path(warehouse))
     total = opened.manifest.rows(RECORDS)
     with (
         session.changing("pipeline export-lace") as change,

@@ -8,7 +8,7 @@ import click
 
 from lace.cli.command import command as lace_command
 from lace.cli.files import check_target, read_file, written
-from lace.cli.policy_files import Wanted, check_files, refuse_shared_input, warn_of
+from lace.cli.policy_files import WantedRules, check_files, refuse_shared_input, warn_of
 from lace.cli.policy_options import LOWERING_OPTION
 from lace.errors import Place, PolicyError, UsageError
 from lace.policy.local import Plan, plan
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _make(session: Session, operand0: str, operand1: str, lowering: str) -> Plan:
     limits = session.rule_limits()
-    wanted = [Wanted(file, SELECTOR, limits) for file in (operand0, operand1)]
+    wanted = [WantedRules(file, SELECTOR, limits) for file in (operand0, operand1)]
     zero, one = check_files(session, wanted)
     warn_of(session, (*zero.warnings, *one.warnings))
     return plan(zero, one, lowering=lowering)

@@ -273,7 +273,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRules:
     """A rule file and what its rules are for."""
 
     file: str
@@ -304,7 +304,7 @@ def refuse_shared_input(arguments: Iterable[str | None]) -> None:
 
 
 def check_files(
-    session: Session, wanted: Sequence[Wanted], at_hand: Mapping[str, RuleFile] | None = None
+    session: Session, wanted: Sequence[WantedRules], at_hand: Mapping[str, RuleFile] | None = None
 ) -> list[CheckedProgram]:
     """Read and check rule files, each once; what is wrong in all of them is shown.
 
@@ -321,7 +321,7 @@ def check_files(
     for each in wanted:
         if each.file not in files:
             files[each.file] = read_file(session, each.file)
-    checked: dict[Wanted, CheckedProgram] = {}
+    checked: dict[WantedRules, CheckedProgram] = {}
     refused: list[str] = []
     for each in dict.fromkeys(wanted):
         try:
@@ -334,7 +334,7 @@ def check_files(
     return [checked[each] for each in wanted]
 
 
-def check_file(file: RuleFile, wanted: Wanted) -> CheckedProgram:
+def check_file(file: RuleFile, wanted: WantedRules) -> CheckedProgram:
     """Check the rules of a file.
 
     Raises:
@@ -353,10 +353,10 @@ def exposure_files(
     session: Session,
     named: Sequence[ExposureArgument],
     allowed: frozenset[PredicateKey] | None,
-) -> list[Wanted]:
+) -> list[WantedRules]:
     """Return the files of exposure modules, one for each argument."""
     limits = session.rule_limits()
-    return [Wanted(each.file, EXPOSURE, limits, allowed) for each in named]
+    return [WantedRules(each.file, EXPOSURE, limits, allowed) for each in named]
 
 
 def exposures_of(
@@ -393,8 +393,8 @@ def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
     own, peer = session.rule_limits(), session.peer_rule_limits()
     allowed = parse_allowed(given.allow_undefined)
     wanted = [
-        Wanted(given.select, SELECTOR, own, allowed),
-        Wanted(given.peer_select, SELECTOR, peer),
+        WantedRules(given.select, SELECTOR, own, allowed),
+        WantedRules(given.peer_select, SELECTOR, peer),
     ]
     files_of = exposure_files(session, named, allowed)
     ours, theirs, *exposing = check_files(session, wanted + files_of)
@@ -438,7 +438,7 @@ def read_own_policy(
     refuse_shared_input((select, *dict.fromkeys(each.file for each in named)))
     allowed = parse_allowed(allow_undefined)
     wanted = [
-        Wanted(select, SELECTOR, session.rule_limits(), allowed),
+        WantedRules(select, SELECTOR, session.rule_limits(), allowed),
         *exposure_files(session, named, allowed),
     ]
     ours, *exposing = check_files(session, wanted)

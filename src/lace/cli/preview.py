@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.output import Column, plural, time_text
+from lace.cli.output import TableColumn, plural, time_text
 from lace.cli.policy_files import (
     ask_again,
     explain_empty_view,
@@ -96,7 +96,7 @@ class _Answer:
         if self.local_tai is not None:
             rows.append(("at", f"{time_text(self.local_tai)} UTC, {self.local_tai}"))
         rows.append(("advertised", offer_text(self.offer)))
-        output.table((Column("", style="bold"), Column("")), rows, heading=False)
+        output.table((TableColumn("", style="bold"), TableColumn("")), rows, heading=False)
         output.line("")
         output.say(f"would be sent: {_count(self.send)}")
         show_records(output, snapshot, self.send)
@@ -121,9 +121,9 @@ class _Answer:
         ]
         columns = (
             identifier_column(),
-            Column("claimed coordinate"),
-            Column("advertised by"),
-            Column(""),
+            TableColumn("claimed coordinate"),
+            TableColumn("advertised by"),
+            TableColumn(""),
         )
         output.line("")
         output.table(columns, rows)

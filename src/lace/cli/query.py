@@ -18,7 +18,7 @@ from lace.cli.output import Output, plural
 from lace.cli.questions import (
     FORMATS,
     SINGLE_FORMATS,
-    Question,
+    QueryRequest,
     check_parquet,
     new_statistics,
     one_predicate,
@@ -338,7 +338,7 @@ def command(
         check_target(target)
     file = _one_source(source, rules, texts)
     check_engine(engine)
-    question = Question(session, read_rules(session, file, texts), facts, engine=engine)
+    question = QueryRequest(session, read_rules(session, file, texts), facts, engine=engine)
     named = list(dict.fromkeys(question.predicates(*predicates)))
     keys = named or list(question.checked.derived)
     if form in SINGLE_FORMATS:

@@ -22,7 +22,7 @@ from lace.cli.files import (
     refusing,
 )
 from lace.cli.link_options import all_options
-from lace.cli.output import Column, plural, time_text
+from lace.cli.output import TableColumn, plural, time_text
 from lace.cli.policy_files import warn_of_names
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Waiting
@@ -80,7 +80,7 @@ def read_rules(session: Session, rules: str | None, texts: Sequence[str] = ()) -
     return RuleFile("-e", text.encode("utf-8", "surrogateescape"))
 
 
-class Question:
+class QueryRequest:
     """Rules that are checked, and the facts that come with them, if any."""
 
     def __init__(
@@ -232,7 +232,7 @@ def select_records(
         RuleError: the rules are not legal, or rest on a predicate that nobody defines.
     """
     allowed = parse_allowed(allow_undefined)
-    question = Question(session, read_rules(session, rules), allowed=allowed)
+    question = QueryRequest(session, read_rules(session, rules), allowed=allowed)
     try:
         (key,) = question.predicates(predicate or SELECTED)
     except UsageError as error:
@@ -373,7 +373,7 @@ def write_tables(output: Output, result: Result, keys: Sequence[PredicateKey]) -
         rows = heapq.nsmallest(MAX_ROWS, result.rows(str(key)))
         shorter = short_identifiers(value for row in rows for value in row)
         cells = [[shorter.get(value, value) for value in row] for row in rows]
-        columns = [Column(name) for name in _headings(result.checked, key)]
+        columns = [TableColumn(name) for name in _headings(result.checked, key)]
         output.line("")
         output.table(columns, cells)
         shortened = shortened or bool(shorter)
@@ -413,9 +413,9 @@ SHORT: Final = "hashes are cut short; a pipe and --json have them whole, and all
 """What is said below tables that leave something out."""
 
 
-def identifier_column(heading: str = "record") -> Column:
+def identifier_column(heading: str = "record") -> TableColumn:
     """Return a column of hashes that are cut short."""
-    return Column(heading, style="cyan", no_wrap=True)
+    return TableColumn(heading, style="cyan", no_wrap=True)
 
 
 def remark_cut(output: Output, shown: int, total: int) -> None:
@@ -436,7 +436,11 @@ def show_records(output: Output, snapshot: Snapshot, records: Sequence[str]) -> 
         tai = found.tai if found is not None else None
         coordinate = found.coordinate if found is not None else "not here"
         rows.append((short.get(record, record), coordinate, time_text(tai) if tai else ""))
-    columns = (identifier_column(), Column("coordinate"), Column("time, UTC", no_wrap=True))
+    columns = (
+        identifier_column(),
+        TableColumn("coordinate"),
+        TableColumn("time, UTC", no_wrap=True),
+    )
     output.line("")
     output.table(columns, rows)
     remark_cut(output, len(shown), len(records))

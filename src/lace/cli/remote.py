@@ -21,9 +21,9 @@ from lace.cli.get import (
 )
 from lace.cli.list import show_lines, show_table
 from lace.cli.outcomes import logged_link, logged_result
-from lace.cli.output import Column, cut_middle, plural, size_text, time_text
+from lace.cli.output import TableColumn, cut_middle, plural, size_text, time_text
 from lace.cli.peers import SyncArguments, refuse_lost_files
-from lace.cli.policy_files import Wanted, check_files
+from lace.cli.policy_files import WantedRules, check_files
 from lace.cli.questions import identifier_column
 from lace.cli.remote_links import (
     RECEIPTS_OPTION,
@@ -47,7 +47,7 @@ from lace.policy.operations import (
     select_records,
 )
 from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, receipt_name
-from lace.record.paths import Address, Coordinate, parse_address
+from lace.record.paths import Coordinate, RecordAddress, parse_address
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import SELECTOR
 
@@ -329,7 +329,7 @@ def _receipt(remote: Remote, record: str, signer: str | None) -> str | None:
         return None
     at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
     with remote.lace.snapshot() as snapshot:
-        for found in snapshot.find(Address(coordinate=at, type="S")):
+        for found in snapshot.find(RecordAddress(coordinate=at, type="S")):
             if found.signed_by == signer:
                 return str(found.id)
     return None
@@ -362,7 +362,7 @@ def _show_stored(session: Session, document: dict[str, Any]) -> None:
         return
     rows = [(each["id"], each["state"]) for each in document["records"]]
     if output.terminal:
-        columns = (identifier_column(), Column("state", style="bold"), Column(""))
+        columns = (identifier_column(), TableColumn("state", style="bold"), TableColumn(""))
         output.table(
             columns, [(record[:10] + "…", state, _STATES[state]) for record, state in rows]
         )
@@ -531,7 +531,9 @@ def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
         asked = SyncArguments(address=remote.given.address)
         refuse_lost_files(session.folder(), asked, SyncArguments(select=chosen))
     allowed = parse_allowed(remote.known.allow_undefined or ())
-    (checked,) = check_files(session, [Wanted(chosen, SELECTOR, session.rule_limits(), allowed)])
+    (checked,) = check_files(
+        session, [WantedRules(chosen, SELECTOR, session.rule_limits(), allowed)]
+    )
     return checked
 
 

@@ -24,7 +24,7 @@ from lace.cli.files import (
     refusing,
     written,
 )
-from lace.cli.policy_files import Wanted, check_file
+from lace.cli.policy_files import WantedRules, check_file
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.wrapping import wrap_findings
 from lace.errors import LaceError, RuleError, UsageError
@@ -193,7 +193,7 @@ def check(
         if against is not None:
             lace = stack.enter_context(session.asking("rules check", Path(against)))
         for file in read_files(session, files):
-            findings = _find(file, Wanted(file.argument, chosen, limits, allowed), lace)
+            findings = _find(file, WantedRules(file.argument, chosen, limits, allowed), lace)
             _show_findings(session, file.argument, findings)
             session.output.flush()  # the summary comes after what it sums up
             found = f"{count_findings(findings)} in {file.name}" if findings else f"{file.name}: ok"
@@ -203,7 +203,7 @@ def check(
     return code
 
 
-def _find(file: RuleFile, wanted: Wanted, lace: Lace | None) -> Sequence[Finding]:
+def _find(file: RuleFile, wanted: WantedRules, lace: Lace | None) -> Sequence[Finding]:
     """Return everything that is found in a file of rules, by itself and against a lace."""
     try:
         program = check_file(file, wanted)

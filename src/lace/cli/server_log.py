@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
-    from lace.link.events import Standing
+    from lace.link.events import LinkStatus
     from lace.link.server import Served, Server
     from lace.policy.local import Policy
 
@@ -216,7 +216,7 @@ _COUNTED: Final = (
 )
 
 
-def _figures(standing: Standing) -> dict[str, int]:
+def _figures(standing: LinkStatus) -> dict[str, int]:
     counters = standing.counters
     values = (
         standing.received,

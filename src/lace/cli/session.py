@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_file
-from lace.base.limits import Settings, Source, Value, describe_settings, resolve_settings
+from lace.base.limits import Settings, SettingSource, Value, describe_settings, resolve_settings
 from lace.cli.approvals import ForeignLaceError, refuse_foreign
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import DeclinedError, Output
@@ -156,19 +156,19 @@ class Session:
 
         return peer_limits_of(self.settings(self.find_settings())[0])
 
-    def _own_sources(self) -> list[Source]:
+    def _own_sources(self) -> list[SettingSource]:
         known = {f"{_PREFIX}{name.upper()}": name for name, _meaning, _unit in describe_settings()}
-        found: list[Source] = []
+        found: list[SettingSource] = []
         for variable in sorted(self.environ):
             if not variable.startswith(_PREFIX) or variable == FOLDER_VARIABLE:
                 continue
             if variable in known:
                 values = {known[variable]: self.environ[variable]}
-                found.append(Source(f"environment {variable}", values))
+                found.append(SettingSource(f"environment {variable}", values))
             elif not self._warned:
                 self._warn_unknown(variable, [*known, FOLDER_VARIABLE])
         self._warned = True
-        return [*found, Source("--set", self.set_options)]
+        return [*found, SettingSource("--set", self.set_options)]
 
     def _warn_unknown(self, variable: str, known: list[str]) -> None:
         import difflib  # only on the way to a warning

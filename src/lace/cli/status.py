@@ -11,7 +11,7 @@ from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.command import command_paths
 from lace.cli.failures import did_you_mean
-from lace.cli.output import Column, plural, size_text, time_text
+from lace.cli.output import TableColumn, plural, size_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,11 +137,11 @@ def log_command(session: Session, limit: int | None, commands: tuple[str, ...]) 
         operations = found if limit is None else found[len(found) - min(limit, len(found)) :]
     if output.table_wanted:
         columns = (
-            Column("#", "right"),
-            Column("finished (UTC)"),
-            Column("command", style="bold"),
-            Column("exit", "right"),
-            Column("result"),
+            TableColumn("#", "right"),
+            TableColumn("finished (UTC)"),
+            TableColumn("command", style="bold"),
+            TableColumn("exit", "right"),
+            TableColumn("result"),
         )
         rows = [
             (o.operation_id, time_text(o.finished), o.command, o.exit_code, _result_text(o))
@@ -228,7 +228,7 @@ def command(session: Session) -> int:
         rows = [(name.replace("_", " "), _shown(name, value)) for name, value in values.items()]
         rows += [("last operations" if not i else "", operation_text(o))
                  for i, o in enumerate(operations)]  # fmt: skip
-        output.table((Column("", style="bold"), Column("")), rows, heading=False)
+        output.table((TableColumn("", style="bold"), TableColumn("")), rows, heading=False)
     else:
         for name, value in values.items():
             output.row((name, value))

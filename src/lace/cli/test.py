@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lace.errors import Finding
     from lace.policytests.differences import Names
     from lace.policytests.model import PolicyTests
-    from lace.policytests.run import Coverage, FileCoverage, Outcome
+    from lace.policytests.run import CaseOutcome, Coverage, FileCoverage
 
 
 _OK: Final = "green"
@@ -147,7 +147,7 @@ class _Report:
         self._tests = tests
         self._files.append({"file": tests.name, "cases": []})
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: CaseOutcome) -> None:
         """Report a case."""
         self.cases += 1
         self.failed += not outcome.is_ok
@@ -171,7 +171,7 @@ class _Report:
 
         return Names({} if self._tests is None else self._tests.called())
 
-    def _complain(self, outcome: Outcome) -> None:
+    def _complain(self, outcome: CaseOutcome) -> None:
         """Show all findings of rules that are not legal, once for each file."""
         cause = outcome.cause
         if outcome.failure is None or not isinstance(cause, RuleError):

@@ -24,12 +24,12 @@ from lace.iltp.items import (
     OversizedRecord,
     Preface,
     RecordHead,
+    RecordItem,
     Resource,
-    StoredRecord,
 )
 from lace.trace.files import CaptureFile
 from lace.trace.replay import WAY_NAMES, replay
-from lace.trace.walk import PHASES, Broken, End, Seen, Step, Unread, Wrong, walk
+from lace.trace.walk import PHASES, Broken, ConnectionEnd, Seen, TraceStep, Unread, Wrong, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ class Story:
     def tell(self, told: Told) -> None:
         """Report something."""
         match told:
-            case Step():
+            case TraceStep():
                 pass  # its blocks were told
             case Seen():
                 self._bytes[told.stage.phase, told.direction] += told.size
@@ -113,7 +113,7 @@ class Story:
                 self._problem("broken", stage, direction, error.offset, error)
             case Unread(direction, stage, offset, size):
                 self._unread(direction, stage, offset, size)
-            case End():
+            case ConnectionEnd():
                 self._end(told)
 
     def _seen(self, seen: Seen) -> None:
@@ -167,7 +167,7 @@ class Story:
         text = f"{plural(size, 'byte')} more, behind the end of the other direction"
         self._text(stage, direction, offset, "UNREAD", text)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: ConnectionEnd) -> None:
         output = self._output
         if output.json:
             output.json_line(
@@ -190,7 +190,7 @@ class Story:
         for phase, sent, came in self._totals(end):
             output.say(f"  {phase:<12} {sent:>14,} sent {came:>14,} came")
 
-    def _totals(self, end: End) -> Iterator[tuple[str, int, int]]:
+    def _totals(self, end: ConnectionEnd) -> Iterator[tuple[str, int, int]]:
         for phase in PHASES:
             sent, came = self._bytes[phase, ">"], self._bytes[phase, "<"]
             if sent or came:
@@ -227,7 +227,7 @@ def _stage_document(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _ending(end: End) -> str:
+def _ending(end: ConnectionEnd) -> str:
     if end.is_settled:
         return f"after loop {end.stage.loop - 1}, in which neither side requested anything"
     if end.is_whole:
@@ -252,7 +252,7 @@ def _describe(item: Item, stage: Stage) -> tuple[str, str]:
             counts = _counts(item).items()
             said = ", ".join(f"{safe_text(name)} {count:,}" for name, count in counts)
             return stage.phase, said
-        case StoredRecord(raw=raw):
+        case RecordItem(raw=raw):
             return "record", f"{item.id}, {size_text(len(raw.data))}"
         case OversizedRecord(id=identifier, size=size):
             return "record", f"{identifier}, {size_text(size)}, above max_data_bytes"
@@ -272,7 +272,7 @@ def _document(item: Item, *, is_spelled: bool) -> dict[str, Any]:
         case Facts():
             facts = {"facts": [list(fact) for fact in item.facts]} if is_spelled else {}
             return {"item": "facts", "predicates": _counts(item), **facts}
-        case StoredRecord() | OversizedRecord():
+        case RecordItem() | OversizedRecord():
             return {"item": "record", "id": item.id}
         case Comment(text=text):
             return {"item": "comment", "text": text.decode("utf-8", "backslashreplace")}

@@ -17,7 +17,7 @@ from lace.cli.policy_files import (
 )
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
-from lace.cli.questions import Question, new_statistics, read_rules
+from lace.cli.questions import QueryRequest, new_statistics, read_rules
 from lace.errors import UsageError
 from lace.facts.lines import parse_typed_fact
 from lace.policy.exposure import scope_name
@@ -68,7 +68,7 @@ class _Asked:
 def _ask_rules(session: Session, fact: Fact, rules: str, facts: tuple[str, ...]) -> Explanation:
     """Explain a fact of plain rules, over a lace or over given facts."""
     name, *values = fact
-    question = Question(session, read_rules(session, rules), facts)
+    question = QueryRequest(session, read_rules(session, rules), facts)
     key = PredicateKey(name, len(values))
     wanted = [key] if key in question.checked.derived else []
     try:

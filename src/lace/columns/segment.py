@@ -30,7 +30,7 @@ from lace.columns.segment_journal import (
     REMOVED,
     SUMS,
     Covered,
-    Entry,
+    JournalEntry,
     RunEntry,
     SegmentDamagedError,
     checksum,
@@ -45,7 +45,7 @@ from lace.columns.stored_dictionary import (
     HASHES,
     LOCATE_KIND,
     TEXTS,
-    Run,
+    SortedRun,
     StoredDictionary,
     TextHash,
     merge_runs,
@@ -85,9 +85,9 @@ class Segments:
 
     def __init__(
         self,
-        entry: Entry,
+        entry: JournalEntry,
         files: dict[str, CheckedFile],
-        runs: list[Run],
+        runs: list[SortedRun],
         directory: npt.NDArray[Any],
         text_hash: TextHash,
     ) -> None:
@@ -206,10 +206,10 @@ class Segments:
 
 def open_segments(
     folder: Path,
-    entry: Entry,
+    entry: JournalEntry,
     *,
     make_hash: Callable[[bytes], TextHash] = TextHash,
-    known_runs: Sequence[Run] = (),
+    known_runs: Sequence[SortedRun] = (),
 ) -> Segments:
     """Open the state that an entry of a generation's journal describes.
 
@@ -236,7 +236,7 @@ def open_segments(
     return Segments(entry, files, read_runs(folder, entry.runs, known_runs), directory, text_hash)
 
 
-def _check_shape(folder: Path, entry: Entry, files: dict[str, CheckedFile]) -> None:
+def _check_shape(folder: Path, entry: JournalEntry, files: dict[str, CheckedFile]) -> None:
     """Refuse lengths that contradict one another."""
     right = files[LOCATE].length == entry.texts * LOCATE_KIND.itemsize
     right &= sum(run.count for run in entry.runs) == entry.texts
@@ -254,7 +254,7 @@ _TAI_BYTES: Final = 20
 Positions = npt.NDArray[np.int64]
 
 
-class Texts:
+class SegmentTexts:
     """The texts of a batch of facts, with their ids; new texts get the next ones.
 
     The order of the parts decides how a text is stored that is in several of them: as a
@@ -411,7 +411,7 @@ def create_generation(folder: Path, key: bytes) -> None:
         (folder / name).touch()
     (folder / HEADER).write_bytes(format_header(key))
     empty = checksum(b"")
-    entry = Entry(0, 0, 0, 0, 0, 0, 0, (0,) * len(FILES), 0, empty, 0, empty, ())
+    entry = JournalEntry(0, 0, 0, 0, 0, 0, 0, (0,) * len(FILES), 0, empty, 0, empty, ())
     (folder / JOURNAL).write_bytes(format_entry(entry))
 
 
@@ -428,12 +428,12 @@ class SegmentWriter:
         self._make_hash = make_hash
         entry, self._journal_bytes = read_last_entry(folder)
         self.segments = open_segments(folder, entry, make_hash=make_hash)
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         """Those of what was added and is not published."""
         self._merged: list[RunEntry] = []
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> JournalEntry:
         """The state as it is."""
         return self.segments.entry
 
@@ -456,7 +456,7 @@ class SegmentWriter:
             removed: ids of all covered records that are not stored now, sorted.
         """
         before = self.entry
-        texts = Texts(columns, self.segments.dictionary, self.segments.text_hash)
+        texts = SegmentTexts(columns, self.segments.dictionary, self.segments.text_hash)
         if before.texts + len(texts.new_hashes) > np.iinfo(np.int32).max:
             raise SegmentDamagedError(f"{self.folder} is full")
         heaps, located = texts.stored([before.length(name) for name in HEAPS])
@@ -484,7 +484,7 @@ class SegmentWriter:
         directory_bytes, directory_check = self._write_table(
             DIRECTORY, before.directory_bytes, np.concatenate(ranges)
         )
-        entry = Entry(
+        entry = JournalEntry(
             before.sequence + 1,
             covered.high_water,
             covered.removal_sequence,
@@ -544,7 +544,7 @@ class SegmentWriter:
         whole = (self.folder / name).read_bytes()
         return len(whole), checksum(whole)
 
-    def _commit(self, entry: Entry) -> None:
+    def _commit(self, entry: JournalEntry) -> None:
         raw = format_entry(entry)
         _write_at(self.folder / JOURNAL, self._journal_bytes, memoryview(raw))
         self._journal_bytes += len(raw)
@@ -566,7 +566,7 @@ def _write_at(path: Path, offset: int, data: memoryview) -> None:
         os.close(descriptor)
 
 
-def _rows(columns: FactColumns, texts: Texts) -> dict[str, list[Ids]]:
+def _rows(columns: FactColumns, texts: SegmentTexts) -> dict[str, list[Ids]]:
     """Return the columns of every predicate as ids."""
     ids = texts.ids
     records = texts.records

@@ -82,7 +82,7 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """The state after an append.
 
     `records`, `record_bytes` and `key_xor` count the covered records that are stored: those up to
@@ -132,7 +132,7 @@ def read_header(folder: Path) -> bytes:
     return body[len(FORMAT) :]
 
 
-def format_entry(entry: Entry) -> bytes:
+def format_entry(entry: JournalEntry) -> bytes:
     """Return the bytes of an entry."""
     body = b"".join(
         (
@@ -160,7 +160,7 @@ def format_entry(entry: Entry) -> bytes:
     return body + _CHECK.pack(checksum(body))
 
 
-def parse_entry(raw: bytes) -> Entry | None:
+def parse_entry(raw: bytes) -> JournalEntry | None:
     """Return the entry of such bytes; None when they are not whole."""
     body = raw[:_BODY_BYTES]
     if len(raw) != ENTRY_BYTES or raw[_BODY_BYTES:] != _CHECK.pack(checksum(body)):
@@ -173,7 +173,7 @@ def parse_entry(raw: bytes) -> Entry | None:
         return None
     at = _HEAD.size + _LENGTHS.size + _TABLES.size
     runs = tuple(RunEntry(*_RUN.unpack_from(body, at + n * _RUN.size)) for n in range(run_count))
-    return Entry(
+    return JournalEntry(
         sequence,
         high_water,
         removals,
@@ -190,7 +190,7 @@ def parse_entry(raw: bytes) -> Entry | None:
     )
 
 
-def read_last_entry(folder: Path) -> tuple[Entry, int]:
+def read_last_entry(folder: Path) -> tuple[JournalEntry, int]:
     """Return the last whole entry of a journal, and where it ends.
 
     Raises:

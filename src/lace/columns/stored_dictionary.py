@@ -100,7 +100,7 @@ _MERGE_BELOW: Final = 2
 """A run is merged with a new one that is at least this part of its size."""
 
 
-class Run:
+class SortedRun:
     """One run, for reading; its blocks are checked when they are first read."""
 
     def __init__(self, folder: Path, entry: RunEntry) -> None:
@@ -181,7 +181,9 @@ def _mapped(path: Path, length: int) -> mmap.mmap | None:
         return mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) if length else None
 
 
-def candidates(runs: Iterable[Run], wanted: Hashes) -> Iterator[tuple[npt.NDArray[np.int64], Ids]]:
+def candidates(
+    runs: Iterable[SortedRun], wanted: Hashes
+) -> Iterator[tuple[npt.NDArray[np.int64], Ids]]:
     """Yield positions in `wanted`, which is sorted, and ids of texts that have that hash."""
     for run in runs:
         at = np.arange(len(wanted), dtype=np.int64)
@@ -246,11 +248,11 @@ def _octets(array: npt.NDArray[Any]) -> memoryview:
 
 
 def merge_runs(
-    folder: Path, runs: Sequence[Run], number: int, hashes: Hashes, ids: Ids
+    folder: Path, runs: Sequence[SortedRun], number: int, hashes: Hashes, ids: Ids
 ) -> tuple[list[RunEntry], list[RunEntry]]:
     """Add sorted hashes with their ids; returns the runs that are now, and those merged away."""
     kept = list(runs)
-    merged: list[Run] = []
+    merged: list[SortedRun] = []
     total = len(hashes)
     while kept and kept[-1].entry.count < _MERGE_BELOW * total:
         merged.append(kept.pop())
@@ -259,7 +261,7 @@ def merge_runs(
     return [*(run.entry for run in kept), made], [run.entry for run in merged]
 
 
-def _merged(runs: Sequence[Run], hashes: Hashes, ids: Ids) -> Iterator[tuple[Hashes, Ids]]:
+def _merged(runs: Sequence[SortedRun], hashes: Hashes, ids: Ids) -> Iterator[tuple[Hashes, Ids]]:
     """Yield the entries of runs and of a sorted batch in order, a part at a time."""
     if not runs:
         yield hashes, ids
@@ -276,10 +278,12 @@ def _merged(runs: Sequence[Run], hashes: Hashes, ids: Ids) -> Iterator[tuple[Has
             run.forget_pages()
 
 
-def read_runs(folder: Path, entries: Sequence[RunEntry], known: Sequence[Run] = ()) -> list[Run]:
+def read_runs(
+    folder: Path, entries: Sequence[RunEntry], known: Sequence[SortedRun] = ()
+) -> list[SortedRun]:
     """Open the runs of a state, but for those that are known: a run never changes."""
     opened = {run.entry: run for run in known}
-    return [opened.get(entry) or Run(folder, entry) for entry in entries]
+    return [opened.get(entry) or SortedRun(folder, entry) for entry in entries]
 
 
 HASHES: Final = 0
@@ -324,7 +328,7 @@ class StoredDictionary:
         count: int,
         locate: CheckedFile,
         heaps: Sequence[CheckedFile],
-        runs: Sequence[Run],
+        runs: Sequence[SortedRun],
         text_hash: TextHash,
     ) -> None:
         self._count = count

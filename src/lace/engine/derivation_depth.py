@@ -20,7 +20,7 @@ from lace.algebra.nodes import Branch, Fixpoint, Join, Node, Project, Unit, part
 from lace.columns.relation import Relation
 from lace.engine.budget import Budget, Statistics
 from lace.engine.seminaive import MOST_PLACES, apply_branch, concatenated
-from lace.engine.state import WHOLE, State
+from lace.engine.state import WHOLE, EvaluationState
 from lace.rules.syntax import PredicateKey, Use
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ class Heights:
     read: Mapping[PredicateKey, Relation]
     size: int
 
-    def fits(self, state: State) -> bool:
+    def fits(self, state: EvaluationState) -> bool:
         """Tell whether what they were made from is still what is there."""
         return self.size == state.size and all(
             state.relations.get(key) is relation for key, relation in self.read.items()
         )
 
 
-def finished_state(evaluation: Evaluation) -> State:
+def finished_state(evaluation: Evaluation) -> EvaluationState:
     """Return a state that reads the relations of an evaluation, with limits of its own."""
     source = evaluation.state
     budget = Budget(
@@ -80,7 +80,9 @@ def finished_state(evaluation: Evaluation) -> State:
         Statistics(source.budget.statistics.clock),
         supervisor=source.budget.supervisor,
     )
-    made = State(source.program, source.dictionary, source.size, dict(source.relations), budget)
+    made = EvaluationState(
+        source.program, source.dictionary, source.size, dict(source.relations), budget
+    )
     made.virtual = set(source.virtual)
     made.verdicts = source.verdicts
     return made
@@ -165,7 +167,9 @@ def _joined(scans: tuple[Scan, ...]) -> Node:
     return scans[0] if scans else Unit()
 
 
-def _rounds(state: State, step: Fixpoint, strata: int) -> dict[PredicateKey, dict[int, Rows]]:
+def _rounds(
+    state: EvaluationState, step: Fixpoint, strata: int
+) -> dict[PredicateKey, dict[int, Rows]]:
     """Run a fixed point; returns what each pass finds, by predicate.
 
     It takes the passes of several strata, each of which may have as many as are allowed.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lace.columns.keys import RowSet, nothing, sort_rows, stretches_of
 from lace.columns.relation import Relation
 from lace.engine.budget import Cancellation, Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.engine.load import ReferredTexts, check_values
 from lace.engine.predicate_cache import sort_in_runs
@@ -194,7 +194,7 @@ class Enclave:
         self._base.relations.update(
             {key: Relation.of(columns, rows) for key, (columns, rows) in own.items()}
         )
-        self._session = Session(self._base, clock, supervisor)
+        self._session = EvaluationSession(self._base, clock, supervisor)
         self._evaluation: Evaluation | None = None
         self.work = 0
         """The rows that were visited so far."""

@@ -18,7 +18,7 @@ from lace.engine.factbase import FactBase
 from lace.engine.incremental import update_state
 from lace.engine.load import count_classes, group_facts, intern_constants, intern_rows, relations_of
 from lace.engine.seminaive import evaluate_fixpoint
-from lace.engine.state import State
+from lace.engine.state import EvaluationState
 from lace.errors import LimitExceeded
 from lace.rules.limits import OWN_LIMITS, check_arity
 
@@ -72,7 +72,7 @@ def evaluate(
     size = max(1, len(dictionary))
     relations = relations_of(columns, size)
     budget.check_base(*count_classes(relations))
-    state = State(program or lower_program(checked), dictionary, size, relations, budget)
+    state = EvaluationState(program or lower_program(checked), dictionary, size, relations, budget)
     made = Evaluation(checked, state)
     made.run(predicates)
     return made
@@ -81,7 +81,7 @@ def evaluate(
 class Evaluation:
     """An answer: the relations of derived predicates, made as far as they were asked for."""
 
-    def __init__(self, checked: CheckedProgram, state: State) -> None:
+    def __init__(self, checked: CheckedProgram, state: EvaluationState) -> None:
         self.checked = checked
         self.state = state
         self.heights: dict[PredicateKey, Heights] = {}
@@ -162,7 +162,7 @@ _MAX_PROGRAMS: Final = 64
 """Programs whose evaluations are kept; the one asked longest ago goes first."""
 
 
-class Session:
+class EvaluationSession:
     """Evaluations over facts that change.
 
     Args:
@@ -222,7 +222,7 @@ class Session:
         budget = self._budget(checked)
         budget.check_base(*count_classes(base.relations))
         relations = dict(base.relations)
-        state = State(
+        state = EvaluationState(
             lower_program(checked), base.dictionary, base.size, relations, budget, base.verdicts
         )
         made = self._evaluations[checked] = Evaluation(checked, state)

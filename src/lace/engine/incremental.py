@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lace.algebra.nodes import Branch, Fixpoint, Scan
-    from lace.engine.state import Relations, State
+    from lace.engine.state import EvaluationState, Relations
     from lace.rules.syntax import PredicateKey
 
 
@@ -42,7 +42,7 @@ _ANEW_SHARE: Final = 2
 
 
 def update_state(
-    state: State,
+    state: EvaluationState,
     steps: Iterable[Fixpoint],
     base: Mapping[PredicateKey, Relation],
     changes: Changes,
@@ -73,7 +73,9 @@ def update_state(
     return Changes(added, removed)
 
 
-def _touched(state: State, step: Fixpoint, added: _Changed, removed: _Changed) -> bool | None:
+def _touched(
+    state: EvaluationState, step: Fixpoint, added: _Changed, removed: _Changed
+) -> bool | None:
     """Tell whether a change reaches a fixed point: not at all (None), plainly, or by a count."""
     changed = added.keys() | removed.keys()
     plainly = False
@@ -87,7 +89,7 @@ def _touched(state: State, step: Fixpoint, added: _Changed, removed: _Changed) -
     return False if plainly else None
 
 
-def _below(state: State, predicate: PredicateKey) -> set[PredicateKey]:
+def _below(state: EvaluationState, predicate: PredicateKey) -> set[PredicateKey]:
     """Return what the facts of a predicate that is only counted are made of."""
     found: set[PredicateKey] = set()
     waiting = [predicate]
@@ -102,7 +104,7 @@ def _below(state: State, predicate: PredicateKey) -> set[PredicateKey]:
 
 
 def _evaluate_again(
-    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+    state: EvaluationState, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
 ) -> None:
     before = {key: state.derived_set(key) for key in step.predicates}
     evaluate_fixpoint(state, step)
@@ -111,7 +113,7 @@ def _evaluate_again(
 
 
 def _note(
-    state: State,
+    state: EvaluationState,
     key: PredicateKey,
     old: Relation,
     before: RowSet,
@@ -131,7 +133,7 @@ def _note(
 
 
 def _update_step(
-    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+    state: EvaluationState, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
 ) -> bool:
     """Update one fixed point; tells whether that was worth it, else nothing has happened."""
     if any(_reaches_many(state, branch, added, removed) for branch in step.branches):
@@ -173,7 +175,7 @@ def _update_step(
 
 
 def _reaches_many(
-    state: State,
+    state: EvaluationState,
     branch: Branch,
     added: Mapping[PredicateKey, Relation],
     removed: Mapping[PredicateKey, Relation],
@@ -184,7 +186,7 @@ def _reaches_many(
 
 
 def _reached(
-    state: State,
+    state: EvaluationState,
     branch: Branch,
     positive: Mapping[PredicateKey, Relation],
     negated: Mapping[PredicateKey, Relation],
@@ -217,7 +219,7 @@ def _both(
 
 
 def _lost(
-    state: State, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
+    state: EvaluationState, step: Fixpoint, old: Relations, added: _Changed, removed: _Changed
 ) -> _Changed | None:
     """Return the facts that may have lost a reason, in the state before the change."""
     inside = frozenset(step.predicates)
@@ -251,7 +253,7 @@ def _relations(found: Found) -> _Changed:
 
 
 def _lose(
-    state: State,
+    state: EvaluationState,
     branch: Branch,
     start: int,
     lost: dict[PredicateKey, RowSet],

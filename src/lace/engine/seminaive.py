@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lace.algebra.nodes import Branch, Fixpoint
-    from lace.engine.state import State
+    from lace.engine.state import EvaluationState
     from lace.rules.syntax import PredicateKey
 
 
@@ -28,7 +28,7 @@ MOST_PLACES: Final = 32
 Found: TypeAlias = "dict[PredicateKey, list[Rows]]"
 
 
-def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
+def evaluate_fixpoint(state: EvaluationState, step: Fixpoint) -> None:
     """Make all facts of the predicates of a fixed point, which have none yet."""
     for predicate in step.predicates:
         state.clear(predicate)
@@ -47,7 +47,7 @@ def evaluate_fixpoint(state: State, step: Fixpoint) -> None:
     run_rounds(state, step, found)
 
 
-def run_rounds(state: State, step: Fixpoint, found: Found, *, first: int = 1) -> Found:
+def run_rounds(state: EvaluationState, step: Fixpoint, found: Found, *, first: int = 1) -> Found:
     """Go on from new facts until there are no more; returns all that are new.
 
     The new facts are in the sets of their predicates already, and not yet in the
@@ -71,7 +71,9 @@ def run_rounds(state: State, step: Fixpoint, found: Found, *, first: int = 1) ->
                 apply_branch(state, branch, start, iteration, found)
 
 
-def starts_of(state: State, branch: Branch, changed: Collection[PredicateKey]) -> list[int]:
+def starts_of(
+    state: EvaluationState, branch: Branch, changed: Collection[PredicateKey]
+) -> list[int]:
     """Return the places of a body that a rule is applied from once some predicates changed.
 
     A rule with many such places is applied to all facts instead: a plan for each of them
@@ -85,7 +87,9 @@ def starts_of(state: State, branch: Branch, changed: Collection[PredicateKey]) -
     return places if len(places) <= MOST_PLACES else [WHOLE]
 
 
-def apply_branch(state: State, branch: Branch, start: int, iteration: int, found: Found) -> None:
+def apply_branch(
+    state: EvaluationState, branch: Branch, start: int, iteration: int, found: Found
+) -> None:
     """Apply a rule; facts that are new go into their set and are found."""
     statistics, predicate = state.budget.statistics, branch.predicate
     run = statistics.begin(branch.rule, iteration)
@@ -110,7 +114,7 @@ def apply_branch(state: State, branch: Branch, start: int, iteration: int, found
         statistics.end(run)
 
 
-def collect_branch(state: State, branch: Branch, found: Found) -> None:
+def collect_branch(state: EvaluationState, branch: Branch, found: Found) -> None:
     """Apply a rule of which no fact is made twice, by it or by others."""
     statistics, predicate = state.budget.statistics, branch.predicate
     run = statistics.begin(branch.rule, 1)
@@ -132,7 +136,7 @@ def collect_branch(state: State, branch: Branch, found: Found) -> None:
 
 
 def keep(
-    state: State, found: Mapping[PredicateKey, Sequence[Rows]]
+    state: EvaluationState, found: Mapping[PredicateKey, Sequence[Rows]]
 ) -> dict[PredicateKey, Relation]:
     """Add new facts to their relations; returns them as relations of their own."""
     changed: dict[PredicateKey, Relation] = {}

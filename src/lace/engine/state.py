@@ -36,11 +36,11 @@ from lace.engine.steps import (
     ExistsStep,
     FilterStep,
     JoinStep,
-    Plan,
     ProductStep,
     RankStep,
     SemiJoinStep,
     Step,
+    StepPlan,
     run_plan,
 )
 from lace.rules.builtins import count_bound
@@ -91,13 +91,13 @@ def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Texts) -> Access:
     return Access(scan, pattern, positions, shared, fresh, keys)
 
 
-def compile_plan(node: Node, dictionary: Texts) -> Plan:
+def compile_plan(node: Node, dictionary: Texts) -> StepPlan:
     """Return the steps of a plan whose joins are in order."""
     steps: list[Step] = []
     while not isinstance(node, Unit):
         step, node = _compile(node, dictionary)
         steps.append(step)
-    return Plan(tuple(reversed(steps)))
+    return StepPlan(tuple(reversed(steps)))
 
 
 def _compile(node: Node, dictionary: Texts) -> tuple[Step, Node]:
@@ -134,7 +134,7 @@ _MANY_ROWS: Final = 64
 
 
 def bounded_counts(
-    state: State, test: CountTest, frame: Frame, enough: int
+    state: EvaluationState, test: CountTest, frame: Frame, enough: int
 ) -> npt.NDArray[np.int64]:
     """Return, for each row of a frame, how many facts match; from `enough` on, about."""
     scan = test.counted
@@ -160,7 +160,7 @@ class _Counter:
 
     def __init__(
         self,
-        state: State,
+        state: EvaluationState,
         pattern: Pattern,
         at: tuple[int, ...],
         keys: tuple[Ids, ...],
@@ -201,7 +201,7 @@ class _Counter:
             state.goal, state.sliced, state.budget.rule = saved
 
     def _by_slices(
-        self, branch: Branch, plan: Plan, step: JoinStep, open_keys: npt.NDArray[np.intp]
+        self, branch: Branch, plan: StepPlan, step: JoinStep, open_keys: npt.NDArray[np.intp]
     ) -> None:
         state, access = self._state, step.access
         columns, rows = state.relation(access.scan).matching(access.pattern)
@@ -243,7 +243,7 @@ class _Counter:
     def _goal(self, which: npt.NDArray[np.intp]) -> Relation:
         return Relation.of([column[which] for column in self._keys], len(which))
 
-    def _collect(self, branch: Branch, plan: Plan) -> None:
+    def _collect(self, branch: Branch, plan: StepPlan) -> None:
         if self._seen is None:
             self._arity = branch.predicate.arity
             self._seen = RowSet(self._arity, self._state.size)
@@ -280,7 +280,7 @@ class _Counter:
         return fits
 
 
-def _longest(plan: Plan, state: State) -> JoinStep | None:
+def _longest(plan: StepPlan, state: EvaluationState) -> JoinStep | None:
     """Return the join to take slice by slice: one that makes many rows of each."""
     found: list[tuple[int, JoinStep]] = []
     for step in plan.steps:
@@ -327,7 +327,7 @@ class _Ranked:
 class Counting:
     """The count tests of a state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: EvaluationState) -> None:
         self._state = state
         self._ranked: dict[RankTest, tuple[Relation, _Ranked | None]] = {}
 
@@ -411,7 +411,7 @@ class Counting:
         return _Ranked(index, counts)
 
 
-def _beyond(values: Ids, test: LexCompare | IntCompare, state: State) -> Counts:
+def _beyond(values: Ids, test: LexCompare | IntCompare, state: EvaluationState) -> Counts:
     """Return for each value how many others compare so with it."""
     (ranks,) = state.verdicts.ranks(test).of(values, budget=state.budget)
     valid = ranks >= 0
@@ -424,7 +424,7 @@ def _beyond(values: Ids, test: LexCompare | IntCompare, state: State) -> Counts:
 
 
 def _beyond_in_group(
-    items: Ids, groups: Ids, test: LexCompare | IntCompare, state: State
+    items: Ids, groups: Ids, test: LexCompare | IntCompare, state: EvaluationState
 ) -> Counts:
     """Return for each item how many others of its group compare so with it."""
     (marks,) = state.verdicts.ranks(test).of(items, budget=state.budget)
@@ -470,10 +470,10 @@ class _Planned:
 
     reads: tuple[PredicateKey, ...]
     sizes: list[int] = field(default_factory=list)
-    plan: Plan | None = None
+    plan: StepPlan | None = None
 
 
-class State:
+class EvaluationState:
     """Everything that an evaluation knows.
 
     `relations` has what scans read; `sets` has the rows of derived relations, by which
@@ -520,9 +520,9 @@ class State:
         }
         self._plans: dict[tuple[int, int], _Planned] = {}
 
-    def copy(self) -> State:
+    def copy(self) -> EvaluationState:
         """Return a state that goes its own way from here; it shares all that never changes."""
-        made = State(
+        made = EvaluationState(
             self.program,
             self.dictionary,
             self.size,
@@ -648,7 +648,7 @@ class State:
             for name in columns
         )
 
-    def plan(self, branch: Branch, start: int = WHOLE) -> Plan:
+    def plan(self, branch: Branch, start: int = WHOLE) -> StepPlan:
         """Return the steps of a rule, from all facts or from a change at one place."""
         key = (branch.rule, start)
         found = self._plans.get(key)
@@ -662,7 +662,7 @@ class State:
             found.sizes = sizes
         return found.plan
 
-    def compiled(self, plan: Project) -> Plan:
+    def compiled(self, plan: Project) -> StepPlan:
         """Return the steps of a plan that is not kept."""
         self.budget.charge(costs.ATOM * (1 + count_atoms(plan)))
         return compile_plan(order_joins(plan, self).input, self.dictionary)
@@ -672,7 +672,7 @@ class State:
             return branch.plan
         return from_goal(branch) if start == GOAL else from_change(branch.plan, start)
 
-    def heads(self, branch: Branch, plan: Plan) -> Iterator[Rows]:
+    def heads(self, branch: Branch, plan: StepPlan) -> Iterator[Rows]:
         """Run a plan of a rule; yields the facts that it makes, repeated ones too."""
         self.budget.rule = branch.rule
         self.budget.charge(costs.APPLICATION)

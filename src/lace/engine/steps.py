@@ -233,13 +233,13 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """Steps, from one row without columns to the rows that make facts."""
 
     steps: tuple[Step, ...]
 
 
-def run_plan(plan: Plan, context: Context) -> Iterator[Frame]:
+def run_plan(plan: StepPlan, context: Context) -> Iterator[Frame]:
     """Yield the frames of a plan that have rows."""
     steps, budget = plan.steps, context.budget
     frame, at, held = UNIT, 0, 0  # held are the bytes of the frame
@@ -607,7 +607,7 @@ class RankStep:
 class ExistsStep:
     """All rows, if another plan has any."""
 
-    plan: Plan
+    plan: StepPlan
     columns: tuple[str, ...]
 
     def apply(self, frame: Frame, context: Context) -> Frame:
@@ -621,7 +621,7 @@ class ExistsStep:
 class ProductStep:
     """Every combination with the rows of another plan."""
 
-    plan: Plan
+    plan: StepPlan
     columns: tuple[str, ...]
 
     def apply(self, frame: Frame, context: Context) -> Frame | Frames:

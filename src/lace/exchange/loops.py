@@ -239,7 +239,7 @@ _REQUEST_BYTES: Final = 64
 _MOST_REQUESTS: Final = 200_000
 
 
-class End(Enum):
+class LoopEnd(Enum):
     """How a loop ended."""
 
     GOES_ON = "goes on"
@@ -291,7 +291,7 @@ class Loops:
             store_differing=store_differing,
             max_line_bytes=max_line_bytes,
         )
-        self.ended: End | None = None
+        self.ended: LoopEnd | None = None
         """How the last loop ended; None while another is under way, and before the first."""
         self._previous: tuple[bytes, bytes] | None = None
         """The roots of what both sides advertised in the loop before."""
@@ -329,7 +329,7 @@ class Loops:
     def is_settled(self) -> bool:
         """Whether the last evaluation found what is advertised, and nothing to ask for or skip."""
         is_known = not self.states.has_news and not self.pending
-        return self.ended is End.FIXED_POINT and is_known and not self.ledger.excluded
+        return self.ended is LoopEnd.FIXED_POINT and is_known and not self.ledger.excluded
 
     @property
     def has_news(self) -> bool:
@@ -337,7 +337,7 @@ class Loops:
 
         After the loop limit nothing counts as found: policies that never settle would not end.
         """
-        return self.ended is End.FIXED_POINT and self.states.has_news
+        return self.ended is LoopEnd.FIXED_POINT and self.states.has_news
 
     # -- the beginning -------------------------------------------------------------------------
 
@@ -553,25 +553,25 @@ class Loops:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def end(self) -> End:
+    def end(self) -> LoopEnd:
         """Say how the loop ended."""
         self.step = State.WAITING
         self.ended = self._how_ended()
         self._pending_before = self.pending
         return self.ended
 
-    def _how_ended(self) -> End:
+    def _how_ended(self) -> LoopEnd:
         roots = self.states.own.root(""), self.states.theirs.root("")
         before, self._previous = self._previous, roots
         stable = not self._depends or before == roots
         rises = self.depends_on_tick and self.ticks.rises
         asked = self._has_asked or self.transfer.is_asked
         if not asked and stable and not rises:
-            return End.FIXED_POINT
+            return LoopEnd.FIXED_POINT
         limits = self.terms.limits
         if not self.transfer.moved or limits.literal_limits:
             self._idle_loops += 1
         if self._idle_loops >= limits.max_loop_iterations:
             self.ledger.noted[Failure.LOOP_LIMIT] += 1
-            return End.LIMIT
-        return End.GOES_ON
+            return LoopEnd.LIMIT
+        return LoopEnd.GOES_ON

@@ -19,7 +19,7 @@ from lace.exchange.blocks import is_only_tick
 from lace.exchange.capabilities import Cursor, MachineConfig
 from lace.exchange.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock, Wake
 from lace.exchange.failures import Failure, InterlaceFailure, local_failure
-from lace.exchange.loops import End, Loops
+from lace.exchange.loops import LoopEnd, Loops
 from lace.exchange.negotiation import Handshake
 from lace.exchange.result import Counters, Outcome, Traffic
 from lace.exchange.ticks import LocalTime
@@ -164,7 +164,7 @@ class Account:
     ) -> Outcome:
         """Return how it stands, or has ended."""
         ledger = self.ledger
-        is_settled = loops is not None and loops.ended is End.FIXED_POINT
+        is_settled = loops is not None and loops.ended is LoopEnd.FIXED_POINT
         return Outcome(
             plan_id=plan_id,
             link_id=terms.link_id if terms is not None else None,
@@ -193,7 +193,7 @@ class _Why(Enum):
 
 _RECONCILING = (State.ADVERTISING, State.WAITING)
 """Where a block of the peer is one of reconciliation, if it is no setup and no tick."""
-_WHY = {End.FIXED_POINT: _Why.FIXED_POINT, End.LIMIT: _Why.LIMIT}
+_WHY = {LoopEnd.FIXED_POINT: _Why.FIXED_POINT, LoopEnd.LIMIT: _Why.LIMIT}
 
 
 class Machine:
@@ -434,7 +434,7 @@ class Machine:
         if not loops.is_over:
             return [*effects, *self._look(now)]
         end = loops.end()
-        if end is End.GOES_ON:
+        if end is LoopEnd.GOES_ON:
             return [*effects, *loops.begin_next(now)]
         effects = [*effects, *self._keep_cursor(loops)]
         if not self.config.is_open:

@@ -252,7 +252,7 @@ class Node:
         return Node(self.level + 1, self.index // 2, node_of(self.value, right))
 
 
-class Span:
+class LeafSpan:
     """Leaves that follow one another in the order of their digests, taken piece by piece.
 
     Args:

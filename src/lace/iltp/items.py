@@ -83,7 +83,7 @@ class RecordHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRecord:
+class RecordItem:
     """A whole record; nothing about it is validated.
 
     `joined` tells that it followed another record directly, without the LF between them.
@@ -131,7 +131,7 @@ NEED_MORE: Final = NeedMore.NEED_MORE
 """The answer of a reader that has to be fed first."""
 
 Item: TypeAlias = (
-    Preface | Facts | Comment | Blank | Resource | RecordHead | StoredRecord | OversizedRecord
+    Preface | Facts | Comment | Blank | Resource | RecordHead | RecordItem | OversizedRecord
 )
 """What a stream holds."""
 Event: TypeAlias = Item | StreamEnd | NeedMore

@@ -25,8 +25,8 @@ from lace.iltp.items import (
     OversizedRecord,
     Preface,
     RecordHead,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     StreamError,
     StreamFault,
@@ -299,11 +299,11 @@ class RecordAssembler:
         self._large = None
         return self._stored(head.offset, data)
 
-    def _stored(self, offset: int, data: bytes) -> StoredRecord:
+    def _stored(self, offset: int, data: bytes) -> RecordItem:
         framer = self._framer
         self.done = True
         raw = RawRecord(offset, data, framer.plex_at, framer.blob_at, framer.data_at)
-        return StoredRecord(raw=raw, joined=self._joined)
+        return RecordItem(raw=raw, joined=self._joined)
 
 
 class ResourceAssembler:

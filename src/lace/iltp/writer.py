@@ -19,8 +19,8 @@ from lace.iltp.items import (
     OversizedRecord,
     Preface,
     RecordHead,
+    RecordItem,
     Resource,
-    StoredRecord,
     WriteError,
 )
 from lace.iltp.resources import MAX_RESOURCES, ResourceError, check_resource, kind_of
@@ -242,7 +242,7 @@ class Writer:
                 return self._resource(identifier, body)
             case RecordHead():
                 return []  # the record follows
-            case StoredRecord(raw=raw, joined=joined):
+            case RecordItem(raw=raw, joined=joined):
                 return self.record(raw.data, joined=joined)
             case OversizedRecord():
                 raise WriteError(

@@ -22,8 +22,8 @@ from lace.iltp.items import (
     Comment,
     Facts,
     OversizedRecord,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     StreamError,
     StreamFault,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockMessage:
     """A block of facts, with the modules that go before it."""
 
     effect: SendBlock
@@ -70,18 +70,18 @@ class BatchEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndMessage:
     """The end of the stream."""
 
 
-Message: TypeAlias = Block | Records | NotAvailable | BatchEnd | End
+Message: TypeAlias = BlockMessage | Records | NotAvailable | BatchEnd | EndMessage
 
 
 def beside_records(message: Message, size: int) -> tuple[int, bool]:
     """Return the bytes of a message that are not of records, and whether it is to reconcile."""
     if isinstance(message, Records):
         return size - sum(map(len, message.records)), False
-    return size, isinstance(message, Block) and message.effect.is_reconciling
+    return size, isinstance(message, BlockMessage) and message.effect.is_reconciling
 
 
 GROUP_RECORDS: Final = 8_000
@@ -208,7 +208,7 @@ class Inbound:
                 self._made.append(happened.Ended())
             elif isinstance(item, Facts):
                 self._take_facts(item.facts)
-            elif isinstance(item, StoredRecord):
+            elif isinstance(item, RecordItem):
                 self._take_record(item.raw)
             elif isinstance(item, OversizedRecord):
                 self._hand_on()
@@ -296,7 +296,7 @@ class Outbound:
             self._is_begun = True
             yield from writer.preface()
         match message:
-            case Block(effect):
+            case BlockMessage(effect):
                 writer.expect(batch=False)
                 yield from writer.block_pieces(effect.facts, dict(effect.modules))
             case Records(records):
@@ -310,7 +310,7 @@ class Outbound:
                 self._begin_batch()
                 yield from writer.blank()
                 self._in_batch = False
-            case End():
+            case EndMessage():
                 pass
 
     def _begin_batch(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lace.iltp.address import Address
     from lace.link.dry_run import Claims, DryRun
     from lace.link.resources import Resources
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
     from lace.link.side import Side
     from lace.record.ids import Verifier
     from lace.transport.capture import Capture
@@ -109,7 +109,7 @@ async def run_link(
     options: LinkOptions,
     clock: Callable[[], Tai],
     *,
-    began: Callable[[Session], None] | None = None,
+    began: Callable[[LinkSession], None] | None = None,
     resources: Resources | None = None,
 ) -> Outcome:
     """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
@@ -131,7 +131,7 @@ async def run_link(
             key, and no key is expected.
     """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
     from lace.link.side import SideOptions, named, party_of
 
     if stream.proven.is_pinned:
@@ -151,7 +151,7 @@ async def run_link(
             options=SideOptions(keeps_links=claims is None),
             resources=resources,
         )
-        session = Session(party, stream, dry_run=options.dry_run, claims=claims)
+        session = LinkSession(party, stream, dry_run=options.dry_run, claims=claims)
         with watching(side.store.folder, _teller(session)):
             if began is not None:
                 began(session)
@@ -176,7 +176,7 @@ async def _opened(opening: Opening) -> AsyncIterator[Side]:
             await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
-def _teller(session: Session) -> Callable[[], None]:
+def _teller(session: LinkSession) -> Callable[[], None]:
     """Return what tells a session, from any thread, that records were stored in this process."""
     loop = asyncio.get_running_loop()
 
@@ -194,7 +194,7 @@ async def sync(
     clock: Callable[[], Tai],
     *,
     connecting: ConnectOptions | None = None,
-    began: Callable[[Session], None] | None = None,
+    began: Callable[[LinkSession], None] | None = None,
     capture: Capture | None = None,
 ) -> Outcome:
     """Connect to a server and run one exchange with it; a failure of it is in its outcome.

@@ -13,7 +13,7 @@ from lace.exchange import events as happened
 from lace.exchange.blocks import Phase, check_block, is_only_tick
 from lace.exchange.failures import InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import Block
+from lace.link.bridge import BlockMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ class DryRun:
 
     def hold(self, last: Message) -> None:
         """Take this side's request list, which is not sent."""
-        if not isinstance(last, Block):
+        if not isinstance(last, BlockMessage):
             raise AssertionError("a request list is a block")
         self._requests = tuple(_records(last.effect.facts, "MayRequest"))
 

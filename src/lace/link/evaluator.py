@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lace.exchange.negotiation import Terms
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
-    from lace.store.sqlite.connection import Counters
+    from lace.store.sqlite.connection import StoreCounters
     from lace.store.store_view import ExchangeStore
 
 
@@ -67,7 +67,7 @@ class StateNames:
         policy = "\n\n".join(each.canonical for each in executable.programs)
         self._policy = f"{_LABEL}\n{executable.index}\n{executable.viewer}\n{policy}"
 
-    def name(self, counters: Counters, runtime: Iterable[Fact]) -> str | None:
+    def name(self, counters: StoreCounters, runtime: Iterable[Fact]) -> str | None:
         """Return the name of a state of the store, under the runtime facts that rules read.
 
         None for a store of a version that has no mark of its records.
@@ -366,7 +366,7 @@ def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
     return made
 
 
-class Evaluator(Protocol):
+class ExchangeEvaluator(Protocol):
     """What answers a machine's questions, for one epoch."""
 
     @property
@@ -415,6 +415,6 @@ class EvaluatorMaker(Protocol):
         max_line_bytes: int | None,
         known: Known | None = None,
         supervisor: Supervisor | None = None,
-    ) -> Evaluator:
+    ) -> ExchangeEvaluator:
         """Return what answers the questions of an epoch."""
         ...

@@ -114,7 +114,7 @@ def arrival_of(record: ValidRecord) -> Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LinkStatus:
     """The status of an exchange at a moment, for observers.
 
     Attributes:

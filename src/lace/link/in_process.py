@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lace.exchange import events as happened
 from lace.exchange.merkle import KnownRoots
 from lace.exchange.result import line_bytes
-from lace.link.bridge import BatchEnd, Block, End, Message, NotAvailable, Records
+from lace.link.bridge import BatchEnd, BlockMessage, EndMessage, Message, NotAvailable, Records
 from lace.link.resources import CancelReason, collecting_rarely
 from lace.record.validate import frame_records
 from lace.store.interface import watching
@@ -86,7 +86,7 @@ class Pairing:
 def _size_of(message: Message) -> int:
     """Return the bytes that a message would have on a stream, or about that many."""
     match message:
-        case Block(effect):
+        case BlockMessage(effect):
             modules = sum(len(name) + len(body) for name, body in effect.modules)
             return line_bytes(effect.facts) + modules
         case Records(records):
@@ -95,14 +95,14 @@ def _size_of(message: Message) -> int:
             return line_bytes([("NotAvailable", record)]) - 1
         case BatchEnd():
             return 1
-        case End():
+        case EndMessage():
             return 0
 
 
 def _events(message: Message, max_data_bytes: int) -> list[Event]:
     """Return what a message is to its receiver."""
     match message:
-        case Block(effect):
+        case BlockMessage(effect):
             return [happened.BlockReceived(effect.facts, dict(effect.modules))]
         case Records(records):
             return _arrivals(frame_records(records), max_data_bytes)
@@ -110,7 +110,7 @@ def _events(message: Message, max_data_bytes: int) -> list[Event]:
             return [happened.Unavailable(record)]
         case BatchEnd():
             return [happened.BatchEnded()]
-        case End():
+        case EndMessage():
             return [happened.Ended()]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from lace.errors import RecordError, UsageError
 from lace.exchange.events import Admitted, Validated
 from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, STORED_FROM, make_receipt, receipt_name
-from lace.record.paths import Address, Coordinate
+from lace.record.paths import Coordinate, RecordAddress
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.store.validation import (
     ALONE_BATCHES,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lace.store.interface import RecordStore, Snapshot
     from lace.store.keys import KeyRing
     from lace.store.store_view import ExchangeStore
-    from lace.store.validation import Verdicts
+    from lace.store.validation import ValidationResults
 
 
 FEW_RECORDS: Final = 1_000
@@ -62,7 +62,7 @@ class IntakeLoad:
         self._guard = threading.Lock()
         self._holding: set[int] = set()
 
-    def note(self, intake: Intake, *, holds: bool) -> None:
+    def note(self, intake: LinkIntake, *, holds: bool) -> None:
         """Note whether an intake holds records now."""
         with self._guard:
             if holds:
@@ -70,13 +70,13 @@ class IntakeLoad:
             else:
                 self._holding.discard(id(intake))
 
-    def has_others(self, intake: Intake) -> bool:
+    def has_others(self, intake: LinkIntake) -> bool:
         """Tell whether an intake other than this one holds records."""
         with self._guard:
             return bool(self._holding - {id(intake)})
 
 
-class Intake:
+class LinkIntake:
     """What becomes of the records that a peer sends.
 
     Args:
@@ -229,7 +229,7 @@ class Intake:
         self._load.note(self, holds=False)
 
 
-def _validated(verdicts: Verdicts) -> Validated:
+def _validated(verdicts: ValidationResults) -> Validated:
     made: list[ValidRecord | str] = []
     for raw, outcome in zip(verdicts.batch.records, verdicts.outcomes, strict=True):
         if not isinstance(outcome, ValidRecord):
@@ -333,7 +333,7 @@ class Receipts:
     def _is_published(self, snapshot: Snapshot, record: str, sender: str) -> bool:
         """Tell whether this side has published one; receipts of others are not read."""
         at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
-        own = Address(coordinate=at, type="S", signed_by=self._key.verifier)
+        own = RecordAddress(coordinate=at, type="S", signed_by=self._key.verifier)
         receipts = (snapshot.load(found.id) for found in snapshot.find(own))
         return any(each is not None and (STORED_FROM, sender) in each.headers for each in receipts)
 

@@ -25,9 +25,16 @@ from lace.exchange.capabilities import SECOND
 from lace.exchange.events import BatchSent
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import BatchEnd, Block, End, NotAvailable, Records, beside_records
+from lace.link.bridge import (
+    BatchEnd,
+    BlockMessage,
+    EndMessage,
+    NotAvailable,
+    Records,
+    beside_records,
+)
 from lace.link.evaluator import Known, StoreEvaluator
-from lace.link.intake import Intake
+from lace.link.intake import LinkIntake
 from lace.link.resources import CancelReason, LinkSupervisor, Resources, give_back_memory
 from lace.store.interface import StoreUnavailableError
 from lace.store.links import KeptLink
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
     from lace.link.bridge import Message
-    from lace.link.evaluator import Evaluator, EvaluatorMaker
+    from lace.link.evaluator import EvaluatorMaker, ExchangeEvaluator
     from lace.link.intake import Receipts
     from lace.record.validate import ValidRecord
     from lace.store.links import LinkFiles
@@ -95,7 +102,7 @@ class CursorSaver:
         """The last one that is not kept yet, and the state in which it says everything."""
         self._saved: Tai | None = None
 
-    def known(self, effect: Agree, before: Evaluator | None) -> Known | None:
+    def known(self, effect: Agree, before: ExchangeEvaluator | None) -> Known | None:
         """Return what the peer is taken to claim at the start of an epoch."""
         if effect.known is None:
             return None
@@ -104,7 +111,7 @@ class CursorSaver:
             return self._kept.known(link_id)
         return None if before is None else Known(effect.known, before.claims())
 
-    def take(self, effect: SaveCursor, evaluator: Evaluator) -> None:
+    def take(self, effect: SaveCursor, evaluator: ExchangeEvaluator) -> None:
         """Take note of a cursor, and keep it if it is time."""
         if self._kept is None:
             return
@@ -114,7 +121,7 @@ class CursorSaver:
         if is_due or not self._is_open:
             self.save(evaluator)
 
-    def save(self, evaluator: Evaluator | None) -> None:
+    def save(self, evaluator: ExchangeEvaluator | None) -> None:
         """Keep what is not kept yet."""
         if self._kept is None or self._unsaved is None or evaluator is None:
             return
@@ -299,13 +306,15 @@ class Party:
         self._settings = settings
         self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
         self._clock, self._steady = clock, steady
-        self._evaluator: Evaluator | None = None
+        self._evaluator: ExchangeEvaluator | None = None
         self._cursors = CursorSaver(kept, steady, is_open=machine.config.is_open)
         self._kept = kept
         if kept is not None:
             kept.before = lambda: self._cursors.save(self._evaluator)
         self._receipts = receipts
-        self._intake = Intake(store, settings, random_bytes, workers, shared.intake_load, receipts)
+        self._intake = LinkIntake(
+            store, settings, random_bytes, workers, shared.intake_load, receipts
+        )
         self._is_storing = False
         self._tidied = self._rejected = 0
         self._batch: Generator[Message, None, None] | None = None
@@ -520,7 +529,7 @@ class Party:
     def _do(self, effect: Effect) -> Event | None:
         match effect:
             case wanted.SendBlock():
-                self._waiting.append(Block(effect))
+                self._waiting.append(BlockMessage(effect))
                 self._intake.expect(self.machine.outstanding)
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
@@ -556,7 +565,7 @@ class Party:
                 self._drop_batch()
                 self._intake.close()
                 self._cursors.save(self._evaluator)
-                self._waiting.append(End())
+                self._waiting.append(EndMessage())
             case wanted.KeepModule(verifier, module_id, body):
                 if self.machine.config.modules is not None:
                     self.machine.config.modules.save(verifier, module_id, body)
@@ -579,7 +588,7 @@ class Party:
             give_back_memory()
         return answer
 
-    def _agree(self, effect: wanted.Agree) -> Evaluator:
+    def _agree(self, effect: wanted.Agree) -> ExchangeEvaluator:
         known = self._cursors.known(effect, self._evaluator)
         self._cursors.forget()
         verifier = effect.terms.peer.verifier
@@ -603,7 +612,7 @@ class Party:
         exposed = (each.viewers or () for each in config.exposures)
         return verifier in config.expected or any(verifier in viewers for viewers in exposed)
 
-    def _evaluating(self) -> Evaluator:
+    def _evaluating(self) -> ExchangeEvaluator:
         if self._evaluator is None:
             raise AssertionError("evaluations come after both sides agree")
         return self._evaluator

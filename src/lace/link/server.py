@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
     from lace.iltp.address import Address
-    from lace.link.events import Standing
+    from lace.link.events import LinkStatus
     from lace.link.resources import Resources
-    from lace.link.session import Session
+    from lace.link.session import LinkSession
     from lace.link.side import Side
     from lace.policy.local import Policy
-    from lace.transport.connections import Admission
+    from lace.transport.connections import ConnectionSlot
     from lace.transport.duplex import ByteStream, Proven
     from lace.transport.listening import Listener
 
@@ -56,7 +56,7 @@ class Served:
     proven: Proven
     outcome: Outcome | None
     error: LaceError | None
-    standing: Standing | None
+    standing: LinkStatus | None
     seconds: float
     displaced: bool = False
 
@@ -77,8 +77,8 @@ class _Running:
 
     number: int
     since: float = field(default_factory=time.monotonic)
-    session: Session | None = None
-    admission: Admission | None = None
+    session: LinkSession | None = None
+    admission: ConnectionSlot | None = None
 
     @property
     def is_at_work(self) -> bool:
@@ -131,7 +131,7 @@ class Server:
         return len(self._links)
 
     @property
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[LinkStatus]:
         """How the links stand that are under way."""
         return [link.session.standing for link in self._links.values() if link.session is not None]
 
@@ -240,7 +240,7 @@ class Server:
         outcome: Outcome | None = None
         problem: LaceError | None = None
 
-        def begin(session: Session) -> None:
+        def begin(session: LinkSession) -> None:
             link.session = session
             session.announcer.agreed = partial(self._note_agreed, link)
             if self.policy is not policy:

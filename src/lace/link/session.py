@@ -17,8 +17,8 @@ from lace.errors import LaceError
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import End, Inbound, Outbound
-from lace.link.events import Announcer, LinkEnded, Standing, Wishes
+from lace.link.bridge import EndMessage, Inbound, Outbound
+from lace.link.events import Announcer, LinkEnded, LinkStatus, Wishes
 from lace.link.party import Gathering, comes_first
 from lace.link.resources import CancelReason, collecting_rarely
 from lace.store.cpu_slots import at_work
@@ -228,7 +228,7 @@ class Writing:
     def _outgoing(self) -> Iterator[bytes]:
         """Yield the bytes of what is to be sent now, as they are made."""
         for message in self._party.messages():
-            if isinstance(message, End):
+            if isinstance(message, EndMessage):
                 self._has_said_all = True
                 return
             size = 0
@@ -253,7 +253,7 @@ GRACE_SECONDS: Final = 0.25
 """How long an evaluation may go on that nobody waits for: most end before, and then in order."""
 
 
-class Session:
+class LinkSession:
     """One side of an exchange over a stream.
 
     Args:
@@ -336,13 +336,13 @@ class Session:
         return self._thread.is_busy
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LinkStatus:
         """How it stands now; any thread may ask."""
         machine, left = self._party.machine, self._party.seconds_to_alarm
         state, waited = machine.state, None
         if left is not None and state is not State.WAITING:
             waited = max(0.0, self._patience - left)
-        return Standing(
+        return LinkStatus(
             state=state,
             waited=waited,
             timeout=self._patience,

@@ -21,10 +21,10 @@ from lace.columns.keys import RowSet, nothing
 from lace.columns.relation import Relation
 from lace.engine.budget import Budget, Statistics
 from lace.engine.enclave import Enclave
-from lace.engine.engine import Evaluation, Session
+from lace.engine.engine import Evaluation, EvaluationSession
 from lace.engine.factbase import Changes, Difference, only
 from lace.engine.load import GroupedFacts, group_facts, intern_constants
-from lace.engine.state import State
+from lace.engine.state import EvaluationState
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.policy.exposure import scope_name
 from lace.policy.public_facts import PUBLIC, check_public, split_local
@@ -129,7 +129,7 @@ class Enforcement:
     def take_base(self, base: FactBase) -> None:
         """Go on with other base facts; what the enclave holds is compared with them later."""
         before, self._base = self._base, base
-        self._session = Session(base, self._clock, self._supervisor)
+        self._session = EvaluationSession(base, self._clock, self._supervisor)
         self._selected: _Selected | None = None
         self._unseen = Difference(base)
         if before is not base:
@@ -342,7 +342,7 @@ class Enforcement:
 
     def _lower(self, relations: Mapping[PredicateKey, Relation]) -> Evaluation:
         base, lowering = self._base, self.executable.lowering
-        state = State(
+        state = EvaluationState(
             lower_program(lowering),
             base.dictionary,
             base.size,

@@ -30,7 +30,7 @@ _DECIDING = frozenset({SELECT_HAVE.name, SELECT_ADVERTISED.name, ALLOW_QUERY_REC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class CaseDifference:
     """Something that is missing from a set, or in it and should not be.
 
     `name` is what the test file calls a record; `message` says what decided, in short, and
@@ -155,7 +155,7 @@ def _by_rules(explanation: Explanation) -> str:
 
 def set_differences(
     case: Case, answer: PolicyAnswer, found: Mapping[str, frozenset[str]], names: Names
-) -> Iterator[Difference]:
+) -> Iterator[CaseDifference]:
     """Yield how the sets of records differ from what a case expects."""
     for key, wanted in case.expected.items():
         about = key.removeprefix("not_")
@@ -167,7 +167,7 @@ def set_differences(
         wrong += [("unexpected", each) for each in sorted(unexpected, key=names.show)]
         for problem, record in wrong:
             gate, message, explanation = answer.decide(about, record)
-            yield Difference(
+            yield CaseDifference(
                 about=key,
                 problem="missing" if problem == "missing" else "unexpected",
                 values=(record,),
@@ -181,7 +181,7 @@ def set_differences(
 
 def derived_differences(
     about: str, predicate: str, wanted: Rows, result: Result, names: Names
-) -> Iterator[Difference]:
+) -> Iterator[CaseDifference]:
     """Yield how the facts of a predicate differ from what a case expects."""
     found = result.get(predicate, frozenset())
     for row in sorted(set(wanted) ^ found):
@@ -193,7 +193,7 @@ def derived_differences(
             message = _lacking(explanation, row, names) if missing else _made_by(explanation)
         except LaceError as error:
             message = f"this cannot be explained: {error}"
-        yield Difference(
+        yield CaseDifference(
             about=about,
             problem="missing" if missing else "unexpected",
             values=row,

@@ -11,7 +11,7 @@ from lace.base.digest import derive
 from lace.base.text import shorten
 from lace.errors import RecordError
 from lace.facts.extract import record_facts
-from lace.policytests.tables import Table, meant
+from lace.policytests.tables import TomlTable, meant
 from lace.record.ids import Verifier
 from lace.record.model import Blob, Plex
 from lace.record.seal import SigningKey
@@ -141,7 +141,7 @@ class Key:
     stands_for: str | None = None
 
 
-def read_keys(table: Table) -> dict[str, Key]:
+def read_keys(table: TomlTable) -> dict[str, Key]:
     """Return the keys of the table `keys` by name; what is wrong is noted."""
     found: dict[str, Key] = {}
     owners: dict[str, str] = {}
@@ -161,7 +161,7 @@ def read_keys(table: Table) -> dict[str, Key]:
     return found
 
 
-def _is_name(table: Table, name: str) -> bool:
+def _is_name(table: TomlTable, name: str) -> bool:
     if name == PEER:
         table.add(name, "this name means the peer of a case", "choose another name")
     elif not NAME.fullmatch(name):
@@ -171,7 +171,7 @@ def _is_name(table: Table, name: str) -> bool:
     return False
 
 
-def _read_key(table: Table, name: str) -> Key | None:
+def _read_key(table: TomlTable, name: str) -> Key | None:
     if isinstance(table.raw(name), dict):
         inner = table.table(name)
         inner.check_keys(("seed", "stands_for"))
@@ -191,7 +191,7 @@ def _read_key(table: Table, name: str) -> Key | None:
     return None if verifier is None else Key(name, verifier)
 
 
-def _verifier(table: Table, key: str, text: str) -> str | None:
+def _verifier(table: TomlTable, key: str, text: str) -> str | None:
     try:
         return str(Verifier(text))
     except RecordError:
@@ -224,7 +224,7 @@ class Substitution:
         self._names = names
         self.used: set[str] = set()
 
-    def fill(self, text: str, table: Table, key: str | None) -> str:
+    def fill(self, text: str, table: TomlTable, key: str | None) -> str:
         """Return a text with the values of the names that it mentions.
 
         A name that means nothing is noted at the key, and stays as it is.
@@ -279,7 +279,7 @@ class MadeRecord:
 class RecordMaker:
     """Makes the records of a file, each after those that it mentions."""
 
-    def __init__(self, table: Table, keys: Mapping[str, Key]) -> None:
+    def __init__(self, table: TomlTable, keys: Mapping[str, Key]) -> None:
         self._table = table
         self._keys = keys
         self._waiting: list[str] = []
@@ -403,7 +403,7 @@ class RecordMaker:
         self.mentions[name].add(signer.name)
         return plex.seal(signer.signer)
 
-    def _headers(self, inner: Table, substitution: Substitution) -> Iterator[Header]:
+    def _headers(self, inner: TomlTable, substitution: Substitution) -> Iterator[Header]:
         headers = inner.table("headers")
         for name in headers:
             single = isinstance(headers.raw(name), str)
@@ -411,7 +411,7 @@ class RecordMaker:
             for value in values or ():
                 yield name, substitution.fill(value or "", headers, name)
 
-    def _signer(self, inner: Table) -> Key | None:
+    def _signer(self, inner: TomlTable) -> Key | None:
         name = inner.text("sign")
         if name is None:
             return None

@@ -33,7 +33,14 @@ from lace.policytests.model import (
     read_keys,
     stand_in,
 )
-from lace.policytests.tables import PolicyTestError, Problems, Table, meant, read_bounded, refused
+from lace.policytests.tables import (
+    PolicyTestError,
+    Problems,
+    TomlTable,
+    meant,
+    read_bounded,
+    refused,
+)
 from lace.record.ids import VERIFIER_PATTERN, RecordId
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.limits import PEER_LIMITS, RuleLimits
@@ -77,7 +84,7 @@ class CaseReader:
 
     def __init__(
         self,
-        top: Table,
+        top: TomlTable,
         keys: Mapping[str, Key],
         records: Mapping[str, MadeRecord],
         texts: RuleReader,
@@ -110,7 +117,7 @@ class CaseReader:
             return self._records[name].id
         return f"${{{PEER}}}" if name == PEER and not self._is_plain else None
 
-    def read(self, table: Table) -> Case:
+    def read(self, table: TomlTable) -> Case:
         """Return a case; what is wrong is noted."""
         table.check_keys(_PLAIN if self._is_plain else _POLICY)
         name = table.text("name") or ""
@@ -143,7 +150,7 @@ class CaseReader:
 
     # -- what there is -------------------------------------------------------------------------
 
-    def _read_peer(self, table: Table) -> RuleText | None:
+    def _read_peer(self, table: TomlTable) -> RuleText | None:
         own = self._texts.read_of_case(table, "peer_select")
         named = "peer_select" in table or "peer_select_text" in table
         if not named and self._peer is None:
@@ -154,7 +161,7 @@ class CaseReader:
             )
         return own if named else self._peer
 
-    def _read_index(self, table: Table, default: int) -> int:
+    def _read_index(self, table: TomlTable, default: int) -> int:
         found = table.number("index")
         if found is None:
             return default
@@ -163,7 +170,7 @@ class CaseReader:
             table.add("index", f"{found} is neither 0 nor 1", hint)
         return found
 
-    def _read_lowering(self, table: Table, default: str) -> str:
+    def _read_lowering(self, table: TomlTable, default: str) -> str:
         found = table.text("lowering")
         if found is None:
             return default
@@ -172,7 +179,7 @@ class CaseReader:
             table.add("lowering", f"there is no lowering {shorten(found)!r}", hint)
         return found
 
-    def _read_limits(self, table: Table) -> dict[str, int]:
+    def _read_limits(self, table: TomlTable) -> dict[str, int]:
         limits = table.table("limits")
         limits.check_keys(LIMITS)
         made: dict[str, int] = {}
@@ -186,7 +193,7 @@ class CaseReader:
                 limits.add(name, error.message, error.hint)
         return made
 
-    def _record_names(self, table: Table, key: str) -> list[str] | None:
+    def _record_names(self, table: TomlTable, key: str) -> list[str] | None:
         named = table.texts(key)
         for name in named or ():
             if name not in self._records:
@@ -194,7 +201,7 @@ class CaseReader:
                 table.add(key, f"there is no record {shorten(name)!r}", hint, text=name)
         return None if named is None else [name for name in named if name in self._records]
 
-    def _read_facts(self, table: Table) -> tuple[str, ...]:
+    def _read_facts(self, table: TomlTable) -> tuple[str, ...]:
         """Return fact lines with the values of names put in; only the peer is still a name."""
         made: list[str] = []
         for line in table.texts("facts", most=MAX_FACTS) or ():
@@ -209,7 +216,7 @@ class CaseReader:
             made.append(filled)
         return tuple(made)
 
-    def _check_fact(self, table: Table, fact: Fact, line: str) -> None:
+    def _check_fact(self, table: TomlTable, fact: Fact, line: str) -> None:
         """Note a fact that no exchange has."""
         found = BASE_PREDICATES.get(fact[0]) or _CLOCK.get(fact[0])
         if found is None:
@@ -228,7 +235,7 @@ class CaseReader:
 
     # -- what must follow ----------------------------------------------------------------------
 
-    def _check_expectations(self, table: Table) -> None:
+    def _check_expectations(self, table: TomlTable) -> None:
         given = [key for key in _EXPECTATIONS if key in table]
         known = [key for key in _EXPECTATIONS if not self._is_plain or key not in _SETS]
         if not given:
@@ -238,7 +245,7 @@ class CaseReader:
         elif "error" in given and not (table.text("error") or "x").strip():
             table.add("error", "this names no error", "a limit, as max_work, or a rule, as G21")
 
-    def _read_sets(self, table: Table, facts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    def _read_sets(self, table: TomlTable, facts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         ids = self._ids(facts)
         made: dict[str, tuple[str, ...]] = {}
         for key in _SETS:
@@ -262,7 +269,9 @@ class CaseReader:
                 about.add(values[0])
         return about
 
-    def _find_record(self, table: Table, key: str, name: str, ids: Collection[str]) -> str | None:
+    def _find_record(
+        self, table: TomlTable, key: str, name: str, ids: Collection[str]
+    ) -> str | None:
         if name in self._records:
             self._substitution.used.add(name)
             return self._records[name].id
@@ -278,7 +287,7 @@ class CaseReader:
             table.add(key, f"there is no record {shorten(name)!r}", hint, text=name)
             return None
 
-    def _read_derived(self, table: Table) -> dict[str, Rows]:
+    def _read_derived(self, table: TomlTable) -> dict[str, Rows]:
         derived = table.table("derived")
         made: dict[str, Rows] = {}
         for key in derived:
@@ -293,7 +302,7 @@ class CaseReader:
             made[name] = self._read_rows(derived, key, int(found[3]))
         return made
 
-    def _read_rows(self, table: Table, key: str, arity: int) -> Rows:
+    def _read_rows(self, table: TomlTable, key: str, arity: int) -> Rows:
         made: dict[tuple[str, ...], None] = {}
         for number, item in enumerate(table.items(key) or [], 1):
             row = [item] if isinstance(item, str) else item
@@ -348,7 +357,7 @@ class RuleReader:
         self.used = {key.name for key in keys.values() if key.stands_for is not None}
         """What rules and viewers name, and the keys that stand for others in rules."""
 
-    def read(self, table: Table, key: str, *, needed: bool = False) -> RuleText | None:
+    def read(self, table: TomlTable, key: str, *, needed: bool = False) -> RuleText | None:
         """Return the rules of the file that a key names, or of the text in the test file."""
         inline = f"{key}_text"
         found = self._read(table, key, inline)
@@ -359,12 +368,12 @@ class RuleReader:
             table.add(None, f"{key} is missing", hint)
         return found
 
-    def read_of_case(self, table: Table, key: str) -> RuleText | None:
+    def read_of_case(self, table: TomlTable, key: str) -> RuleText | None:
         """Return rules that a case brings for itself, which are not measured."""
         found = self._read(table, key, f"{key}_text")
         return None if found is None else replace(found, measured=False)
 
-    def read_exposure(self, table: Table) -> Exposed | None:
+    def read_exposure(self, table: TomlTable) -> Exposed | None:
         """Return an exposure."""
         table.check_keys(("file", "text", "viewer"))
         rules = self._read(table, "file", "text")
@@ -383,7 +392,7 @@ class RuleReader:
             return None
         return Exposed(rules, tuple(each for each in viewers if each is not None))
 
-    def find_viewer(self, table: Table, name: str) -> str | None:
+    def find_viewer(self, table: TomlTable, name: str) -> str | None:
         """Return the verifier of a viewer: the name of a key, or a verifier."""
         if name in self._keys:
             self.used.add(name)
@@ -394,7 +403,7 @@ class RuleReader:
         table.add("viewer", f"{shorten(name)!r} is neither a key nor a verifier", hint)
         return None
 
-    def _read(self, table: Table, key: str, inline: str) -> RuleText | None:
+    def _read(self, table: TomlTable, key: str, inline: str) -> RuleText | None:
         if key in table and inline in table:
             table.add(inline, f"there is {key} too", "name a file, or write the rules here")
             return None
@@ -404,7 +413,7 @@ class RuleReader:
         file = table.text(key)
         return None if file is None else self._file(table, key, file)
 
-    def _inline(self, table: Table, key: str, text: str) -> RuleText:
+    def _inline(self, table: TomlTable, key: str, text: str) -> RuleText:
         def known(name: str) -> str | None:
             if name in self._keys:
                 return self._keys[name].verifier
@@ -422,7 +431,7 @@ class RuleReader:
         raw, written = ((above + each).encode("utf-8", "surrogatepass") for each in (filled, text))
         return RuleText(name, stand_in(raw, self._keys), written)
 
-    def _file(self, table: Table, key: str, file: str) -> RuleText | None:
+    def _file(self, table: TomlTable, key: str, file: str) -> RuleText | None:
         shown = os.path.normpath(self._folder / file)
         if shown not in self._files:
             try:
@@ -507,7 +516,7 @@ def read_tests(argument: str) -> PolicyTests:
     except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
         raise refused(name, f"this is no TOML that can be read: {error}") from error
     problems = Problems(name, text.replace("\r\n", "\n"))
-    made = _FileReader(Table(values, (), problems), Path(argument).parent).read()
+    made = _FileReader(TomlTable(values, (), problems), Path(argument).parent).read()
     problems.refuse()
     return made
 
@@ -515,7 +524,7 @@ def read_tests(argument: str) -> PolicyTests:
 class _FileReader:
     """Reads the top of a file, and hands its cases on."""
 
-    def __init__(self, top: Table, folder: Path) -> None:
+    def __init__(self, top: TomlTable, folder: Path) -> None:
         self._top = top
         self._folder = folder
         self._name = top.problems.name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lace.engine.budget import Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.errors import LaceError, LimitExceeded, PolicyError, RuleError, UsageError
 from lace.facts.catalogue import RECORD_PREDICATES
@@ -18,7 +18,7 @@ from lace.policy.exposure import exposure_of
 from lace.policy.local import Policy, prepare_exchange
 from lace.policy.operand import operand_of
 from lace.policytests.differences import (
-    Difference,
+    CaseDifference,
     Names,
     PolicyAnswer,
     derived_differences,
@@ -140,14 +140,14 @@ _SHARED = {str(key) for key in (MAY_SEND, MAY_REQUEST, CAN_QUERY_RECORD)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CaseOutcome:
     """How a case ended: `failure` says why it has no answer, or the wrong error.
 
     `cause` is the error that stopped the case, if one did, expected or not.
     """
 
     case: Case
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[CaseDifference, ...] = ()
     failure: str | None = None
     cause: LaceError | None = None
 
@@ -176,7 +176,7 @@ class Runner:
         self._coverage = coverage
         self._called = tests.called()
 
-    def run(self, case: Case) -> Outcome:
+    def run(self, case: Case) -> CaseOutcome:
         """Return how a case ends; whatever is wrong with rules or limits is in it."""
         settings = replace(self._settings, **case.limits)
         try:
@@ -187,18 +187,18 @@ class Runner:
             )
         except LaceError as error:
             if case.error is None:
-                return Outcome(case=case, failure=_told(error), cause=error)
+                return CaseOutcome(case=case, failure=_told(error), cause=error)
             if case.error in _identifiers(error):
-                return Outcome(case=case, cause=error)
+                return CaseOutcome(case=case, cause=error)
             failure = f"it should fail with {case.error}, and fails otherwise: {_told(error)}"
-            return Outcome(case=case, failure=failure, cause=error)
+            return CaseOutcome(case=case, failure=failure, cause=error)
         if case.error is not None:
-            return Outcome(case=case, failure=f"it should fail with {case.error}, and does not")
-        return Outcome(case=case, differences=tuple(differences))
+            return CaseOutcome(case=case, failure=f"it should fail with {case.error}, and does not")
+        return CaseOutcome(case=case, differences=tuple(differences))
 
     # -- plain rules ---------------------------------------------------------------------------
 
-    def _run_rules(self, case: Case, settings: Settings) -> list[Difference]:
+    def _run_rules(self, case: Case, settings: Settings) -> list[CaseDifference]:
         text = self._tests.rules
         if text is None:
             raise AssertionError("a test of plain rules has rules")
@@ -223,7 +223,7 @@ class Runner:
 
     # -- policies ------------------------------------------------------------------------------
 
-    def _run_policy(self, case: Case, settings: Settings) -> list[Difference]:
+    def _run_policy(self, case: Case, settings: Settings) -> list[CaseDifference]:
         exchange = self._prepare(case, settings)
         executable = exchange.executable
         facts, public = self._facts(case, executable.viewer)
@@ -238,7 +238,7 @@ class Runner:
         preview = Preview(exchange, base, public, formats=None)  # made-up records have any name
         whole = whole_program(executable)
         statistics = Statistics()
-        evaluation = Session(base).evaluate(whole, whole.derived, statistics)
+        evaluation = EvaluationSession(base).evaluate(whole, whole.derived, statistics)
         self._coverage.note(whole, statistics)
         result = Result(whole, evaluation)
         names = Names({executable.viewer: PEER, **self._called})

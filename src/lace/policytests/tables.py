@@ -42,7 +42,7 @@ def _kind(value: object) -> str:
     return next((text for kind, text in _KINDS if isinstance(value, kind)), "a date or a time")
 
 
-class Table:
+class TomlTable:
     """A table of the file, and the way to it."""
 
     def __init__(self, values: Mapping[str, object], path: KeyPath, problems: Problems) -> None:
@@ -97,22 +97,22 @@ class Table:
         found = self._typed(key, int, "a whole number")
         return found if isinstance(found, int) else None
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> TomlTable:
         """Return a table; an empty one when it is missing."""
         found = self._typed(key, dict, "a table")
-        return Table(found if isinstance(found, dict) else {}, self.at(key), self.problems)
+        return TomlTable(found if isinstance(found, dict) else {}, self.at(key), self.problems)
 
     def items(self, key: str) -> list[object] | None:
         """Return an array of anything."""
         found = self._typed(key, list, "an array")
         return found if isinstance(found, list) else None
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """Return an array of tables."""
-        made: list[Table] = []
+        made: list[TomlTable] = []
         for number, each in enumerate(self.items(key) or []):
             if isinstance(each, dict):
-                made.append(Table(each, self.at(key, number), self.problems))
+                made.append(TomlTable(each, self.at(key, number), self.problems))
             else:
                 self.add(key, f"item {number + 1} is {_kind(each)}, and should be a table")
         return made

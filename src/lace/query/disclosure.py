@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base.arguments import check_argument, check_many
 from lace.columns.relation import Relation
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.field_histogram import Census
 from lace.exchange.capabilities import capabilities_of
 from lace.policy.compile import compile_view
@@ -190,7 +190,7 @@ def disclose_store(
 
 def _view(base: FactBase, program: CheckedProgram) -> Census:
     """Return the records that a view program lets through."""
-    answer = Session(base).evaluate(program, [CAN_QUERY_RECORD])
+    answer = EvaluationSession(base).evaluate(program, [CAN_QUERY_RECORD])
     known = CAN_QUERY_RECORD in program.derived
     allowed = answer.relation(CAN_QUERY_RECORD) if known else Relation(CAN_QUERY_RECORD.arity)
     return Census(base, allowed.columns()[1])

@@ -16,7 +16,7 @@ from lace.base.limits import STORED_FORMATS
 from lace.base.tai import Tai
 from lace.columns.keys import Members
 from lace.columns.relation import Relation
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.errors import UsageError
 from lace.exchange.capabilities import capabilities_of, relabelled
 from lace.policy.compile import flat_program
@@ -168,7 +168,7 @@ class Preview:
         if self._result is None:
             flat = flat_program(self.executable)
             # What is asked about is made when it is asked about.
-            self._result = Result(flat, Session(self._base).evaluate(flat, ()))
+            self._result = Result(flat, EvaluationSession(self._base).evaluate(flat, ()))
         return self._result
 
     @cached_property

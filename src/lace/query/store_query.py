@@ -15,7 +15,7 @@ from lace.base.arguments import check_argument
 from lace.base.limits import MAX_LINE_BYTES
 from lace.columns.segment_journal import SegmentDamagedError
 from lace.engine.budget import Statistics
-from lace.engine.engine import Session, evaluate
+from lace.engine.engine import EvaluationSession, evaluate
 from lace.engine.factbase import FactBase
 from lace.engine.field_histogram import strange_names, uses_names
 from lace.facts.catalogue import RECORD_PREDICATES
@@ -55,12 +55,12 @@ class StoreSession:
         self, store: SqliteStore, *, max_value_bytes: int, clock: Clock | None = None
     ) -> None:
         self._clock = clock
-        self._session: Session | None = None
+        self._session: EvaluationSession | None = None
         self._supervisor: Supervisor | None = None
         self._follower = StoreFollower(store, self._begin, max_value_bytes=max_value_bytes)
 
-    def _begin(self, base: FactBase) -> Session:
-        self._session = Session(base, self._clock, self._supervisor)
+    def _begin(self, base: FactBase) -> EvaluationSession:
+        self._session = EvaluationSession(base, self._clock, self._supervisor)
         return self._session
 
     def evaluate(
@@ -106,7 +106,9 @@ def evaluate_snapshot(
         store.segments.open()
         state = store.segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
         try:
-            session = Session(record_base(state, max_value_bytes).base, supervisor=supervisor)
+            session = EvaluationSession(
+                record_base(state, max_value_bytes).base, supervisor=supervisor
+            )
             return session.evaluate(checked, wanted, statistics)
         except SegmentDamagedError:
             if last_try:

@@ -31,7 +31,7 @@ class PathError(RecordError):
     """A text that is no path."""
 
 
-class AddressError(UsageError):
+class RecordAddressError(UsageError):
     """A text that names no record in any form."""
 
 
@@ -83,7 +83,7 @@ class Coordinate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class RecordAddress:
     """What an address asks for: one hash, or the versions of a coordinate, narrowed."""
 
     hash: RecordId | None = None
@@ -93,7 +93,7 @@ class Address:
     tai: Tai | None = None
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> RecordAddress:
     """Return what an address, or a bare record hash, asks for.
 
     Raises:
@@ -103,61 +103,63 @@ def parse_address(text: str) -> Address:
     'links/1'
     """
     if not isinstance(text, str):
-        raise AddressError(
+        raise RecordAddressError(
             f"a record is named by text, not by {kind_of(text)}",
             rule="010-address",
             hint="give its id, or //group//app//name",
         )
     try:
         if text.startswith("////"):
-            return Address(hash=RecordId(text[4:]))
+            return RecordAddress(hash=RecordId(text[4:]))
         if not text.startswith("//"):
-            return Address(hash=RecordId(text))
+            return RecordAddress(hash=RecordId(text))
         path, narrowed, rest = text.partition(_NARROWING)
         parts = path[2:].split("//")
         if len(parts) != 3:
-            raise AddressError(
+            raise RecordAddressError(
                 f"{text!r} is not a coordinate",
                 rule="010-address",
                 hint="write //group//app//name",
             )
         coordinate = Coordinate(*parts)
-        return _parse_narrowing(coordinate, rest) if narrowed else Address(coordinate=coordinate)
+        return (
+            _parse_narrowing(coordinate, rest) if narrowed else RecordAddress(coordinate=coordinate)
+        )
     except (IdError, PathError, TaiError) as error:
-        raise AddressError(
+        raise RecordAddressError(
             f"{text!r} names no record: {error.message}",
             rule=error.rule,
             hint="write a hash, ////hash or //group//app//name",
         ) from error
 
 
-def _parse_narrowing(coordinate: Coordinate, rest: str) -> Address:
+def _parse_narrowing(coordinate: Coordinate, rest: str) -> RecordAddress:
     match rest.split("/"):
         case ["plex"]:
-            return Address(coordinate=coordinate, type="P")
+            return RecordAddress(coordinate=coordinate, type="P")
         case ["plex", tai]:
-            return Address(coordinate=coordinate, type="P", tai=Tai(tai))
+            return RecordAddress(coordinate=coordinate, type="P", tai=Tai(tai))
         case ["plex", tai, record]:
-            return Address(
+            return RecordAddress(
                 coordinate=coordinate, type="P", tai=Tai(tai), hash=_of_type("P", record)
             )
         case ["seal"]:
-            return Address(coordinate=coordinate, type="S")
+            return RecordAddress(coordinate=coordinate, type="S")
         case ["seal", signer]:
-            return Address(coordinate=coordinate, type="S", signed_by=Verifier(signer))
+            return RecordAddress(coordinate=coordinate, type="S", signed_by=Verifier(signer))
         case ["seal", signer, tai]:
-            return Address(
+            return RecordAddress(
                 coordinate=coordinate, type="S", signed_by=Verifier(signer), tai=Tai(tai)
             )
         case ["seal", signer, tai, record]:
-            return Address(
+            return RecordAddress(
                 coordinate=coordinate,
                 type="S",
                 signed_by=Verifier(signer),
                 tai=Tai(tai),
                 hash=_of_type("S", record),
             )
-    raise AddressError(
+    raise RecordAddressError(
         f"{rest!r} does not narrow a coordinate",
         rule="010-address",
         hint="write plex[/tai[/hash]] or seal[/verifier[/tai[/hash]]] behind /|/",
@@ -171,7 +173,7 @@ def _of_type(letter: str, text: str) -> RecordId:
     return found
 
 
-def format_address(address: Address) -> str:
+def format_address(address: RecordAddress) -> str:
     """Return the text of an address; `parse_address` reads it back."""
     if address.coordinate is None:
         return f"////{address.hash}"

@@ -140,7 +140,7 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SourceEntry:
     """One source line as the sidecar keeps it; a rule's `text` is its canonical line."""
 
     kind: Literal["blank", "comment", "annotation", "rule"]
@@ -159,7 +159,7 @@ class Parsed:
 
     rules: tuple[Rule, ...]
     annotations: tuple[Mapping[str, object], ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[SourceEntry, ...]
     reporter: Reporter
     sound: tuple[Rule, ...]
     exact: tuple[Rule, ...]
@@ -216,7 +216,7 @@ class _SourceReader:
         self._limits = limits
         self._rules: list[Rule] = []
         self._annotations: list[Mapping[str, object]] = []
-        self._entries: list[Entry] = []
+        self._entries: list[SourceEntry] = []
         self._sound: list[Rule] = []
         self._exact: list[Rule] = []
         self._complete = True
@@ -239,7 +239,7 @@ class _SourceReader:
                 return
         text = line.strip(_BLANKS)
         if not text:
-            self._entries.append(Entry("blank", number))
+            self._entries.append(SourceEntry("blank", number))
         elif text[0] == "#":
             self._read_comment(number, line, text)
         else:
@@ -279,7 +279,7 @@ class _SourceReader:
             )
         behind = line[column - 1 :]
         if behind.startswith(ANNOTATION):
-            self._entries.append(Entry("annotation", number, text))
+            self._entries.append(SourceEntry("annotation", number, text))
             value = parse_annotation(text[len(ANNOTATION) :], span, self._report)
             self._pending.append((span, _NOTHING if value is None else value))
             return
@@ -290,7 +290,7 @@ class _SourceReader:
                 "this line is a comment: no space follows #:json",
                 'write #:json {"label":"…"} with one space',
             )
-        self._entries.append(Entry("comment", number, text))
+        self._entries.append(SourceEntry("comment", number, text))
 
     def _read_rule(self, number: int, line: str) -> None:
         if self._goes_on and ":-" not in line:
@@ -312,7 +312,7 @@ class _SourceReader:
             self._exact.append(parsed.rule)
         self._rules.append(parsed.rule)
         self._annotations.append(merge_annotations(annotations) if annotations else _NOTHING)
-        self._entries.append(Entry("rule", number, str(parsed.rule)))
+        self._entries.append(SourceEntry("rule", number, str(parsed.rule)))
 
     def finish(self) -> Parsed:
         """Report what only the end of the text shows, and return everything."""
@@ -381,7 +381,7 @@ def format_source(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _format_entry(entry: Entry) -> str:
+def _format_entry(entry: SourceEntry) -> str:
     if entry.kind == "annotation":
         return ANNOTATION + entry.text[len(ANNOTATION) :].lstrip(" \t")
     return entry.text

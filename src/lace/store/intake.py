@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.record.seal import RandomBytes
     from lace.store.interface import RecordStore
-    from lace.store.validation import Verdicts
+    from lace.store.validation import ValidationResults
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def import_stream(
 
 
 def _transactions(
-    validated: Iterable[Verdicts], settings: Settings
+    validated: Iterable[ValidationResults], settings: Settings
 ) -> Iterator[tuple[list[ValidRecord], list[RecordError], int]]:
     """Group validated batches: a large transaction writes each page of the tables once."""
     records: list[ValidRecord] = []

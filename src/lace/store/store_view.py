@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.rules.program import CheckedProgram
     from lace.store.interface import Admission
-    from lace.store.sqlite.connection import Counters
+    from lace.store.sqlite.connection import StoreCounters
     from lace.store.sqlite.fact_state import FactState
 
 
@@ -176,7 +176,7 @@ class StoreFollower(Generic[Session]):
         records: RecordBase,
         session: Session,
         snapshot: ExchangeSnapshot,
-        counters: Counters,
+        counters: StoreCounters,
     ) -> bool:
         """Bring the session up to date with a snapshot, unless part of the way is not known.
 
@@ -263,7 +263,7 @@ def _reads_of(program: RelationalProgram) -> Reads:
 class ExchangeSnapshot(Protocol):
     """One consistent state of a store, as an exchange reads it."""
 
-    def counters(self) -> Counters:
+    def counters(self) -> StoreCounters:
         """Return all counters of this state."""
         ...
 

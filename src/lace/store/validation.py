@@ -236,7 +236,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class ValidationResults:
     """What became of a batch: for each of its records the valid one or the error."""
 
     batch: Batch
@@ -304,7 +304,7 @@ def helpful_workers(processors: int) -> int:
 
 def validate_batches(
     batches: Iterable[Batch], random_bytes: RandomBytes, workers: int, alone: int = 0
-) -> Iterator[Verdicts]:
+) -> Iterator[ValidationResults]:
     """Yield the verdicts of each batch, in order.
 
     The first `alone` ones are validated here, and so is one that nothing follows.
@@ -328,7 +328,7 @@ def _chain(ahead: deque[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
 
 def _judge_beside(
     batches: Iterator[Batch], random_bytes: RandomBytes, number: int
-) -> Iterator[Verdicts]:
+) -> Iterator[ValidationResults]:
     with closing(ValidationPool(random_bytes, number)) as pool:
         for batch in batches:
             pool.submit(batch)
@@ -345,7 +345,7 @@ class _Waiting:
     batch: Batch
     is_apart: bool
     worker: ValidationProcess | None = None
-    verdicts: Verdicts | None = None
+    verdicts: ValidationResults | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -440,7 +440,7 @@ class ValidationPool:
         worker = self._waiting[0].worker if self._waiting else None
         return None if worker is None else worker.descriptor
 
-    def collect(self) -> Verdicts:
+    def collect(self) -> ValidationResults:
         """Return the verdicts of the batch that was submitted first."""
         first = self._waiting[0]
         while not first.is_ready and self._judge_spare():
@@ -467,11 +467,13 @@ class ValidationPool:
         self._ahead = 0
 
 
-def _collect(batch: Batch, worker: ValidationProcess | None, random_bytes: RandomBytes) -> Verdicts:
+def _collect(
+    batch: Batch, worker: ValidationProcess | None, random_bytes: RandomBytes
+) -> ValidationResults:
     result = worker.receive() if worker else None
     if result is None:
         return _judge_here(batch, random_bytes)
-    return Verdicts(
+    return ValidationResults(
         batch,
         [
             restore_valid(raw.data, verdict)
@@ -487,5 +489,5 @@ def _restore_error(parts: list[Any], source: str | None) -> RecordError:
     return RecordError(message, rule=rule, place=Place(source, offset=offset), hint=hint)
 
 
-def _judge_here(batch: Batch, random_bytes: RandomBytes) -> Verdicts:
-    return Verdicts(batch, validate_many(batch.records, random_bytes, batch.source))
+def _judge_here(batch: Batch, random_bytes: RandomBytes) -> ValidationResults:
+    return ValidationResults(batch, validate_many(batch.records, random_bytes, batch.source))

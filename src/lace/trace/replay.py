@@ -16,7 +16,7 @@ from lace.exchange.capabilities import capabilities_of
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.hello import proof_context, read_hello, read_setup
 from lace.exchange.negotiation import negotiate
-from lace.iltp.items import Blank, Comment, OversizedRecord, Preface, StoredRecord, WriteError
+from lace.iltp.items import Blank, Comment, OversizedRecord, Preface, RecordItem, WriteError
 from lace.iltp.reader import differs_at
 from lace.iltp.writer import Writer
 from lace.policy.operand import receive_operand
@@ -24,7 +24,7 @@ from lace.policy.plan import LOWERINGS, make_plan
 from lace.record.validate import validate_many
 from lace.rules.findings import show
 from lace.rules.limits import peer_limits_of
-from lace.trace.walk import Broken, End, Seen, Step, Unread, Wrong, other_way, walk
+from lace.trace.walk import Broken, ConnectionEnd, Seen, TraceStep, Unread, Wrong, other_way, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -257,7 +257,7 @@ class Replayed:
     records: int = 0
     sizes: dict[Direction, int] = field(default_factory=dict)
     agreed: Agreed | None = None
-    end: End | None = None
+    end: ConnectionEnd | None = None
 
 
 class _Rewriting:
@@ -289,7 +289,7 @@ class _Rewriting:
         )
         for piece in self._writer.write(item):
             self._compare(piece)
-        self._after_record = isinstance(item, StoredRecord)
+        self._after_record = isinstance(item, RecordItem)
 
     def _compare(self, piece: bytes) -> None:
         if not self._captured.startswith(piece):
@@ -342,7 +342,7 @@ class _Replay:
         match told:
             case Seen():
                 self._item(told)
-            case Step():
+            case TraceStep():
                 self._step(told)
             case Wrong(direction, stage, offset, failure):
                 raise _at(failure, direction, offset, f", in {stage}")
@@ -353,7 +353,7 @@ class _Replay:
                     f"{size:,} bytes follow behind the other side's end, in {stage}",
                     place=_place(direction, offset),
                 )
-            case End():
+            case ConnectionEnd():
                 self._validate()
                 for direction, way in self._ways.items():
                     _in_way(direction, way.finish)
@@ -370,7 +370,7 @@ class _Replay:
             )
         _in_way(direction, lambda: self._ways[direction].write(seen), item.offset)
         self.result.items += 1
-        if isinstance(item, StoredRecord):
+        if isinstance(item, RecordItem):
             self._add(direction, item.raw)
 
     def _add(self, direction: Direction, raw: RawRecord) -> None:
@@ -395,7 +395,7 @@ class _Replay:
                 )
         self.result.records += len(group)
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: TraceStep) -> None:
         turns = step.turns
         try:
             if step.stage.phase == "setup":

@@ -20,8 +20,8 @@ from lace.iltp.items import (
     Blank,
     Facts,
     OversizedRecord,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     StreamError,
 )
@@ -239,7 +239,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """Both sides' turns of a stage are there."""
 
     stage: Stage
@@ -258,7 +258,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ConnectionEnd:
     """The end of a connection.
 
     Attributes:
@@ -274,7 +274,7 @@ class End:
     is_settled: bool
 
 
-Told: TypeAlias = Seen | Wrong | Broken | Step | Unread | End
+Told: TypeAlias = Seen | Wrong | Broken | TraceStep | Unread | ConnectionEnd
 Taken: TypeAlias = "Callable[[Direction, bytes], None]"
 
 
@@ -359,7 +359,7 @@ class _Walk:
                 yield Unread(direction, stage, offset, stream.length - offset)
         offsets = {direction: stream.length for direction, stream in streams.items()}
         is_whole = stage.is_rest and not any(stream.is_broken for stream in streams.values())
-        yield End(stage, offsets, is_whole, is_whole and self._course.is_settled)
+        yield ConnectionEnd(stage, offsets, is_whole, is_whole and self._course.is_settled)
 
     def _turn(self) -> Iterator[Told]:
         """Read both sides' turns of a stage."""
@@ -373,7 +373,7 @@ class _Walk:
             course.renew()
             yield from self._renew(turns)
         if len(turns) == len(self._streams):
-            yield Step(course.stage, turns, course)
+            yield TraceStep(course.stage, turns, course)
             course.advance(turns)
 
     def _renew(self, turns: dict[Direction, Turn]) -> Iterator[Told]:
@@ -432,7 +432,7 @@ class _Walk:
         answers: list[tuple[str, bool]] = []
         if isinstance(item, Resource):
             turn.modules[item.id] = item.body
-        elif isinstance(item, StoredRecord | OversizedRecord):
+        elif isinstance(item, RecordItem | OversizedRecord):
             turn.records += 1
             answers.append((item.id, True))
         elif isinstance(item, Facts):

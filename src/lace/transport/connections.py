@@ -104,7 +104,7 @@ def counted_place(place: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 
-class Admission:
+class ConnectionSlot:
     """One connection that a server has taken, as its acceptor sees it.
 
     Args:
@@ -160,13 +160,13 @@ class Acceptor:
         self.farewell = _FULL
         self._handler = handler
         self._limits = limits
-        self._counted: set[Admission] = set()
-        self._ending: set[Admission] = set()
-        self._refusals: set[Admission] = set()
-        self._proving: set[Admission] = set()
-        self._reserved: dict[str, Admission] = {}
-        self._by_descriptor: dict[int, Admission] = {}
-        self._by_stream: dict[int, Admission] = {}
+        self._counted: set[ConnectionSlot] = set()
+        self._ending: set[ConnectionSlot] = set()
+        self._refusals: set[ConnectionSlot] = set()
+        self._proving: set[ConnectionSlot] = set()
+        self._reserved: dict[str, ConnectionSlot] = {}
+        self._by_descriptor: dict[int, ConnectionSlot] = {}
+        self._by_stream: dict[int, ConnectionSlot] = {}
         self._streams: dict[asyncio.Task[None], ByteStream] = {}
         self._is_refusing = False
 
@@ -176,7 +176,7 @@ class Acceptor:
         groups = (self._counted, self._proving, self._ending, self._reserved)
         return sum(len(group) for group in groups)
 
-    def admit(self, place: str) -> Admission | None:
+    def admit(self, place: str) -> ConnectionSlot | None:
         """Count a connection from there.
 
         Returns:
@@ -189,16 +189,16 @@ class Acceptor:
             return None
         if not self._make_room(key):
             if self._make_proving_room(key):
-                proving = Admission(key)
+                proving = ConnectionSlot(key)
                 self._proving.add(proving)
                 return proving
             self.refused += 1
             if len(self._refusals) >= MAX_REFUSALS:
                 return None
-            refused = Admission(key, is_refused=True)
+            refused = ConnectionSlot(key, is_refused=True)
             self._refusals.add(refused)
             return refused
-        made = Admission(key)
+        made = ConnectionSlot(key)
         self._counted.add(made)
         return made
 
@@ -224,13 +224,13 @@ class Acceptor:
         is_due = time.monotonic() - oldest.since >= HANDSHAKE_IDLE_SECONDS
         return is_due and self._displace(oldest)
 
-    def _displace_idle(self, among: Iterable[Admission]) -> bool:
+    def _displace_idle(self, among: Iterable[ConnectionSlot]) -> bool:
         """End the connection that has been idle for the longest time; False if none is idle."""
         now = time.monotonic()
         idle = [each for each in among if each.is_idle(now, self._limits.idle_seconds)]
         return bool(idle) and self._displace(min(idle, key=lambda each: each.heard))
 
-    def _displace(self, longest: Admission) -> bool:
+    def _displace(self, longest: ConnectionSlot) -> bool:
         """End a connection; False if too many are being ended already."""
         if len(self._ending) >= self._limits.in_all:
             return False
@@ -242,7 +242,7 @@ class Acceptor:
         longest.end()
         return True
 
-    def reserve(self, admission: Admission, verifier: str) -> None:
+    def reserve(self, admission: ConnectionSlot, verifier: str) -> None:
         """Move a connection to the slot that is reserved for a verifier, which it has proven.
 
         An earlier connection of that verifier is then counted as any other.
@@ -257,7 +257,7 @@ class Acceptor:
         if before is not None:
             self._counted.add(before)
 
-    def release(self, admission: Admission) -> None:
+    def release(self, admission: ConnectionSlot) -> None:
         """Count an admitted connection no more."""
         for group in (self._counted, self._proving, self._ending, self._refusals):
             group.discard(admission)
@@ -265,7 +265,7 @@ class Acceptor:
             if found is admission:
                 del self._reserved[verifier]
 
-    def attach(self, descriptor: int, admission: Admission) -> Callable[[], None]:
+    def attach(self, descriptor: int, admission: ConnectionSlot) -> Callable[[], None]:
         """Note the socket of a connection; returns what is to be called when it is closed."""
         self._by_descriptor[descriptor] = admission
 
@@ -276,11 +276,11 @@ class Acceptor:
 
         return detach
 
-    def admission_of(self, transport: asyncio.BaseTransport) -> Admission | None:
+    def admission_of(self, transport: asyncio.BaseTransport) -> ConnectionSlot | None:
         """Return the admission of an accepted connection; None when it is closed already."""
         return self._by_descriptor.get(transport.get_extra_info("socket").fileno())
 
-    def admission_of_stream(self, stream: ByteStream) -> Admission | None:
+    def admission_of_stream(self, stream: ByteStream) -> ConnectionSlot | None:
         """Return the admission of a stream that the handler has; None for `stdio`."""
         return self._by_stream.get(id(stream))
 
@@ -411,7 +411,7 @@ class CountingSocket(socket.socket):
 class _CountedSocket(socket.socket):
     """A connection that notes when the peer sends or takes bytes, and tells when it is closed."""
 
-    admission: Admission | None = None
+    admission: ConnectionSlot | None = None
     on_close: Callable[[], None] | None = None
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lace.iltp.address import Address
     from lace.record.ids import Verifier
-    from lace.transport.connections import Admission, Bound, Handler
+    from lace.transport.connections import Bound, ConnectionSlot, Handler
     from lace.transport.duplex import ByteStream
     from lace.transport.tls import ClientTls, ServerTls
 
@@ -103,11 +103,11 @@ class Listener:
         """How many connections were ended because they were idle and another one came."""
         return self._acceptor.displaced
 
-    def admission_of(self, stream: ByteStream) -> Admission | None:
+    def admission_of(self, stream: ByteStream) -> ConnectionSlot | None:
         """Return what is counted of a stream that the handler has; None for `stdio`."""
         return self._acceptor.admission_of_stream(stream)
 
-    def reserve(self, admission: Admission, verifier: str) -> None:
+    def reserve(self, admission: ConnectionSlot, verifier: str) -> None:
         """Give a connection the slot that is reserved for the verifier that it has proven."""
         self._acceptor.reserve(admission, verifier)
 

@@ -350,7 +350,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DerivationStep:
     """A fact of a derivation; a base fact has no rule, no conditions and height 0."""
 
     fact: Fact
@@ -417,7 +417,7 @@ class Explanation:
     """
 
     fact: Fact
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
     absence: Absence | None = None
     _numbers: Mapping[Fact, int] = field(init=False, repr=False, compare=False)
 
@@ -440,7 +440,7 @@ class Explanation:
     def __bool__(self) -> bool:
         return self.holds
 
-    def step(self, fact: Fact) -> Step:
+    def step(self, fact: Fact) -> DerivationStep:
         """Return the step of a fact of the derivation."""
         return self.steps[self._numbers[fact]]
 
@@ -478,7 +478,7 @@ class Explanation:
             "absence": None if self.absence is None else _absence_json(self.absence),
         }
 
-    def _step_json(self, step: Step) -> dict[str, Any]:
+    def _step_json(self, step: DerivationStep) -> dict[str, Any]:
         return {
             "fact": _fact_json(step.fact),
             "height": step.height,

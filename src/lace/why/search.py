@@ -45,7 +45,7 @@ from lace.rules.syntax import (
     Variable,
     quote,
 )
-from lace.why.explanation import Condition, RuleReference, Step
+from lace.why.explanation import Condition, DerivationStep, RuleReference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from lace.columns.keys import Index, Slots
     from lace.columns.relation import Selection
     from lace.engine.derivation_depth import Heights, Ranked
-    from lace.engine.state import State
+    from lace.engine.state import EvaluationState
     from lace.facts.lines import Fact
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import BodyAtom, Term, Test
@@ -150,7 +150,7 @@ def test_holds(test: Test, binding: Binding) -> bool:
 class Survivors:
     """Questions to the engine about the bindings of some items of a body."""
 
-    def __init__(self, state: State, rule: int, items: Sequence[BodyAtom]) -> None:
+    def __init__(self, state: EvaluationState, rule: int, items: Sequence[BodyAtom]) -> None:
         self._state = state
         self._rule = rule
         self._items = tuple(items)
@@ -367,7 +367,9 @@ _NOTHING: Final = Matches((), (), None)
 class Lookups:
     """Questions to the relations of a state; with heights, also to facts below a height."""
 
-    def __init__(self, state: State, ranked: Mapping[PredicateKey, Ranked] | None = None) -> None:
+    def __init__(
+        self, state: EvaluationState, ranked: Mapping[PredicateKey, Ranked] | None = None
+    ) -> None:
         self.state = state
         self._ranked = ranked or {}
 
@@ -484,14 +486,16 @@ def _enough(item: Cardinality) -> int:
     return max(count_bound(item.bound) + 1, EXACT_COUNT)
 
 
-def derive(checked: CheckedProgram, state: State, heights: Heights, fact: Fact) -> tuple[Step, ...]:
+def derive(
+    checked: CheckedProgram, state: EvaluationState, heights: Heights, fact: Fact
+) -> tuple[DerivationStep, ...]:
     """Return the steps of the derivation of a fact that holds, each fact once.
 
     They stand in the order of a tree that is read from the top down, so each fact comes
     before those that it follows from the first time.
     """
     maker = _Maker(checked, Lookups(state, heights.ranked))
-    steps: dict[Fact, Step] = {}
+    steps: dict[Fact, DerivationStep] = {}
     waiting = [fact]
     while waiting:
         wanted = waiting.pop()
@@ -512,13 +516,13 @@ class _Maker:
         self._texts: dict[int, str] = {}
         self._references: dict[int, RuleReference] = {}
 
-    def step(self, fact: Fact) -> Step:
+    def step(self, fact: Fact) -> DerivationStep:
         """Return how a fact that holds was made."""
         name, *values = fact
         key = PredicateKey(name, len(values))
         positions = self._checked.dependencies.rules_for(key)
         if not positions:
-            return Step(fact)
+            return DerivationStep(fact)
         height = self._lookups.height(key, values)
         if height is None:
             raise AssertionError(f"there is no fact of {key} to derive")
@@ -530,7 +534,7 @@ class _Maker:
             binding = next(self._search(position).bindings(given, height), None)
             if binding is not None:
                 conditions = tuple(self._condition(item, binding, height) for item in rule.body)
-                return Step(fact, height, self._reference(position), conditions)
+                return DerivationStep(fact, height, self._reference(position), conditions)
         raise AssertionError(f"no rule gives a fact of {key} that holds")
 
     def _search(self, position: int) -> Search:

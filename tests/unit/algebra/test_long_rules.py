@@ -11,7 +11,7 @@ import pytest
 from lace.algebra.lower import lower_program
 from lace.algebra.passes.order import order_joins
 from lace.engine.budget import Statistics
-from lace.engine.engine import Session, evaluate
+from lace.engine.engine import EvaluationSession, evaluate
 from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded, RuleError
 from lace.query.evaluate import evaluate_rules
@@ -129,7 +129,7 @@ def test_a_recursive_rule_of_many_atoms_has_few_plans() -> None:
     (key,) = program.derived
     assert found.count(key) == 49
     assert len(found.state._plans) < 10
-    session = Session()
+    session = EvaluationSession()
     session.change(facts[:5])
     assert session.evaluate(program).count(key) == 15
     session.change(facts[5:])
@@ -149,7 +149,7 @@ def test_planning_is_charged_to_a_peer() -> None:
         statistics = Statistics()
         base = FactBase(max_value_bytes=1024)
         base.change([("Edge", "a", "b")])
-        Session(base).evaluate(program, None, statistics)
+        EvaluationSession(base).evaluate(program, None, statistics)
         work.append(statistics.work)
     assert 3 * work[0] < work[1] < 6 * work[0]
     tight = replace(PEER_LIMITS, max_work=work[0])

@@ -13,7 +13,7 @@ from lace.base.limits import (
     MAX_HEAD_BYTES,
     MAX_LINE_BYTES,
     Settings,
-    Source,
+    SettingSource,
     describe_settings,
     parse_setting,
     resolve_settings,
@@ -112,7 +112,7 @@ def test_the_constructor_refuses_what_is_out_of_range() -> None:
 
 def test_names_that_a_setting_does_not_take_are_refused() -> None:
     with pytest.raises(SettingError) as caught:
-        resolve_settings([Source("lace.toml", {"record_formats": ["H3", "H9"]})])
+        resolve_settings([SettingSource("lace.toml", {"record_formats": ["H3", "H9"]})])
     assert caught.value.message == (
         "lace.toml: setting record_formats: each of the suffixes must be one of H3, got 'H9'"
     )
@@ -124,8 +124,8 @@ def test_names_that_a_setting_does_not_take_are_refused() -> None:
 def test_later_sources_win_and_origins_are_known() -> None:
     settings, origins = resolve_settings(
         [
-            Source("lace.toml", {"wait_seconds": 1, "max_data_bytes": "1MiB"}),
-            Source("--set", {"wait_seconds": "2"}),
+            SettingSource("lace.toml", {"wait_seconds": 1, "max_data_bytes": "1MiB"}),
+            SettingSource("--set", {"wait_seconds": "2"}),
         ]
     )
     assert (settings.wait_seconds, settings.max_data_bytes) == (2, 1 << 20)
@@ -137,7 +137,7 @@ def test_later_sources_win_and_origins_are_known() -> None:
 
 def test_an_error_says_which_source_it_is_in() -> None:
     with pytest.raises(SettingError) as caught:
-        resolve_settings([Source("lace.toml", {"wait_second": 1})])
+        resolve_settings([SettingSource("lace.toml", {"wait_second": 1})])
     assert str(caught.value) == (
         "lace.toml: there is no setting 'wait_second'; did you mean wait_seconds?"
     )

@@ -15,9 +15,9 @@ from lace.columns import costs
 from lace.engine import budget as budgets
 from lace.engine import predicate_cache as verdicts
 from lace.engine.budget import Cancellation, Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
-from lace.engine.steps import Frame, Plan, run_plan
+from lace.engine.steps import Frame, StepPlan, run_plan
 from lace.errors import LimitExceeded
 from lace.policy.compile import compile_policy
 from lace.policy.enforcement import Enforcement
@@ -55,7 +55,7 @@ def evaluated(
     base = FactBase(max_value_bytes=1024)
     base.change(facts)
     statistics = Statistics()
-    session = Session(base, supervisor=supervisor)
+    session = EvaluationSession(base, supervisor=supervisor)
     began()
     return session.evaluate(program, program.derived, statistics), statistics
 
@@ -263,7 +263,7 @@ def test_the_memory_that_is_counted_is_at_least_what_is_allocated(kind: str) -> 
     program = check_source(rules, profile=profile, limits=limits)
     base = FactBase(max_value_bytes=1024)
     base.change(facts)
-    session, statistics = Session(base), Statistics()
+    session, statistics = EvaluationSession(base), Statistics()
     tracemalloc.start()
     try:
         session.evaluate(program, program.derived, statistics)
@@ -290,7 +290,7 @@ def test_no_more_memory_is_allocated_than_a_peer_may_hold(kind: str) -> None:
     program = check_source(rules, profile=profile, limits=limits)
     base = FactBase(max_value_bytes=1024)
     base.change(facts)
-    session = Session(base)
+    session = EvaluationSession(base)
     tracemalloc.start()
     try:
         with pytest.raises(LimitExceeded, match="peer_max_memory"):
@@ -333,7 +333,7 @@ def test_the_frame_that_a_step_reads_counts_while_the_next_one_is_made() -> None
     counted: list[int] = []
     rows = 2**23  # each frame is large enough that it is measured what is kept
     steps = (Making(rows, counted), Making(rows, counted), Making(rows, counted))
-    assert [frame.rows for frame in run_plan(Plan(steps), context)] == [rows]
+    assert [frame.rows for frame in run_plan(StepPlan(steps), context)] == [rows]
     assert counted == [4 * rows, 8 * rows, 8 * rows]
     budget.hold(1)
     assert budget.statistics.most_bytes == 8 * rows  # and nothing is held at the end

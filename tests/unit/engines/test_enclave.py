@@ -9,7 +9,7 @@ import pytest
 from lace.columns.relation import Relation
 from lace.engine.budget import Cancellation, EvaluationCancelled, Statistics
 from lace.engine.enclave import Enclave
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.errors import LaceError, LimitExceeded
 from lace.rules.limits import OWN_LIMITS, PEER_LIMITS, RuleLimits
@@ -151,7 +151,7 @@ def test_nothing_is_built_upon_a_change_that_failed(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "update", failing)
+        patch.setattr(EvaluationSession, "update", failing)
         with pytest.raises(KeyboardInterrupt):
             enclave.change([("Edge", "d", "e")])
     assert len(paths(enclave)) == 10

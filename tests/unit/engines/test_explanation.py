@@ -10,10 +10,10 @@ import pytest
 from lace.why.explanation import (
     Absence,
     Condition,
+    DerivationStep,
     Explanation,
     Miss,
     RuleReference,
-    Step,
     show_fact,
 )
 
@@ -23,7 +23,8 @@ RULE = RuleReference(1, "U.x", "A(X) :- B(X).", "p.lace", 3, {"label": "why\n", 
 def holding(value: str = "a") -> Explanation:
     condition = Condition("fact", "B(X)", f"B('{value}')", ("B", value))
     return Explanation(
-        ("A", value), (Step(("A", value), 1, RULE, (condition,)), Step(("B", value)))
+        ("A", value),
+        (DerivationStep(("A", value), 1, RULE, (condition,)), DerivationStep(("B", value))),
     )
 
 
@@ -124,10 +125,10 @@ def test_facts_as_text() -> None:
 
 def test_facts_behind_the_limit_are_counted() -> None:
     steps = [
-        Step((f"P{n}",), 5 - n, RULE, (Condition("fact", "", "", (f"P{n + 1}",)),))
+        DerivationStep((f"P{n}",), 5 - n, RULE, (Condition("fact", "", "", (f"P{n + 1}",)),))
         for n in range(5)
     ]
-    found = Explanation(("P0",), (*steps, Step(("P5",))))
+    found = Explanation(("P0",), (*steps, DerivationStep(("P5",))))
     assert "not shown further" not in found.tree()
     short = found.tree(limit=2)
     assert short.splitlines()[-1] == "… and 4 more facts of this derivation"

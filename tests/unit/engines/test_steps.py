@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lace.columns.relation import EVERYTHING
 from lace.engine import steps
 from lace.engine.budget import Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
@@ -39,7 +39,7 @@ def test_work_does_not_tell_which_side_was_looked_through(
         statistics = Statistics()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(steps, "_SCANNED_SHARE", share)
-            evaluation = Session(base).evaluate(PROGRAM, [PAIR], statistics)
+            evaluation = EvaluationSession(base).evaluate(PROGRAM, [PAIR], statistics)
             found.append((sorted(evaluation.texts(PAIR)), statistics.work))
     assert found[0] == found[1]
     assert set(found[0][0]) == {edge for edge in edges if edge[0] in chosen}

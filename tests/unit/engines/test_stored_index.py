@@ -9,7 +9,7 @@ import pytest
 
 from lace.columns.segment_files import BLOCK
 from lace.columns.segment_journal import SegmentDamagedError, run_name
-from lace.columns.stored_dictionary import Run, candidates, write_run
+from lace.columns.stored_dictionary import SortedRun, candidates, write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,11 +29,11 @@ COUNTS = [
 ]
 
 
-def made(folder: Path, count: int, most: int) -> tuple[Run, Hashes]:
+def made(folder: Path, count: int, most: int) -> tuple[SortedRun, Hashes]:
     source = np.random.default_rng(count)
     hashes = np.sort(source.integers(1, most, count).astype(np.uint64))
     entry = write_run(folder, 1, count, [(hashes, np.arange(count, dtype=np.int32))])
-    return Run(folder, entry), hashes
+    return SortedRun(folder, entry), hashes
 
 
 @pytest.mark.parametrize("count", COUNTS)

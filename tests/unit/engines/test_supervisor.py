@@ -9,7 +9,7 @@ import pytest
 
 import lace
 from lace.engine.budget import Cancellation, EvaluationCancelled, Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.errors import EngineError
 from lace.policy.compile import compile_policy
@@ -139,7 +139,7 @@ def test_a_session_goes_on_after_an_update_was_stopped() -> None:
         profile=QUERY.with_base([("Edge", 2)]),
     )
     key = program.derived[0]
-    session = Session()
+    session = EvaluationSession()
     session.change([("Edge", f"{at}", f"{at + 1}") for at in range(10)])
     assert session.evaluate(program).count(key) == 55
     session.supervisor = Counted(1)
@@ -185,6 +185,6 @@ def test_what_is_watched_does_the_same_work() -> None:
             "A(X,Y) :- Item(X), Item(Y), LexCompare(X,'<',Y).",
             profile=QUERY.with_base([("Item", 1)]),
         )
-        Session(base, supervisor=supervisor).evaluate(program, None, statistics)
+        EvaluationSession(base, supervisor=supervisor).evaluate(program, None, statistics)
         work.append(statistics.work)
     assert work[0] == work[1] > 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lace.columns.dictionary import Dictionary
 from lace.engine import predicate_cache as ranks_module
 from lace.engine.budget import Budget, Cancellation, EvaluationCancelled, Statistics
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.engine.predicate_cache import Ranks, Values, Verdicts, in_order, shape_mask, text_bytes
 from lace.rules.builtins import int_compare, lex_compare, text_shape
@@ -131,12 +131,12 @@ def test_a_session_compares_numbers_as_a_whole_evaluation_does() -> None:
     base = FactBase(max_value_bytes=1024)
     far = 10**30
     base.change([("N", str(number * far)) for number in range(600)])
-    session = Session(base)
+    session = EvaluationSession(base)
     session.evaluate(program, program.derived)
     for at in range(40):
         session.change([("N", str(far >> (at + 1))), ("M", f"00{(at + 5) * far}")])
         found = session.evaluate(program, program.derived).texts(key)
-        whole = Session(base).evaluate(program, program.derived).texts(key)
+        whole = EvaluationSession(base).evaluate(program, program.derived).texts(key)
         assert sorted(found) == sorted(whole)
         assert len(list(whole)) == at + 1
 

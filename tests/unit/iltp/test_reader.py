@@ -22,8 +22,8 @@ from lace.iltp.items import (
     OversizedRecord,
     Preface,
     RecordHead,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     StreamError,
     StreamFault,
@@ -76,7 +76,7 @@ def test_a_batch_of_records_and_lines() -> None:
          b"NotAvailable('y')\n", BLOB, b"\n\n", b"\n"]
     )  # fmt: skip
     found = events(stream)
-    records = [item for item in found if isinstance(item, StoredRecord)]
+    records = [item for item in found if isinstance(item, RecordItem)]
     assert [(record.raw.data, record.joined) for record in records] == [
         (BLOB, False),
         (SEAL, False),
@@ -325,7 +325,7 @@ def test_an_oversized_record_is_read_past(size: int) -> None:
         head = RecordHead(offset=AT, id=large[6:54].decode(), size=len(large))
         assert found[3] == head
         assert found[4] == OversizedRecord(offset=AT, id=head.id, size=len(large))
-        assert isinstance(found[5], StoredRecord)
+        assert isinstance(found[5], RecordItem)
         assert found[5].joined
         assert isinstance(found[6], RecordHead)
         assert isinstance(found[8], Blank)
@@ -402,7 +402,7 @@ def test_a_large_record_is_held_once() -> None:
             last = event
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(last, StoredRecord)
+    assert isinstance(last, RecordItem)
     assert last.raw.data == record
     assert peak < 1.2 * size
 
@@ -500,7 +500,7 @@ def test_the_largest_length_of_data_is_legal_and_one_more_is_no_frame(
         except StreamError as error:
             problems.append(error.rule)
             break
-        assert not isinstance(event, StoredRecord)
+        assert not isinstance(event, RecordItem)
         if event is NEED_MORE:
             break
         if isinstance(event, Blank):

@@ -15,8 +15,8 @@ from lace.iltp.items import (
     OversizedRecord,
     Preface,
     RecordHead,
+    RecordItem,
     Resource,
-    StoredRecord,
     StreamEnd,
     WriteError,
 )
@@ -186,7 +186,7 @@ def test_items_are_values() -> None:
     assert Facts(1, (FACT,)) != Facts(2, (FACT,))
     assert Comment(1, b"x") == Comment(1, b"x")
     record = next(
-        item for item in events(PREFACE + b"A()\n\n" + BLOB) if isinstance(item, StoredRecord)
+        item for item in events(PREFACE + b"A()\n\n" + BLOB) if isinstance(item, RecordItem)
     )
     assert record.raw.type == "B"
     assert isinstance(FrameError("x", rule="010-cut", at=3).at, int)

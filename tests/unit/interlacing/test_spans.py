@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lace.base import b64a
-from lace.exchange.merkle import EMPTY_ROOT, Node, Span, as_digests, root_of, root_of_nodes
+from lace.exchange.merkle import EMPTY_ROOT, LeafSpan, Node, as_digests, root_of, root_of_nodes
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 SIZES = (*range(20), 31, 32, 33, 63, 64, 65, 200, 1000, 1023, 1024, 1025, 4096, 4097)
@@ -24,7 +24,7 @@ def sorted_digests(count: int) -> list[bytes]:
 @pytest.mark.requirement("050-163", "050-164", "050-165", "050-166", "050-167", "050-168")
 def test_root_vectors() -> None:
     for vector in json.loads((VECTORS / "merkle.json").read_text("utf-8")):
-        span = Span()
+        span = LeafSpan()
         span.add(as_digests(sorted(bytes.fromhex(text) for text in vector["digests"])))
         assert b64a.encode(span.root()) == vector["root"]
 
@@ -38,7 +38,7 @@ def test_spans_cut_anywhere_have_the_root_of_the_whole(count: int) -> None:
         cuts = sorted(source.randrange(count + 1) for _ in range(parts - 1))
         nodes: list[Node] = []
         for first, last in pairwise([0, *cuts, count]):
-            span = Span(first)
+            span = LeafSpan(first)
             middle = source.randrange(first, last + 1)
             span.add(as_digests(digests[first:middle]))
             span.add(as_digests(digests[middle:last]))
@@ -50,18 +50,18 @@ def test_spans_cut_anywhere_have_the_root_of_the_whole(count: int) -> None:
 
 def test_one_by_one() -> None:
     digests = sorted_digests(37)
-    span = Span()
+    span = LeafSpan()
     for number, each in enumerate(digests, 1):
         span.add(as_digests([each]))
         assert span.root() == root_of(as_digests(digests[:number]))
 
 
 def test_what_is_missing_is_told() -> None:
-    span = Span(4)
+    span = LeafSpan(4)
     span.add(as_digests(sorted_digests(4)))
     with pytest.raises(ValueError, match="begins at leaf 4, not at 0"):
         root_of_nodes(span.nodes)
-    first = Span()
+    first = LeafSpan()
     first.add(as_digests(sorted_digests(8)))
     with pytest.raises(ValueError, match="begins at leaf 4, not at 8"):
         root_of_nodes([*first.nodes, *span.nodes])

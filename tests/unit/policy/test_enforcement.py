@@ -8,7 +8,7 @@ import pytest
 
 from lace.columns.segment_journal import SegmentDamagedError
 from lace.engine import factbase
-from lace.engine.engine import Session
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.errors import LaceError, LimitExceeded
 from lace.policy.compile import compile_policy
@@ -182,7 +182,7 @@ def test_nothing_is_built_upon_a_change_that_was_interrupted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "update", interrupted)
+        patch.setattr(EvaluationSession, "update", interrupted)
         if at == "public":
             with pytest.raises(KeyboardInterrupt):
                 asked.enforcement.set_public(advertised("y"))

@@ -8,7 +8,7 @@ import pytest
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.policytests.reader import read_tests
-from lace.policytests.run import Coverage, Outcome, Runner
+from lace.policytests.run import CaseOutcome, Coverage, Runner
 
 ALL = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
 TOP = f'select_text = """\n{ALL}"""\npeer_select_text = """\n{ALL}"""\n'
@@ -35,7 +35,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(text: str) -> tuple[list[Outcome], Coverage]:
+def run(text: str) -> tuple[list[CaseOutcome], Coverage]:
     Path("a.lacetest.toml").write_text(text, "utf-8")
     tests = read_tests("a.lacetest.toml")
     coverage = Coverage()

@@ -22,8 +22,8 @@ from lace.transport.connections import (
     MAX_PROVING_OF_ADDRESS,
     MAX_REFUSALS,
     Acceptor,
-    Admission,
     ConnectionLimits,
+    ConnectionSlot,
     counted_place,
 )
 from lace.transport.duplex import CloseReason, Ending
@@ -197,13 +197,13 @@ def test_an_ipv6_host_counts_once() -> None:
     assert counted_place("uid 5") == "uid 5"
 
 
-def admitted(acceptor: Acceptor, place: str) -> Admission:
+def admitted(acceptor: Acceptor, place: str) -> ConnectionSlot:
     made = acceptor.admit(place)
     assert made is not None
     return made
 
 
-def idle(admission: Admission, seconds: float = 60.0) -> Admission:
+def idle(admission: ConnectionSlot, seconds: float = 60.0) -> ConnectionSlot:
     """Make it look as if the peer had been waited for."""
     admission.heard -= seconds
     return admission

@@ -46,7 +46,14 @@ from lace.rules.syntax import (
 )
 from lace.spark.engine.compile import branch_rows
 from lace.spark.engine.fixpoint import hand_over, run_rounds
-from lace.spark.engine.relations import Relation, columns_of, guarded, pattern_of, read_scan, united
+from lace.spark.engine.relations import (
+    TableRelation,
+    columns_of,
+    guarded,
+    pattern_of,
+    read_scan,
+    united,
+)
 from lace.spark.engine.session import Options
 from lace.spark.engine.world import MADE, ExtendedTexts, World
 
@@ -59,7 +66,7 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
     from lace.spark.engine.fixpoint import Handover
-    from lace.spark.engine.world import Texts
+    from lace.spark.engine.world import TextTable
 
 
 @dataclass(slots=True)
@@ -68,7 +75,7 @@ class Pruned:
 
     program: RelationalProgram
     step: Fixpoint
-    inputs: dict[PredicateKey, Relation] = field(default_factory=dict)
+    inputs: dict[PredicateKey, TableRelation] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -91,7 +98,7 @@ def prune_step(world: World, step: Fixpoint) -> Pruned:
     frames = [world.cut(relation.frame) for relation in pruning.inputs.values()]
     counts = world.count(frames)
     inputs = {
-        key: Relation(frame, count.rows)
+        key: TableRelation(frame, count.rows)
         for key, frame, count in zip(pruning.inputs, frames, counts, strict=True)
     }
     return Pruned(program, made, inputs)
@@ -104,7 +111,7 @@ class _Pruning:
         self._world = world
         self._inside = inside
         self._keys: dict[tuple[object, ...], PredicateKey] = {}
-        self.inputs: dict[PredicateKey, Relation] = {}
+        self.inputs: dict[PredicateKey, TableRelation] = {}
         self.virtual_steps: dict[PredicateKey, Fixpoint] = {}
 
     def branch(self, branch: Branch) -> Branch:
@@ -185,7 +192,7 @@ class _Pruning:
         # No rule can write such a name, so it is nobody else's.
         key = PredicateKey(f"{scan.predicate.name}#{len(self.inputs)}", arity)
         self._keys[identity] = key
-        self.inputs[key] = Relation(frame)
+        self.inputs[key] = TableRelation(frame)
         return key
 
 
@@ -202,7 +209,9 @@ class Tables(Mapping[str, "DataFrame"]):
     `texts` has the texts of all numbers, those included that only rules have (`added`).
     """
 
-    def __init__(self, relations: Mapping[PredicateKey, Relation], texts: ExtendedTexts) -> None:
+    def __init__(
+        self, relations: Mapping[PredicateKey, TableRelation], texts: ExtendedTexts
+    ) -> None:
         self.relations = relations
         self.texts = texts
         self._frames = {str(key): relation.frame for key, relation in relations.items()}
@@ -233,7 +242,7 @@ def evaluate_tables(
     session: SparkSession,
     checked: CheckedProgram,
     inputs: Mapping[PredicateKey, DataFrame],
-    texts: Texts,
+    texts: TextTable,
     *,
     counts: Mapping[PredicateKey, int] | None = None,
     predicates: Iterable[PredicateKey] | None = None,
@@ -284,7 +293,7 @@ def evaluate_programs(
     session: SparkSession,
     programs: Sequence[CheckedProgram],
     inputs: Mapping[PredicateKey, DataFrame],
-    texts: Texts,
+    texts: TextTable,
     *,
     predicates: Iterable[PredicateKey],
     counts: Mapping[PredicateKey, int] | None = None,
@@ -313,7 +322,7 @@ def evaluate_programs(
     """
     given = dict(inputs)
     wanted = set(predicates)
-    found: dict[PredicateKey, Relation] = {}
+    found: dict[PredicateKey, TableRelation] = {}
     sizes = None if counts is None else dict(counts)
     known = ExtendedTexts(session, texts, ())
     for at, program in enumerate(programs):
@@ -380,7 +389,7 @@ class _Evaluation:
         world.budget.check_base(*split_counts(counts))
         self._base_rows = sum(counts[key] for key in frames)
         for key, frame in frames.items():
-            world.relations[key] = Relation(frame, counts[key])
+            world.relations[key] = TableRelation(frame, counts[key])
 
     def run(self, wanted: list[PredicateKey]) -> None:
         """Make the facts of some predicates."""
@@ -451,11 +460,11 @@ class _Evaluation:
         limit = world.limits.max_derived_facts
         rows = guarded(rows, limit, "derived", step.branches[0].rule)
         if self._reads[key] < 2 and most is not None and most <= limit:
-            world.relations[key] = Relation(rows.select(columns_of(key.arity)), None, most)
+            world.relations[key] = TableRelation(rows.select(columns_of(key.arity)), None, most)
             return
         kept = world.cut(rows)
         self._uncounted[key] = kept
-        world.relations[key] = Relation(kept.select(columns_of(key.arity)), None, most)
+        world.relations[key] = TableRelation(kept.select(columns_of(key.arity)), None, most)
 
     def _most(self, step: Fixpoint) -> int | None:
         """Return a number of facts that a predicate certainly does not pass, if one is known."""
@@ -486,5 +495,5 @@ class _Evaluation:
             world.budget.statistics.end(run)
             world.budget.check_derived(key, count.rows)
             frame = world.relations[key].frame
-            world.relations[key] = Relation(frame, count.rows)
+            world.relations[key] = TableRelation(frame, count.rows)
         self._uncounted.clear()

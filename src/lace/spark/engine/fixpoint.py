@@ -17,7 +17,7 @@ from lace.spark.engine.compile import branch_rows
 from lace.spark.engine.relations import (
     NOTHING,
     UNIT,
-    Relation,
+    TableRelation,
     collect_columns,
     columns_of,
     frame_of,
@@ -154,7 +154,7 @@ class _Rounds:
             self._pieces.append(_Piece(fresh, total))
             self._put_together()
             world.changed = {
-                predicate: Relation(self._unpacked(fresh, predicate), counts[predicate][0])
+                predicate: TableRelation(self._unpacked(fresh, predicate), counts[predicate][0])
                 for predicate in changed
             }
             self._publish()
@@ -209,7 +209,7 @@ class _Rounds:
         for predicate in self._step.predicates:
             if self._pieces:
                 known = united(piece.frame for piece in self._pieces)
-                relation = Relation(self._unpacked(known, predicate), self._totals[predicate])
+                relation = TableRelation(self._unpacked(known, predicate), self._totals[predicate])
             else:
                 relation = world.empty(predicate.arity)
             world.relations[predicate] = relation
@@ -250,7 +250,7 @@ def hand_over(
     world: World,
     checked: CheckedProgram,
     program: RelationalProgram,
-    inputs: Mapping[PredicateKey, Relation],
+    inputs: Mapping[PredicateKey, TableRelation],
     wanted: Iterable[PredicateKey],
     handover: Handover,
 ) -> None:
@@ -267,4 +267,4 @@ def hand_over(
         statistics=world.budget.statistics,
     )
     for key, (found, rows) in made.items():
-        world.relations[key] = Relation(frame_of(world.session, found, rows), rows)
+        world.relations[key] = TableRelation(frame_of(world.session, found, rows), rows)

@@ -16,7 +16,7 @@ from lace.columns.dictionary import Dictionary, fingerprints_of
 from lace.columns.relation import Relation
 from lace.engine.budget import Budget
 from lace.engine.engine import Evaluation
-from lace.engine.state import State
+from lace.engine.state import EvaluationState
 from lace.errors import EngineError
 from lace.record.hash_rows import decode_hashes
 from lace.spark.engine.session import LOCAL_MASTER, open_session, shuffle_partitions
@@ -221,7 +221,7 @@ def evaluate_columns(
     }
     dictionary = Dictionary(_HandedTexts(numbers, constants, texts))
     budget = Budget(checked, statistics)
-    state = State(program, dictionary, max(1, len(numbers)), relations, budget)
+    state = EvaluationState(program, dictionary, max(1, len(numbers)), relations, budget)
     evaluation = Evaluation(checked, state)
     asked = list(wanted)
     evaluation.run(asked)

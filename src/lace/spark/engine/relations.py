@@ -41,7 +41,7 @@ _BREACH: Final = re.compile(r"lace limit (work|derived) of rule ([0-9]{1,9})!")
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class TableRelation:
     """A set of rows; `rows` is how many it has, None where that is not known yet.
 
     `most` is a number of rows that it certainly does not pass.

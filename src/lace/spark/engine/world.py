@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lace.algebra.nodes import Version
 from lace.base.limits import SPARK_BROADCAST_ROWS
 from lace.spark.engine.relations import (
-    Relation,
+    TableRelation,
     breach_of,
     fits,
     frame_of,
@@ -46,7 +46,7 @@ _CONSTANT_SHARE: Final = 8
 """One row in this many has a certain value in a column, about."""
 
 
-class Texts(Protocol):
+class TextTable(Protocol):
     """The texts behind numbers."""
 
     def frame(self) -> DataFrame:
@@ -85,7 +85,7 @@ class World:
         self,
         session: SparkSession,
         program: RelationalProgram,
-        texts: Texts,
+        texts: TextTable,
         constants: Mapping[str, int],
         limits: RuleLimits,
         budget: Budget,
@@ -98,8 +98,8 @@ class World:
         self.limits = limits
         self.budget = budget
         self.options = options
-        self.relations: dict[PredicateKey, Relation] = {}
-        self.changed: dict[PredicateKey, Relation] = {}
+        self.relations: dict[PredicateKey, TableRelation] = {}
+        self.changed: dict[PredicateKey, TableRelation] = {}
         self.virtual: set[PredicateKey] = set(program.counted)
         self.branches: dict[PredicateKey, list[Branch]] = {}
         self.sizes: dict[tuple[PredicateKey, Pattern], int] = {}
@@ -107,7 +107,7 @@ class World:
             for branch in step.branches:
                 self.branches.setdefault(branch.predicate, []).append(branch)
 
-    def relation(self, scan: Scan) -> Relation:
+    def relation(self, scan: Scan) -> TableRelation:
         """Return what a scan reads."""
         if scan.version is Version.CHANGED:
             return self.changed[scan.predicate]
@@ -116,9 +116,9 @@ class World:
             found = self.relations[scan.predicate] = self.empty(scan.predicate.arity)
         return found
 
-    def empty(self, arity: int) -> Relation:
+    def empty(self, arity: int) -> TableRelation:
         """Return a relation without rows."""
-        return Relation(frame_of_rows(self.session, (), arity), 0)
+        return TableRelation(frame_of_rows(self.session, (), arity), 0)
 
     def remaining_work(self) -> int:
         """Return how many rows may still be made."""
@@ -318,7 +318,7 @@ class TableTexts:
 class ExtendedTexts:
     """Texts with those that only the rules of one evaluation have; these get numbers behind."""
 
-    def __init__(self, session: SparkSession, base: Texts, constants: Sequence[str]) -> None:
+    def __init__(self, session: SparkSession, base: TextTable, constants: Sequence[str]) -> None:
         self._session = session
         self._base = base
         found = dict(base.find(constants))

@@ -27,7 +27,7 @@ from lace.exchange.advertisement import (
     ordered_fields,
 )
 from lace.exchange.advertisement_set import payload_of
-from lace.exchange.merkle import EMPTY_ROOT, Node, Span, as_digests, root_of_nodes
+from lace.exchange.merkle import EMPTY_ROOT, LeafSpan, Node, as_digests, root_of_nodes
 from lace.facts.extract import facts_of_columns
 from lace.policy.origin import is_opaque_label
 from lace.policy.schema import Schema
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from lace.exchange.advertisement import Field
     from lace.facts.lines import Fact
-    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, Warehouse
+    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
 PREFIX_LENGTH: Final = 2
@@ -104,7 +104,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class AdvertisementState:
     """What was asked for, and the files that it was made of: `inputs` is a digest of them.
 
     `covered` is the last generation of records that are in it.
@@ -128,7 +128,7 @@ def state_names(manifest: Manifest) -> list[str]:
     return sorted(table.removeprefix(lead) for table in manifest.tables if table.startswith(lead))
 
 
-def read_state(warehouse: Warehouse, name: str) -> State | None:
+def read_state(warehouse: WarehouseFolder, name: str) -> AdvertisementState | None:
     """Return what is known of a state; None when none has that name.
 
     Raises:
@@ -141,10 +141,10 @@ def read_state(warehouse: Warehouse, name: str) -> State | None:
         (row,) = _rows(warehouse, table)
         schema = parse_schema(row["fields"])
         asked = Asked(name=name, source=row["source"], schema=schema, of=row["of"])
-        return State(asked=asked, inputs=row["inputs"], covered=row["covered"])
+        return AdvertisementState(asked=asked, inputs=row["inputs"], covered=row["covered"])
 
 
-def read_partitions(warehouse: Warehouse, name: str) -> Partitions:
+def read_partitions(warehouse: WarehouseFolder, name: str) -> Partitions:
     """Return count and root of the partitions of a state, and of the whole.
 
     Raises:
@@ -171,7 +171,7 @@ def _as_written(table: str) -> Iterator[None]:
         ) from error
 
 
-def _rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
+def _rows(warehouse: WarehouseFolder, table: str) -> list[dict[str, Any]]:
     from pyarrow import parquet
 
     found: list[dict[str, Any]] = []
@@ -181,7 +181,7 @@ def _rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
     return found
 
 
-def write_state(job: Job, state: State) -> tuple[DataFile, ...]:
+def write_state(job: Job, state: AdvertisementState) -> tuple[DataFile, ...]:
     """Write what is known of a state."""
     columns: dict[str, list[Any]] = {
         "source": [state.asked.source],
@@ -364,10 +364,10 @@ class Spanning:
             yield pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _spans(batches: Iterator[Any], starts: Mapping[Any, int]) -> Iterator[tuple[Any, Span]]:
+def _spans(batches: Iterator[Any], starts: Mapping[Any, int]) -> Iterator[tuple[Any, LeafSpan]]:
     """Yield each value of the first column with the span of its digests, the second column."""
     current: Any = None
-    span: Span | None = None
+    span: LeafSpan | None = None
     for batch in batches:
         first = 0
         digests = as_digests(batch.column(1).to_pylist())
@@ -376,7 +376,7 @@ def _spans(batches: Iterator[Any], starts: Mapping[Any, int]) -> Iterator[tuple[
             if span is None or key != current:
                 if span is not None:
                     yield current, span
-                current, span = key, Span(starts.get(key, 0))
+                current, span = key, LeafSpan(starts.get(key, 0))
             span.add(digests[first:last])
             first = last
     if span is not None:
@@ -404,7 +404,7 @@ class Done:
 
 
 def asked_of(
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     source: str,
     schema: Schema,
     *,
@@ -445,7 +445,7 @@ def asked_for_all(source: str, fields: Iterable[str]) -> Asked:
     return Asked(name=_ALL_RECORDS, source=source, schema=Schema(names=frozenset(fields)))
 
 
-def is_current(warehouse: Warehouse, asked: Asked) -> Done | None:
+def is_current(warehouse: WarehouseFolder, asked: Asked) -> Done | None:
     """Return what there is, when it is what is asked for, made of all that there is now."""
     state = read_state(warehouse, asked.name)
     if state is None or state.asked != asked:
@@ -485,7 +485,7 @@ def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
         made = _write_claims(session, job, asked, fresh)
         old = read_partitions(job.warehouse, asked.name) if grows else {}
         partitions = _partitions(session, job.warehouse, kept, made, old)
-    state = State(
+    state = AdvertisementState(
         asked=asked,
         inputs=inputs_of(manifest, asked.of),
         covered=max((file.generation for file in manifest.files(RECORDS)), default=0),
@@ -519,7 +519,7 @@ def _write_claims(
     return job.adopt(target)
 
 
-def _paths(warehouse: Warehouse, files: Collection[DataFile]) -> list[Path]:
+def _paths(warehouse: WarehouseFolder, files: Collection[DataFile]) -> list[Path]:
     for file in files:
         check_file(warehouse.folder, file)
     return [warehouse.folder / file.path for file in files]
@@ -527,7 +527,7 @@ def _paths(warehouse: Warehouse, files: Collection[DataFile]) -> list[Path]:
 
 def _partitions(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     kept: tuple[DataFile, ...],
     made: tuple[DataFile, ...],
     old: Partitions,

@@ -60,7 +60,12 @@ from lace.spark.pipeline.tables import (
     read_table,
     struct_of,
 )
-from lace.spark.pipeline.warehouse import Warehouse, WarehouseDamagedError, check_file, translated
+from lace.spark.pipeline.warehouse import (
+    WarehouseDamagedError,
+    WarehouseFolder,
+    check_file,
+    translated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,8 +75,8 @@ if TYPE_CHECKING:
     from lace.policy.schema import Schema
     from lace.record.reader import RawRecord
     from lace.record.validate import ValidRecord
-    from lace.spark.pipeline.advertise import State
-    from lace.spark.pipeline.derived import Evaluated
+    from lace.spark.pipeline.advertise import AdvertisementState
+    from lace.spark.pipeline.derived import DerivedFacts
     from lace.spark.pipeline.warehouse import DataFile, Manifest
 
 
@@ -265,7 +270,7 @@ _UNKNOWN: Final = "it does not tell by which rules it was made; run `lace pipeli
 _OTHER: Final = "it was not made of the rules and facts that are kept"
 
 
-def prove_derived(warehouse: Warehouse, proof: Proof, most_records: int) -> None:
+def prove_derived(warehouse: WarehouseFolder, proof: Proof, most_records: int) -> None:
     """Compare all derived tables with what the embedded engine derives.
 
     Args:
@@ -291,7 +296,9 @@ def prove_derived(warehouse: Warehouse, proof: Proof, most_records: int) -> None
             proof.note(table, "no evaluation describes it")
 
 
-def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_records: int) -> None:
+def _prove(
+    warehouse: WarehouseFolder, evaluated: DerivedFacts, proof: Proof, most_records: int
+) -> None:
     name, keys = evaluated.name, tuple(evaluated.counts)
     what = f"derived {name}"
     try:
@@ -316,7 +323,7 @@ def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_record
         )
         return
     try:
-        answer = _answer(question, _facts(Warehouse(warehouse.folder, then)))
+        answer = _answer(question, _facts(WarehouseFolder(warehouse.folder, then)))
     except LimitExceeded as error:
         proof.leave(what, error.message)
         return
@@ -324,7 +331,7 @@ def _prove(warehouse: Warehouse, evaluated: Evaluated, proof: Proof, most_record
         _compare_derived(warehouse, evaluated, key, answer.get(key, ()), proof)
 
 
-def _refuse(evaluated: Evaluated, reason: str, proof: Proof) -> None:
+def _refuse(evaluated: DerivedFacts, reason: str, proof: Proof) -> None:
     """Note an answer whose question cannot be asked again.
 
     Another version of Lace may have kept it in another form, or named it by other limits. Then
@@ -358,7 +365,7 @@ def _as_it_was(manifest: Manifest, name: str) -> Manifest:
     return replace(manifest, tables=MappingProxyType({**facts, RECORDS: records}))
 
 
-def _facts(warehouse: Warehouse) -> Iterable[Fact]:
+def _facts(warehouse: WarehouseFolder) -> Iterable[Fact]:
     for record in iterate_records(warehouse):
         yield from record_facts(record)
 
@@ -385,8 +392,8 @@ def _answer(question: Question, facts: Iterable[Fact]) -> dict[PredicateKey, Seq
 
 
 def _compare_derived(
-    warehouse: Warehouse,
-    evaluated: Evaluated,
+    warehouse: WarehouseFolder,
+    evaluated: DerivedFacts,
     key: PredicateKey,
     wanted: Sequence[Fact],
     proof: Proof,
@@ -420,7 +427,7 @@ _FACT_BYTES: Final = 200
 
 def prove(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     sample: int | None = None,
     *,
     most_records: int = DEFAULT_SETTINGS.warehouse_embedded_records,
@@ -454,7 +461,7 @@ def prove(
     return proof
 
 
-def _chosen(session: SparkSession, warehouse: Warehouse, sample: int) -> DataFrame:
+def _chosen(session: SparkSession, warehouse: WarehouseFolder, sample: int) -> DataFrame:
     """Return hashes chosen by chance: always the same ones, once chosen."""
     from pyspark.sql import functions
 
@@ -464,7 +471,7 @@ def _chosen(session: SparkSession, warehouse: Warehouse, sample: int) -> DataFra
 
 
 def _prove_records(
-    session: SparkSession, warehouse: Warehouse, chosen: DataFrame | None, proof: Proof
+    session: SparkSession, warehouse: WarehouseFolder, chosen: DataFrame | None, proof: Proof
 ) -> None:
     """Validate records again, those without facts as well."""
     from pyspark.sql import functions
@@ -487,7 +494,7 @@ def _prove_records(
     proof.validated += counted["rows"]
 
 
-def _records(session: SparkSession, warehouse: Warehouse, covered: int) -> DataFrame:
+def _records(session: SparkSession, warehouse: WarehouseFolder, covered: int) -> DataFrame:
     """Return the records up to a generation, whole."""
     files = warehouse.manifest.files(RECORDS)
     paths = [
@@ -505,7 +512,7 @@ def _among(rows: DataFrame, chosen: DataFrame | None) -> DataFrame:
 
 
 def _prove_facts(
-    session: SparkSession, warehouse: Warehouse, chosen: DataFrame | None, proof: Proof
+    session: SparkSession, warehouse: WarehouseFolder, chosen: DataFrame | None, proof: Proof
 ) -> None:
     records = _records(session, warehouse, warehouse.manifest.facts_generation)
     wanted = map_in_arrow(_among(records, chosen), Recomputing(), struct_of(PROVEN_COLUMNS))
@@ -515,7 +522,9 @@ def _prove_facts(
     proof.facts += facts
 
 
-def _fact_sets(session: SparkSession, warehouse: Warehouse, chosen: DataFrame | None) -> DataFrame:
+def _fact_sets(
+    session: SparkSession, warehouse: WarehouseFolder, chosen: DataFrame | None
+) -> DataFrame:
     """Return for each record how many facts the tables have of it, and the digest of that set.
 
     Values become rows of their own, so that the dictionary is joined once.
@@ -590,8 +599,8 @@ def _compare(
 
 def _prove_claims(
     session: SparkSession,
-    warehouse: Warehouse,
-    state: State,
+    warehouse: WarehouseFolder,
+    state: AdvertisementState,
     chosen: DataFrame | None,
     proof: Proof,
 ) -> None:
@@ -611,7 +620,11 @@ def _prove_claims(
 
 
 def _prove_roots(
-    session: SparkSession, warehouse: Warehouse, name: str, chosen: DataFrame | None, proof: Proof
+    session: SparkSession,
+    warehouse: WarehouseFolder,
+    name: str,
+    chosen: DataFrame | None,
+    proof: Proof,
 ) -> None:
     told = read_partitions(warehouse, name)
     rows = read_table(session, warehouse, f"{ADVERTISEMENTS}/{name}").select("prefix", "digest")
@@ -675,7 +688,7 @@ class Checked:
 
 
 def check_warehouse(
-    warehouse: Warehouse, report: Callable[[Checked], None] | None = None
+    warehouse: WarehouseFolder, report: Callable[[Checked], None] | None = None
 ) -> Checked:
     """Read every file of the manifest and compare its digest, and its rows with its footer."""
     checked = Checked()
@@ -693,7 +706,7 @@ def check_warehouse(
     return checked
 
 
-def validate_some(warehouse: Warehouse, checked: Checked) -> None:
+def validate_some(warehouse: WarehouseFolder, checked: Checked) -> None:
     """Validate up to 1,000 records again, chosen by chance, and note those that are not valid.
 
     Raises:
@@ -715,7 +728,7 @@ def validate_some(warehouse: Warehouse, checked: Checked) -> None:
                     add_report(checked.damage, f"the record {row[0]}", reason)
 
 
-def _check_footer(warehouse: Warehouse, file: DataFile) -> None:
+def _check_footer(warehouse: WarehouseFolder, file: DataFile) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
-    from lace.spark.pipeline.warehouse import Manifest, Warehouse
+    from lace.spark.pipeline.warehouse import Manifest, WarehouseFolder
 
 
 _FORMAT: Final = 1
@@ -168,7 +168,7 @@ _MOST_PREDICATES: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class DerivedFacts:
     """An evaluation that is in a warehouse.
 
     `identity` is the same for the same rules, limits and facts; `counts` has how many facts
@@ -244,7 +244,7 @@ def without_derived(manifest: Manifest, name: str) -> Manifest:
     return manifest
 
 
-def write_evaluated(done: Evaluated, folder: Path) -> None:
+def write_evaluated(done: DerivedFacts, folder: Path) -> None:
     """Write the table that describes an evaluation into a new folder."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -267,7 +267,7 @@ def write_evaluated(done: Evaluated, folder: Path) -> None:
     )
 
 
-def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
+def read_evaluated(warehouse: WarehouseFolder, name: str) -> DerivedFacts | None:
     """Return what is known of an evaluation; None where none has that name.
 
     Raises:
@@ -289,7 +289,7 @@ def read_evaluated(warehouse: Warehouse, name: str) -> Evaluated | None:
     if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
         raise _damaged(name, "its rows describe several evaluations")
     registration, made_by = told.pop()
-    return Evaluated(
+    return DerivedFacts(
         name,
         identities.pop(),
         MappingProxyType(counts),
@@ -305,7 +305,7 @@ def _damaged(name: str, reason: str) -> WarehouseDamagedError:
     )
 
 
-def find_derived(warehouse: Warehouse, text: str) -> str:
+def find_derived(warehouse: WarehouseFolder, text: str) -> str:
     """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
 
     Raises:
@@ -325,7 +325,7 @@ def find_derived(warehouse: Warehouse, text: str) -> str:
     )
 
 
-def find_exchange(warehouse: Warehouse, name: str) -> tuple[str, Schema]:
+def find_exchange(warehouse: WarehouseFolder, name: str) -> tuple[str, Schema]:
     """Return what an exchange that was evaluated may send, as `NAME/PREDICATE`, and its fields.
 
     Raises:
@@ -342,7 +342,7 @@ def find_exchange(warehouse: Warehouse, name: str) -> tuple[str, Schema]:
 
 
 def read_derived(
-    warehouse: Warehouse, name: str, predicate: PredicateKey
+    warehouse: WarehouseFolder, name: str, predicate: PredicateKey
 ) -> Iterator[tuple[str, ...]]:
     """Yield the facts of a predicate, without Spark, in no particular order.
 

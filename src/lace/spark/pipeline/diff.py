@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from lace.exchange.advertisement import Advertisement
     from lace.facts.lines import Fact
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
 
 FIRST_ONLY: Final = "a"
@@ -55,7 +55,7 @@ _ROW_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Side(ABC):
+class DiffSide(ABC):
     """A state to compare: of whom, with which fields, and its partitions."""
 
     source: str
@@ -75,10 +75,10 @@ class Side(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored(Side):
+class _Stored(DiffSide):
     """A state of a warehouse."""
 
-    warehouse: Warehouse
+    warehouse: WarehouseFolder
     name: str
 
     def rows(self, session: SparkSession) -> DataFrame:
@@ -86,7 +86,7 @@ class _Stored(Side):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Side):
+class Listing(DiffSide):
     """The advertisements that a peer listed.
 
     A listing does not say which fields were negotiated: those that some line has are taken.
@@ -102,7 +102,7 @@ class Listing(Side):
         return session.createDataFrame(pa.Table.from_batches([batch]))
 
 
-def side_of(warehouse: Warehouse, name: str) -> Side:
+def side_of(warehouse: WarehouseFolder, name: str) -> DiffSide:
     """Return a state of a warehouse.
 
     Raises:
@@ -164,7 +164,7 @@ class Comparison:
     `prefixes` has those that differ; None where roots cannot be compared.
     """
 
-    def __init__(self, first: Side, second: Side) -> None:
+    def __init__(self, first: DiffSide, second: DiffSide) -> None:
         self._first, self._second = first, second
         self._schema = first.schema & second.schema
         # Under the longer source lines are longer: what that leaves out, both leave out (G60).

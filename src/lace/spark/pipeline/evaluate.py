@@ -29,7 +29,7 @@ from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, Predicat
 from lace.spark.engine.local import evaluate_columns
 from lace.spark.engine.session import shuffle_partitions
 from lace.spark.pipeline.derived import (
-    Evaluated,
+    DerivedFacts,
     answer_table,
     check_name,
     evaluation_table,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lace.spark.engine.engine import Tables
     from lace.spark.engine.session import Options
     from lace.spark.engine.world import ExtendedTexts
-    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, Warehouse
+    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
 _FIELD: Final = PredicateKey("Field", 4)
@@ -112,7 +112,7 @@ def _body_atoms(program: CheckedProgram) -> Iterator[Atom]:
 
 def read_inputs(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     programs: Sequence[CheckedProgram],
     public: Sequence[Fact] = (),
     *,
@@ -215,7 +215,7 @@ def _rows(
 
 
 def read_question(
-    warehouse: Warehouse, name: str
+    warehouse: WarehouseFolder, name: str
 ) -> tuple[tuple[CheckedProgram, ...], tuple[Fact, ...]] | None:
     """Return the programs and public facts of an evaluation; None where it does not tell.
 
@@ -340,7 +340,7 @@ def made_by() -> str:
     return f"Lace {version('lace')} ({how[:8]})"
 
 
-def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluated | None:
+def find_answer(warehouse: WarehouseFolder, name: str, question: Question) -> DerivedFacts | None:
     """Return the answer that a warehouse has under a name, if it is the one to this question.
 
     Raises:
@@ -367,7 +367,7 @@ def evaluate(
     *,
     options: Options | None = None,
     statistics: Statistics | None = None,
-) -> Evaluated:
+) -> DerivedFacts:
     """Answer a question, and keep the answer under a name, in place of what was there.
 
     Args:
@@ -400,7 +400,7 @@ def evaluate(
         }
     counts = {key: tables.rows(str(key)) for key in question.predicates}
     told = question.exchange
-    done = Evaluated(
+    done = DerivedFacts(
         name,
         identity_of(manifest, question),
         MappingProxyType(counts),
@@ -422,7 +422,7 @@ def evaluate(
 
 def select_values(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     question: Question,
     *,
     options: Options | None = None,
@@ -445,7 +445,7 @@ def select_values(
 
 def _answer(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     question: Question,
     options: Options | None,
     statistics: Statistics | None,
@@ -491,7 +491,7 @@ def _size(inputs: Inputs) -> int:
 
 
 def _check_values(
-    session: SparkSession, warehouse: Warehouse, programs: Sequence[CheckedProgram]
+    session: SparkSession, warehouse: WarehouseFolder, programs: Sequence[CheckedProgram]
 ) -> None:
     """Refuse values that are longer than the rules' limit, where it is below that of records."""
     allowed = min(each.limits.max_value_bytes for each in programs)
@@ -554,7 +554,7 @@ class Chosen:
     strangers: int
 
 
-def find_named(warehouse: Warehouse, texts: Sequence[str]) -> frozenset[str]:
+def find_named(warehouse: WarehouseFolder, texts: Sequence[str]) -> frozenset[str]:
     """Return the hashes of the records that texts name, the newest of a coordinate.
 
     Raises:
@@ -586,7 +586,7 @@ def check_selection(question: Question) -> Question:
 
 
 def choose_records(
-    session: SparkSession, warehouse: Warehouse, question: Question, options: Options
+    session: SparkSession, warehouse: WarehouseFolder, question: Question, options: Options
 ) -> Chosen:
     """Return the records that a question chooses; nothing is written.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, Warehouse
+    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
 TEXT: Final = "text"
@@ -315,7 +315,9 @@ def _write_dictionary(
     return job.adopt(target), first - start
 
 
-def _words(session: SparkSession, warehouse: Warehouse, new: tuple[DataFile, ...]) -> DataFrame:
+def _words(
+    session: SparkSession, warehouse: WarehouseFolder, new: tuple[DataFile, ...]
+) -> DataFrame:
     """Return the dictionary as it will be."""
     paths = [*warehouse.files(DICTIONARY), *(warehouse.folder / file.path for file in new)]
     return read_files(session, paths, columns_of(DICTIONARY))

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from lace.errors import RecordError
     from lace.record.reader import Fault
-    from lace.spark.pipeline.warehouse import DataFile, Job, Warehouse
-    from lace.store.validation import Verdicts
+    from lace.spark.pipeline.warehouse import DataFile, Job, WarehouseFolder
+    from lace.store.validation import ValidationResults
 
 
 RANGE_BYTES: Final = 32 * 1024 * 1024
@@ -399,7 +399,7 @@ def _validated(piece: Piece, max_data_bytes: int) -> Iterator[Any]:
         yield _rows(verdicts, piece.source)
 
 
-def _rows(verdicts: Verdicts, source: int) -> Any:  # noqa: ANN401 - Arrow has no types
+def _rows(verdicts: ValidationResults, source: int) -> Any:  # noqa: ANN401 - Arrow has no types
     import pyarrow as pa
 
     rows: list[tuple[object, ...]] = [
@@ -469,7 +469,7 @@ class NewFiles:
 
 
 def find_new(
-    warehouse: Warehouse, paths: Sequence[Path], labels: Mapping[str, str] | None = None
+    warehouse: WarehouseFolder, paths: Sequence[Path], labels: Mapping[str, str] | None = None
 ) -> NewFiles:
     """Return which files were not ingested yet as they are now.
 
@@ -530,7 +530,7 @@ def ingest(
     return counts
 
 
-def known_sources(warehouse: Warehouse) -> frozenset[Source]:
+def known_sources(warehouse: WarehouseFolder) -> frozenset[Source]:
     """Return the files that were ingested, as they were then."""
     from pyarrow import parquet
 

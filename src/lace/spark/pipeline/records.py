@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from lace.record.paths import Address
-    from lace.spark.pipeline.warehouse import Warehouse
+    from lace.record.paths import RecordAddress
+    from lace.spark.pipeline.warehouse import WarehouseFolder
 
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -35,7 +35,7 @@ _KEY_COLUMNS: Final = ("hash", "type", "group_path", "app", "name", "tai", "sign
 
 
 def iterate_records(
-    warehouse: Warehouse, wanted: Collection[str] | None = None
+    warehouse: WarehouseFolder, wanted: Collection[str] | None = None
 ) -> Iterator[ValidRecord]:
     """Yield every record, or those of some hashes, in the order of the warehouse.
 
@@ -53,7 +53,7 @@ def iterate_records(
             yield record
 
 
-def find_hashes(warehouse: Warehouse, addresses: Sequence[Address]) -> list[str | None]:
+def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[RecordAddress]) -> list[str | None]:
     """Return the hash of the record that each address names, the newest of a coordinate.
 
     Raises:
@@ -67,7 +67,7 @@ def find_hashes(warehouse: Warehouse, addresses: Sequence[Address]) -> list[str 
     return [each[1] if each else None for each in found]
 
 
-def held_hashes(warehouse: Warehouse, hashes: Collection[str]) -> frozenset[str]:
+def held_hashes(warehouse: WarehouseFolder, hashes: Collection[str]) -> frozenset[str]:
     """Return those of some hashes that records here have.
 
     Raises:
@@ -81,7 +81,7 @@ def held_hashes(warehouse: Warehouse, hashes: Collection[str]) -> frozenset[str]
 
 
 def _note(
-    found: list[tuple[str, str] | None], addresses: Sequence[Address], row: dict[str, Any]
+    found: list[tuple[str, str] | None], addresses: Sequence[RecordAddress], row: dict[str, Any]
 ) -> None:
     for number, address in enumerate(addresses):
         if _is_named(address, row):
@@ -89,7 +89,7 @@ def _note(
             found[number] = max(found[number] or key, key)
 
 
-def _is_named(address: Address, row: dict[str, Any]) -> bool:
+def _is_named(address: RecordAddress, row: dict[str, Any]) -> bool:
     place = address.coordinate
     if place is not None and (place.group, place.app, place.name) != (
         row["group_path"],
@@ -171,7 +171,7 @@ class RecordIndex:
         WarehouseDamagedError: a file is damaged, or a hash in it is none.
     """
 
-    def __init__(self, warehouse: Warehouse, before: RecordIndex | None = None) -> None:
+    def __init__(self, warehouse: WarehouseFolder, before: RecordIndex | None = None) -> None:
         files = zip(warehouse.manifest.files(RECORDS), warehouse.files(RECORDS), strict=True)
         self._parts: list[_Part] = [
             _Part((file.path, file.digest, file.rows), path, file.rows) for file, path in files

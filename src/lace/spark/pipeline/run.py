@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.spark.engine.session import Options
     from lace.spark.pipeline.advertise import Asked, Done
-    from lace.spark.pipeline.derived import Evaluated
+    from lace.spark.pipeline.derived import DerivedFacts
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.ingest import NewFiles
-    from lace.spark.pipeline.warehouse import Job, Warehouse
+    from lace.spark.pipeline.warehouse import Job, WarehouseFolder
     from lace.store.intake import Intake, Report
     from lace.store.interface import RecordStore
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -74,7 +74,7 @@ class Ran:
 
     ingested: Ingested
     extracted: Extracted
-    evaluated: Evaluated
+    evaluated: DerivedFacts
     advertised: Done | None = None
 
 
@@ -131,7 +131,7 @@ class _Run:
             return Extracted(0, 0, 0)
         return make_facts(self._started(), self._job)
 
-    def evaluate(self) -> Evaluated:
+    def evaluate(self) -> DerivedFacts:
         """Answer the question, unless it has its answer."""
         work = self._work
         known = find_answer(self._job.warehouse, work.name, work.question)
@@ -181,7 +181,7 @@ def find_lace_records(
 
 
 def store_records(
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     store: RecordStore,
     *,
     settings: Settings,

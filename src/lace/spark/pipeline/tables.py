@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lace.spark.pipeline.warehouse import DataFile, Manifest, Run, Warehouse
+    from lace.spark.pipeline.warehouse import DataFile, Manifest, StageRun, WarehouseFolder
 
 
 RECORDS: Final = "records"
@@ -155,7 +155,7 @@ def write_rows(rows: DataFrame, target: Path, *by: str) -> list[Path]:
     return paths
 
 
-def read_table(session: SparkSession, warehouse: Warehouse, table: str) -> DataFrame:
+def read_table(session: SparkSession, warehouse: WarehouseFolder, table: str) -> DataFrame:
     """Return the rows of a table.
 
     Raises:
@@ -164,24 +164,24 @@ def read_table(session: SparkSession, warehouse: Warehouse, table: str) -> DataF
     return read_files(session, warehouse.files(table), columns_of(table))
 
 
-def read_records(session: SparkSession, warehouse: Warehouse) -> DataFrame:
+def read_records(session: SparkSession, warehouse: WarehouseFolder) -> DataFrame:
     """Return every record: its hash, parts and bytes (`head`, and behind it `data`)."""
     return read_table(session, warehouse, RECORDS)
 
 
-def read_dictionary(session: SparkSession, warehouse: Warehouse) -> DataFrame:
+def read_dictionary(session: SparkSession, warehouse: WarehouseFolder) -> DataFrame:
     """Return the dictionary: `id`, dense from 0 on, and `text`, each once."""
     return read_table(session, warehouse, DICTIONARY)
 
 
-def dictionary_size(warehouse: Warehouse) -> int:
+def dictionary_size(warehouse: WarehouseFolder) -> int:
     """Return how many texts the dictionary has, which is the next id."""
     return warehouse.manifest.texts
 
 
 def read_facts(
     session: SparkSession,
-    warehouse: Warehouse,
+    warehouse: WarehouseFolder,
     predicate: str,
     names: Collection[str] | None = None,
 ) -> DataFrame:
@@ -208,7 +208,7 @@ def read_facts(
     return rows if names is None else _named(session, warehouse, rows, names)
 
 
-def field_files(warehouse: Warehouse, names: Collection[str] | None) -> list[Path]:
+def field_files(warehouse: WarehouseFolder, names: Collection[str] | None) -> list[Path]:
     """Return the files that have Field facts of some Names, or of all; they may have others."""
     manifest = warehouse.manifest
     slots = range(FIRST_FREE_SLOT + MOST_SLOTS) if names is None else _slots(manifest, names)
@@ -243,7 +243,7 @@ def _since(manifest: Manifest, name: str) -> int:
 
 
 def _named(
-    session: SparkSession, warehouse: Warehouse, rows: DataFrame, names: Collection[str]
+    session: SparkSession, warehouse: WarehouseFolder, rows: DataFrame, names: Collection[str]
 ) -> DataFrame:
     """Return the rows whose Name is one of some; every row of a standard slot is."""
     if all(name in STANDARD_SLOTS for name in names):
@@ -260,7 +260,7 @@ DERIVED: Final = "derived"
 """What the names of the tables of derived facts begin with."""
 
 
-def describe_warehouse(warehouse: Warehouse) -> dict[str, Any]:
+def describe_warehouse(warehouse: WarehouseFolder) -> dict[str, Any]:
     """Return the counts, tables and last runs of a warehouse, from its manifest alone."""
     manifest = warehouse.manifest
     facts: dict[str, int] = {}
@@ -299,7 +299,7 @@ def _measures(files: Sequence[DataFile]) -> dict[str, int]:
     }
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: StageRun) -> dict[str, Any]:
     return {
         "stage": run.stage,
         "generation": run.generation,
@@ -339,7 +339,7 @@ class Rejected:
         }
 
 
-def rejected_of(warehouse: Warehouse) -> Iterator[Rejected]:
+def rejected_of(warehouse: WarehouseFolder) -> Iterator[Rejected]:
     """Yield what was rejected: commit by commit, in each by file and offset.
 
     Of one commit all are in memory.

@@ -84,7 +84,7 @@ class FieldSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class StageRun:
     """One run of a stage: what it was, when its commit was (TAI), how long it took.
 
     `rows` are those of the files that it brought, of all tables.
@@ -111,7 +111,7 @@ class Manifest:
     texts: int = 0
     slots: Mapping[str, FieldSlot] = field(default_factory=lambda: MappingProxyType({}))
     tables: Mapping[str, tuple[DataFile, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    runs: tuple[Run, ...] = ()
+    runs: tuple[StageRun, ...] = ()
 
     def files(self, table: str) -> tuple[DataFile, ...]:
         """Return the files of a table; a table that nothing was written to has none."""
@@ -140,7 +140,7 @@ class Manifest:
             tables[table] = new
         return replace(self, tables=MappingProxyType(tables))
 
-    def with_run(self, run: Run) -> Manifest:
+    def with_run(self, run: StageRun) -> Manifest:
         """Return this state with one more run; the oldest one goes where there are many."""
         return replace(self, runs=(*self.runs, run)[-MOST_RUNS:])
 
@@ -239,12 +239,12 @@ def _manifest(found: Mapping[str, Any]) -> Manifest:
     )
 
 
-def _runs(found: object) -> tuple[Run, ...]:
+def _runs(found: object) -> tuple[StageRun, ...]:
     """Return the runs that a manifest lists; one that was written before has none."""
     if not isinstance(found, list) or len(found) > MOST_RUNS:
         raise ValueError(f"runs are a list of at most {MOST_RUNS}")
     return tuple(
-        Run(
+        StageRun(
             stage=_matching(_STAGE, each["stage"]),
             generation=_number(each["generation"]),
             finished=_instant(each["finished"]),
@@ -298,7 +298,7 @@ _LEAST_BYTES: Final = 12
 _PIECE: Final = 1024 * 1024
 
 
-class Warehouse:
+class WarehouseFolder:
     """A warehouse at one state; `manifest` stays as it is while others write.
 
     Args:
@@ -313,7 +313,7 @@ class Warehouse:
         """What the last job could not remove: nothing that the warehouse consists of."""
 
     @classmethod
-    def open(cls, folder: Path) -> Warehouse:
+    def open(cls, folder: Path) -> WarehouseFolder:
         """Open a warehouse that is there.
 
         Raises:
@@ -323,7 +323,7 @@ class Warehouse:
         return cls(folder, _read_manifest(folder))
 
     @classmethod
-    def create(cls, folder: Path) -> Warehouse:
+    def create(cls, folder: Path) -> WarehouseFolder:
         """Open a warehouse, or make one where there is nothing yet.
 
         Raises:
@@ -373,7 +373,7 @@ class Warehouse:
 class Job:
     """One writer's work on a warehouse; nothing of it counts before `commit`."""
 
-    def __init__(self, warehouse: Warehouse) -> None:
+    def __init__(self, warehouse: WarehouseFolder) -> None:
         self.warehouse = warehouse
         self._begin()
 
@@ -444,9 +444,9 @@ class Job:
         self.warehouse.manifest = new
         self._begin()
 
-    def _run(self, new: Manifest, stage: str) -> Run:
+    def _run(self, new: Manifest, stage: str) -> StageRun:
         brought = (file for file in new.all_files() if file.generation == self.generation)
-        return Run(
+        return StageRun(
             stage=stage,
             generation=self.generation,
             finished=Tai.from_unix_nanoseconds(time.time_ns()),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lace.exchange.advertisement_set import AdvertisementSet
     from lace.exchange.effects import Describe, Evaluate
     from lace.exchange.negotiation import Terms
-    from lace.link.evaluator import Evaluator, Known
+    from lace.link.evaluator import ExchangeEvaluator, Known
     from lace.policy.compile import Executable
     from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore
     from lace.store.store_view import ExchangeStore
@@ -61,7 +61,7 @@ class WarehouseEvaluating:
         max_line_bytes: int | None,
         known: Known | None = None,
         supervisor: Supervisor | None = None,
-    ) -> Evaluator:
+    ) -> ExchangeEvaluator:
         """Return what answers the questions of an epoch.
 
         Raises:

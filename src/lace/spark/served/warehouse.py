@@ -34,12 +34,12 @@ from lace.spark.pipeline.facts import HEAD_COLUMNS, facts_of_heads
 from lace.spark.pipeline.records import RecordIndex, batches_of
 from lace.spark.pipeline.tables import ADVERTISEMENTS, RECORDS
 from lace.spark.pipeline.warehouse import (
-    Warehouse,
     WarehouseDamagedError,
+    WarehouseFolder,
     WarehouseOutdatedError,
     damage_told,
 )
-from lace.store.sqlite.connection import Counters
+from lace.store.sqlite.connection import StoreCounters
 from lace.store.sqlite.fact_state import FactState
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lace.policy.schema import Schema
     from lace.record.ids import RecordId
     from lace.record.validate import ValidRecord
-    from lace.spark.pipeline.advertise import State
+    from lace.spark.pipeline.advertise import AdvertisementState
     from lace.spark.pipeline.warehouse import Manifest
     from lace.store.interface import Admission
 
@@ -82,7 +82,7 @@ def open_served(
     """
     if util.find_spec("pyarrow") is None:
         raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'")
-    warehouse = Warehouse.open(folder)
+    warehouse = WarehouseFolder.open(folder)
     count = warehouse.manifest.rows(RECORDS)
     if count > most:
         raise LimitExceeded(
@@ -108,7 +108,7 @@ class ServedWarehouse:
         WarehouseDamagedError: a file that describes records, plans or states is damaged.
     """
 
-    def __init__(self, warehouse: Warehouse, before: ServedWarehouse | None = None) -> None:
+    def __init__(self, warehouse: WarehouseFolder, before: ServedWarehouse | None = None) -> None:
         self.warehouse = warehouse
         self.index: RecordIndex = RecordIndex(
             warehouse, before.index if before is not None else None
@@ -184,11 +184,11 @@ class ServedWarehouse:
     def _newest(self) -> Manifest:
         """Return what the warehouse consists of now; where nobody can tell, of what it did."""
         try:
-            return Warehouse.open(self.warehouse.folder).manifest
+            return WarehouseFolder.open(self.warehouse.folder).manifest
         except StoreError:
             return self.warehouse.manifest
 
-    def _advertisements(self, state: State) -> AdvertisementSet:
+    def _advertisements(self, state: AdvertisementState) -> AdvertisementSet:
         name = state.asked.name
         with self._lock:  # of several that ask at once, one reads
             found = self._held.get(name)
@@ -269,7 +269,7 @@ def _columns(batch: object) -> FactColumns:
         raise _damaged(f"the heads of {RECORDS} cannot be read: {error}") from error
 
 
-def _registered(warehouse: Warehouse) -> dict[str, list[str]]:
+def _registered(warehouse: WarehouseFolder) -> dict[str, list[str]]:
     """Return the names of evaluations by what decides their answers; any may be advertised."""
     found: dict[str, list[str]] = {}
     newest = max((file.generation for file in warehouse.manifest.files(RECORDS)), default=0)
@@ -346,10 +346,10 @@ class _Snapshot:
 
     served: ServedWarehouse
 
-    def counters(self) -> Counters:
+    def counters(self) -> StoreCounters:
         """Return counters by which states are told apart; they are none of a lace."""
         served = self.served
-        return Counters(len(served.index), served.record_bytes, served.generation)
+        return StoreCounters(len(served.index), served.record_bytes, served.generation)
 
     def removals(self, after: int) -> list[tuple[int, RecordId]]:
         """Nothing is ever removed."""

@@ -173,7 +173,7 @@ def not_a_lace(path: Path) -> NoStoreError:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class StoreCounters:
     """The counters of one state; a store of version 1 has only the first three."""
 
     records: int
@@ -183,7 +183,7 @@ class Counters:
     key_xor: int | None = None
 
 
-def read_counters(rows: Iterable[Sequence[object]], place: object) -> Counters:
+def read_counters(rows: Iterable[Sequence[object]], place: object) -> StoreCounters:
     """Return the counters of the rows of their table.
 
     Raises:
@@ -191,7 +191,7 @@ def read_counters(rows: Iterable[Sequence[object]], place: object) -> Counters:
     """
     values = {str(name): int(str(value)) for name, value in rows}
     try:
-        return Counters(
+        return StoreCounters(
             values["records"],
             values["record_bytes"],
             values["high_water"],

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from lace.columns.segment import Segments
     from lace.columns.segment_files import Ids
-    from lace.columns.segment_journal import Entry
+    from lace.columns.segment_journal import JournalEntry
     from lace.facts.lines import Fact
     from lace.record.ids import RecordId
     from lace.record.validate import ValidRecord
-    from lace.store.sqlite.connection import Counters
+    from lace.store.sqlite.connection import StoreCounters
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 
@@ -73,7 +73,7 @@ class Advance:
                 yield number, record
 
 
-def covered_by_counters(counters: Counters) -> Covered:
+def covered_by_counters(counters: StoreCounters) -> Covered:
     """Return what segments of a whole store cover; a store of version 1 has none."""
     return Covered(
         counters.high_water,
@@ -158,7 +158,7 @@ def all_as_tail(snapshot: SqliteSnapshot) -> FactState:
     )
 
 
-def extended(before: Entry, records: Sequence[ValidRecord], high_water: int) -> Covered:
+def extended(before: JournalEntry, records: Sequence[ValidRecord], high_water: int) -> Covered:
     """Return what is covered when these records are, too."""
     return Covered(
         high_water,

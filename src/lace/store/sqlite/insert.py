@@ -20,7 +20,7 @@ from lace.errors import StoreError
 from lace.record.model import MARKER
 from lace.record.validate import SIGNED_BY
 from lace.store.interface import StoreVersionError
-from lace.store.sqlite.connection import Counters, read_counters, translated, xor_of_digests
+from lace.store.sqlite.connection import StoreCounters, read_counters, translated, xor_of_digests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,8 +158,8 @@ class Inserted:
 
     stored: Sequence[int]
     new: Sequence[ValidRecord]
-    before: Counters
-    now: Counters
+    before: StoreCounters
+    now: StoreCounters
 
 
 class SomeKnownError(StoreError):
@@ -279,7 +279,7 @@ def _heads_of(records: Sequence[ValidRecord]) -> tuple[bytes, bytes]:
     return b"".join(heads), "".join(texts).encode()
 
 
-def write_counters(connection: apsw.Connection, counters: Counters) -> None:
+def write_counters(connection: apsw.Connection, counters: StoreCounters) -> None:
     """Write what was counted, inside a transaction in which places are entered, too."""
     values = {"placed": counters.high_water, **asdict(counters)}
     connection.executemany(

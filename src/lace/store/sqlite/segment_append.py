@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from lace.columns.segment import Segments, SegmentWriter
     from lace.columns.segment_files import Ids
-    from lace.columns.segment_journal import Covered, Entry
+    from lace.columns.segment_journal import Covered, JournalEntry
     from lace.record.validate import ValidRecord
-    from lace.store.sqlite.connection import Counters
+    from lace.store.sqlite.connection import StoreCounters
     from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.sqlite.store import SqliteStore
 
@@ -30,7 +30,7 @@ _REMOVED_PART: Final = 4
 """When more than one in this many covered records is removed, the segments are rebuilt."""
 
 
-def is_at(entry: Entry, counters: Counters) -> bool:
+def is_at(entry: JournalEntry, counters: StoreCounters) -> bool:
     """Tell whether an entry covers exactly what the counters count."""
     return (
         entry.high_water == counters.high_water

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.columns.segment_journal import (
     KEY_BYTES,
-    Entry,
+    JournalEntry,
     SegmentDamagedError,
     read_last_entry,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lace.columns.segment import Segments, SegmentWriter
-    from lace.store.sqlite.connection import Counters
+    from lace.store.sqlite.connection import StoreCounters
     from lace.store.sqlite.fact_state import FactState
     from lace.store.sqlite.insert import Inserted
     from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -53,7 +53,7 @@ _MOST_TAIL: Final = 4096
 """With more records than this behind the segments, a reader that may not write makes its own."""
 
 
-def is_behind(entry: Entry, counters: Counters, *, more: int = 0) -> bool:
+def is_behind(entry: JournalEntry, counters: StoreCounters, *, more: int = 0) -> bool:
     """Tell whether enough has happened since an entry to append what is new.
 
     `more` is how many more records there must be, whatever their bytes.
@@ -87,7 +87,7 @@ class SegmentKeeper:
 
     # -- reading ------------------------------------------------------------------------
 
-    def state(self) -> tuple[str, Entry] | None:
+    def state(self) -> tuple[str, JournalEntry] | None:
         """Return the generation that counts and its last entry; None without one."""
         with suppress(OSError, UnicodeDecodeError, SegmentDamagedError):
             generation = (self.folder / _CURRENT).read_text("ascii").strip()
@@ -176,7 +176,7 @@ class SegmentKeeper:
             return None
         return self._private_facts(snapshot, counters) or all_as_tail(snapshot)
 
-    def _private_facts(self, snapshot: SqliteSnapshot, counters: Counters) -> FactState | None:
+    def _private_facts(self, snapshot: SqliteSnapshot, counters: StoreCounters) -> FactState | None:
         """Return the facts from segments of this process alone, in a folder without a name."""
         from lace.columns.segment import SegmentWriter
         from lace.store.sqlite.fact_state import fact_state
@@ -237,7 +237,7 @@ class SegmentKeeper:
             raise failed[0]
         return is_rebuild_due
 
-    def catch_up(self, counters: Counters, snapshots: Snapshots) -> bool:
+    def catch_up(self, counters: StoreCounters, snapshots: Snapshots) -> bool:
         """Append all that is behind the segments, under the write lock; True: rebuild instead."""
         state = self.state()
         if state is None:
@@ -249,9 +249,9 @@ class SegmentKeeper:
 
     def _append(
         self,
-        state: tuple[str, Entry],
+        state: tuple[str, JournalEntry],
         inserted: Inserted | None,
-        now: Counters,
+        now: StoreCounters,
         snapshots: Snapshots,
         committed: Callable[[], None] = lambda: None,
     ) -> bool:

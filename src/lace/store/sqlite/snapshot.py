@@ -17,7 +17,7 @@ from lace.record.ids import IdError, RecordId, record_id
 from lace.record.model import MARKLINE_BYTES
 from lace.record.validate import ValidRecord, trust_stored
 from lace.store.interface import Order, StoreDamagedError, StoredRecord, Totals
-from lace.store.sqlite.connection import Counters, read_counters, translated
+from lace.store.sqlite.connection import StoreCounters, read_counters, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from lace.record.paths import Address
+    from lace.record.paths import RecordAddress
     from lace.store.sqlite.insert import RecentRecords
 
 
@@ -91,7 +91,7 @@ class SqliteSnapshot:
         counters = self.counters()
         return Totals(counters.records, counters.record_bytes, counters.high_water)
 
-    def counters(self) -> Counters:
+    def counters(self) -> StoreCounters:
         """Return all counters of this state."""
         return read_counters(self.select("SELECT name, value FROM counter", ()), self._path)
 
@@ -179,7 +179,7 @@ class SqliteSnapshot:
         )
         yield from self.select(sql, (after,))
 
-    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
+    def find(self, address: RecordAddress, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
         if address.coordinate is None:
             found = self.describe(address.hash) if address.hash else None

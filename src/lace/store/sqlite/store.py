@@ -28,8 +28,8 @@ from lace.store.interface import (
 from lace.store.lock import WriteLock
 from lace.store.sqlite.connection import (
     MIGRATIONS,
-    Counters,
     Migration,
+    StoreCounters,
     check_version,
     connect,
     migrate,
@@ -285,7 +285,7 @@ class SqliteStore:
             announce_change(self.folder)
         return len(gone)
 
-    def _counters(self, connection: apsw.Connection) -> Counters:
+    def _counters(self, connection: apsw.Connection) -> StoreCounters:
         return read_counters(connection.execute("SELECT name, value FROM counter"), self.path)
 
     @contextmanager
