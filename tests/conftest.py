@@ -26,7 +26,7 @@ pytest.register_assert_rewrite(
     "tests.simulator.world",
     "tests.store.contract",
     "tests.store.samples",
-    "tests.unit.interlacing.reconciling",
+    "tests.unit.exchange.reconciling",
     "tests.unit.transport.bindings",
 )
 
@@ -77,7 +77,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def spark_session(java_options: str) -> Iterator[Any]:
     """The Spark session of this process, for small tables."""
     from lace.spark.engine.session import open_session
-    from tests.spark import SETTINGS
+    from tests.spark_session import SETTINGS
 
     java = {"spark.driver.extraJavaOptions": java_options}
     with open_session("local[2]", settings=SETTINGS | java) as session:
@@ -87,7 +87,7 @@ def spark_session(java_options: str) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def java_options() -> str:
     """For SPARK_SUBMIT_OPTS: Java starts fast and compiles little; queries run as anybody's."""
-    from tests.spark import java_options
+    from tests.spark_session import java_options
 
     return java_options()
 

@@ -19,7 +19,7 @@ from lace.link.client import LinkOptions
 from lace.link.server import Served, Server
 from lace.store.interface import NoStoreError
 from lace.transport.faults import ListenError, TransportError
-from tests.driver.test_pairing import hashes, plex, policy
+from tests.link.test_pairing import hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

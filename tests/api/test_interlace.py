@@ -16,7 +16,7 @@ from lace.exchange.machine import Machine
 from lace.store import interface as watching
 from lace.store.interface import StoreUnavailableError
 from lace.store.sqlite.store import SqliteStore
-from tests.driver.test_pairing import SELECT, hashes, plex, policy
+from tests.link.test_pairing import SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

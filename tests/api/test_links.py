@@ -14,7 +14,7 @@ from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.errors import UsageError
 from lace.store.interface import StoreDamagedError
 from lace.transport.faults import ListenError, TransportError
-from tests.driver.test_pairing import hashes, plex, policy
+from tests.link.test_pairing import hashes, plex, policy
 from tests.store.samples import flip
 from tests.store.test_damage import change
 

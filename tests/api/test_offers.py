@@ -10,7 +10,7 @@ import lace
 from lace.errors import PolicyError, ProtocolError, SettingError, UsageError
 from lace.exchange import events as happened
 from lace.exchange.machine import Machine
-from tests.driver.test_pairing import EVERYTHING, EXPOSE, SELECT, hashes
+from tests.link.test_pairing import EVERYTHING, EXPOSE, SELECT, hashes
 
 if TYPE_CHECKING:
     from lace.exchange.effects import Effect

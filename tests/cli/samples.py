@@ -26,7 +26,7 @@ facts = ["Field('P.x','Name','0','a')"]
 derived = { "Named/2" = [["P.x", "a"]] }
 """
 SPARK = frozenset(f"lace pipeline {name}" for name in PIPELINE_SAMPLES)
-"""They need Spark; tests/pipeline/test_json.py runs them."""
+"""They need Spark; tests/spark/test_json.py runs them."""
 ELSEWHERE = frozenset({"lace serve", "lace demo"})
 """A server is run below, the demonstration in test_demo.py; both are held to their keys."""
 

@@ -26,9 +26,9 @@ def test_every_command_has_a_sample() -> None:
 
 
 UNSEEN = {
-    "sync": {"rejected-hashes"},  # by an honest peer; tests/unit/interlacing/test_ledger.py
+    "sync": {"rejected-hashes"},  # by an honest peer; tests/unit/exchange/test_ledger.py
     "verify": {"damage"},  # test_verify.py
-    "pipeline status": {"tables", "runs", "quarantine"},  # tests/pipeline/test_json.py
+    "pipeline status": {"tables", "runs", "quarantine"},  # tests/spark/test_json.py
 }
 """What no sample writes, and where it is tried."""
 

@@ -34,7 +34,7 @@ from lace.exchange.ticks import start_ticks
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.policy.operand import operand_of
 from lace.policy.schema import ALL_FIELDS, Schema
-from tests.unit.interlacing.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
+from tests.unit.exchange.sides import ALICE, ALL, BOB, EVE, PLAIN, START, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from lace.store.sqlite.store import SqliteStore
 from tests.oracle.naive_engine import evaluate_naively
 from tests.property import policies
 from tests.property.policies import SELECT_RECORDS, seen, visible_in
-from tests.unit.interlacing.sides import START, pair_of
+from tests.unit.exchange.sides import START, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,11 +24,11 @@ from tests.docs.examples import (
     read_blocks,
     script,
 )
-from tests.spark import SETTINGS, write_defaults
+from tests.spark_session import SETTINGS, write_defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-# Runs as one program, with names that its blocks share: tests/driver/test_how_to.py.
+# Runs as one program, with names that its blocks share: tests/link/test_how_to.py.
 ELSEWHERE = DOCS / "how-to" / "exchange-in-python.md"
 # The pages of the tutorial go on where the one before ended.
 TUTORIAL = [

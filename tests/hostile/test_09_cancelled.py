@@ -2,7 +2,7 @@
 
 The rules are a product of a list with itself that has no result; the limits on work are raised,
 so that nothing else would end it. Each test is a real process with real signals. An evaluation ends
-within a second; that no step of it takes longer is counted in `tests/unit/engines/test_looks.py`.
+within a second; that no step of it takes longer is counted in `tests/unit/engine/test_looks.py`.
 Here a deadline also allows for the end of the process on a busy machine.
 """
 

@@ -41,7 +41,7 @@ SEED: Final = "lace"
 FOLDERS: Final = (
     *(f"tests/unit/{package}" for package in ("base", *PACKAGES)),
     "tests/conformance",
-    "tests/driver",
+    "tests/link",
 )
 """The tests that run: those in one process that are neither slow nor of Spark."""
 

@@ -14,7 +14,7 @@ from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.reconcile import Reconciliation
 from lace.exchange.summaries import InquiryLimits
 from lace.policy.schema import Schema
-from tests.unit.interlacing.reconciling import (
+from tests.unit.exchange.reconciling import (
     SOURCES,
     WIDE,
     Party,

@@ -20,7 +20,7 @@ from lace.store.interface import StoreUnavailableError
 from lace.store.sqlite import segments as segments_module
 from lace.store.sqlite.insert import Transaction
 from lace.store.sqlite.snapshot import SqliteSnapshot
-from tests.driver.test_pairing import EVERYTHING
+from tests.link.test_pairing import EVERYTHING
 from tests.oracle.naive_engine import evaluate_naively
 from tests.oracle.store_policy import StorePolicy
 from tests.store.samples import blob, plex, seal
