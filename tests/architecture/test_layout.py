@@ -90,6 +90,49 @@ def test_only_what_a_program_may_use_is_exported() -> None:
     assert not found
 
 
+def importers() -> dict[str, set[str]]:
+    """Return which modules import each module."""
+    names = {
+        path: ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
+        for path in MODULES
+    }
+    found: dict[str, set[str]] = {name: set() for name in names.values()}
+    for path, here in names.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            for each in node.names:
+                full = f"{node.module}.{each.name}"
+                found.get(full if full in found else node.module, set()).add(here)
+    return found
+
+
+def test_a_module_that_one_sibling_imports_says_why_it_is_apart() -> None:
+    """A slice of a parent belongs in the parent, unless there is a reason."""
+    without = []
+    for name, users in importers().items():
+        path = SOURCE.parent / f"{name.replace('.', '/')}.py"
+        package = name.rpartition(".")[0]
+        if len(users) > 1 or {each.rpartition(".")[0] for each in users} != {package}:
+            continue
+        if path.exists() and "Apart from " not in (
+            ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        ):
+            without.append(name)
+    assert not without
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name_of(path))
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
 def test_the_root_holds_no_modules() -> None:
     """Every concept is in a package; the root has the error tree and the two entries."""
     files = {path.name for path in SOURCE.iterdir() if path.is_file()}

@@ -362,9 +362,5 @@ class Evaluator(Protocol):
         *,
         predicates: Iterable[PredicateKey] | None = None,
     ) -> Answer:
-        """Evaluate rules over facts; wanted are these predicates, or all.
-
-        Raises:
-            LimitExceeded: a limit was reached; there is no part of an answer.
-        """
+        """Evaluate rules over facts; wanted are these predicates, or all."""
         ...

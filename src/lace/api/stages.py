@@ -1,6 +1,8 @@
 """The stages of the pipeline from a program: what each takes, and that Spark runs only for work.
 
 A stage starts Spark at its `master`, or takes a session that there is.
+
+Apart from `warehouse`, which describes one and reads it without Spark.
 """
 
 from __future__ import annotations

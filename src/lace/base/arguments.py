@@ -35,47 +35,25 @@ def is_text_of(pattern: re.Pattern[str], value: object) -> bool:
 def check_argument(
     value: object, kinds: type | tuple[type, ...], said: str, hint: str | None = None
 ) -> None:
-    """Refuse an argument of another kind.
-
-    Args:
-        value: what was given.
-        kinds: what it may be.
-        said: what it is called and should be, as "path is the path of a folder".
-        hint: what to do instead.
-
-    Raises:
-        UsageError: it is none of these.
-    """
+    """Refuse an argument of another kind."""
     if not isinstance(value, kinds):
         raise UsageError(f"{said}, not {kind_of(value)}", hint=hint)
 
 
 def check_many(value: object, said: str, hint: str | None = None) -> None:
-    """Refuse what is not several things: a text and bytes are one, though they can be iterated.
-
-    Raises:
-        UsageError: it cannot be iterated, or is one text.
-    """
+    """Refuse what is not several things: a text and bytes are one, though they can be iterated."""
     if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, Iterable):
         raise UsageError(f"{said}, not {kind_of(value)}", hint=hint)
 
 
 def check_callable(value: object, said: str) -> None:
-    """Refuse what is neither a function nor None.
-
-    Raises:
-        UsageError: it cannot be called.
-    """
+    """Refuse what is neither a function nor None."""
     if value is not None and not callable(value):
         raise UsageError(f"{said}, not {kind_of(value)}", hint="give a function, or leave it out")
 
 
 def check_count(value: object, said: str) -> None:
-    """Refuse what is neither a number from 0 on nor None.
-
-    Raises:
-        UsageError: it is something else, or below 0.
-    """
+    """Refuse what is neither a number from 0 on nor None."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):

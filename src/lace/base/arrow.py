@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_pyarrow() -> Any:  # noqa: ANN401 - pyarrow is optional
-    """Return the package.
-
-    Raises:
-        EngineError: it is not installed.
-    """
+    """Return the package."""
     try:
         import pyarrow as package
     except ImportError as error:
@@ -26,14 +22,7 @@ def load_pyarrow() -> Any:  # noqa: ANN401 - pyarrow is optional
 
 
 def arrow_table(columns: Mapping[str, tuple[str, Sequence[object]]]) -> pyarrow.Table:
-    """Return a pyarrow table.
-
-    Args:
-        columns: for each name what pyarrow calls its type, as `string`, and its values.
-
-    Raises:
-        EngineError: pyarrow is not installed.
-    """
+    """Return a pyarrow table."""
     arrow = load_pyarrow()
     arrays = [arrow.array(values, getattr(arrow, kind)()) for kind, values in columns.values()]
     made: pyarrow.Table = arrow.table(arrays, names=list(columns))

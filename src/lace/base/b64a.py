@@ -44,9 +44,6 @@ def encode(data: bytes) -> str:
 def decode(text: str) -> bytes:
     """Return the bytes whose Base64-Ascend form is exactly text.
 
-    Raises:
-        B64AError: a foreign character, an impossible length, or non-zero fill bits.
-
     >>> decode("~l0").hex()
     'ff00'
     """

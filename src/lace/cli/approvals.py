@@ -46,14 +46,7 @@ class ForeignLaceError(UsageError):
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuse a lace that was found, unless it is this user's own and others cannot write to it.
-
-    Args:
-        folder: the folder of the lace; a link to one has to be this user's own as well.
-
-    Raises:
-        ForeignLaceError: it, or its `lace.toml`, belongs to another user, or anybody can write.
-    """
+    """Refuse a lace that was found, unless it is this user's own and others cannot write to it."""
     settings = folder / SETTINGS_FILE
     for path in (folder, settings):
         for look in (os.lstat, os.stat):
@@ -90,19 +83,7 @@ def approve_command(
     peer: str,
     command: Sequence[str],
 ) -> None:
-    """Ask for approval of a command that a `lace.toml` names, unless this user has given it before.
-
-    Args:
-        environ: says where this user's configuration is kept.
-        output: where warnings go.
-        lace: the folder of the lace.
-        peer: the name of the peer whose table names the command.
-        command: the program and its arguments.
-
-    Raises:
-        DeclinedError: a person said no.
-        PolicyError: it is not approved, and there is no terminal to ask at.
-    """
+    """Ask this user to approve a command that a `lace.toml` names, once."""
     place = Place(f"{safe_text(str(lace / SETTINGS_FILE))}: [peer.{peer}]")
     shown = safe_text(shlex.join(command))
     asked = (os.path.realpath(lace), tuple(command))

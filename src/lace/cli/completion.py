@@ -1,4 +1,7 @@
-"""`lace completion`: the script with which a shell completes command lines of Lace."""
+"""`lace completion`: the script with which a shell completes command lines of Lace.
+
+Apart from `main`, which loads a command only when it is run.
+"""
 
 from __future__ import annotations
 

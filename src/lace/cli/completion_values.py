@@ -2,6 +2,8 @@
 
 What stands for a value in the help says what is completed there. A shell waits meanwhile,
 so that little is read: a lace is only opened to read, and some rows of it at most.
+
+Apart from `command`: completion opens a lace, and a command does not need that.
 """
 
 from __future__ import annotations

@@ -254,15 +254,7 @@ class DemoStage:
         quietly: bool = False,
         variable: str | None = None,
     ) -> str:
-        """Run a command as it would be typed in the folder; returns what it writes.
-
-        Args:
-            words: the command line.
-            code: the exit code that it is to have.
-            shown: show what it writes.
-            quietly: do not show the command either.
-            variable: where the shell would keep what it writes.
-        """
+        """Run a command as it would be typed in the folder; returns what it writes."""
         if not quietly:
             self._typed(words, variable)
         text = self._invoke(words, code, is_terminal=not self._is_json)
@@ -293,12 +285,7 @@ class DemoStage:
         return captured.getvalue().decode("utf-8").replace(f"{self._folder}{os.sep}", "")
 
     def start(self, title: str, *words: str) -> str:
-        """Run a command as a process of its own, which may take its time; returns what it writes.
-
-        Args:
-            title: what is going on meanwhile.
-            words: the command line.
-        """
+        """Run a command in another process, and return what it writes."""
         self._typed(words)
         with nullcontext() if self._is_json else Waiting(self._session, title):
             code, out, err = self._run(words)
@@ -623,11 +610,7 @@ class _Story:
 
 
 def tell(stage: DemoStage) -> Findings:
-    """Tell the story; returns what it found.
-
-    Raises:
-        DemoError: something is not as the story has it.
-    """
+    """Tell the story; returns what it found."""
     stage.write("empty.txt", "")
     story = _Story(stage)
     for act in (

@@ -84,12 +84,7 @@ class Baseline:
 
 
 def read_baselines(session: Session, arguments: Sequence[str]) -> Baseline:
-    """Return what the `--baseline` options name; JSON is known by its first character.
-
-    Raises:
-        UsageError: a file cannot be read, or a saved disclosure is not alone.
-        PolicyError: JSON that is no saved disclosure.
-    """
+    """Return what the `--baseline` options name; JSON is known by its first character."""
     named = tuple(parse_exposure(argument, _OPTION) for argument in arguments)
     files = {each.file: _read(session, each.file) for each in named}
     saved = [each for each in named if files[each.file].raw.lstrip()[:1] in (b"{", b"[")]
@@ -132,11 +127,7 @@ def _read(session: Session, argument: str) -> RuleFile:
 
 
 def check_baseline(session: Session, baseline: Baseline, now: Disclosure) -> None:
-    """Refuse a saved disclosure of something else; tell what is not or hardly compared.
-
-    Raises:
-        PolicyError: it is of another viewer or of another lace.
-    """
+    """Refuse a saved disclosure of something else; tell what is not or hardly compared."""
     before = baseline.saved
     if before is None:
         if baseline.modules and not any(each.is_for(now.viewer) for each in baseline.modules):
@@ -386,12 +377,7 @@ class _Question:
         allow_undefined: Sequence[str],
         offer: dict[str, Any],
     ) -> None:
-        """Read and check all rule files.
-
-        Raises:
-            UsageError: a file cannot be read.
-            RuleError: rules are not legal; all findings were shown.
-        """
+        """Read and check all rule files."""
         self.session = session
         self.viewer = viewer
         self.lowering = lowering

@@ -1,4 +1,7 @@
-"""`lace export`: record bytes, one after another."""
+"""`lace export`: record bytes, one after another.
+
+Apart from `pipeline_tables`: a lace is exported without Spark.
+"""
 
 from __future__ import annotations
 
@@ -75,12 +78,7 @@ def _check_usage(
 
 
 def check_output(output: Output, target: str | None) -> None:
-    """Refuse record bytes on a terminal, or mixed with JSON.
-
-    Raises:
-        UsageError: JSON and bytes would go to the same place.
-        TerminalError: bytes would go to a terminal.
-    """
+    """Refuse record bytes on a terminal, or mixed with JSON."""
     if output.json and not target:
         raise UsageError(
             "--json lists what is exported, and the bytes need a place",

@@ -33,11 +33,7 @@ class TerminalError(LaceError):
 
 
 def check_target(name: str) -> None:
-    """Refuse a file that could not be written, before there is anything to write.
-
-    Raises:
-        UsageError: there is no such folder, or a folder has the file's name.
-    """
+    """Refuse a file that could not be written, before there is anything to write."""
     path = Path(name)
     if path.is_dir():
         raise UsageError(f"{name} is a folder", hint="name a file with -o FILE")
@@ -47,12 +43,7 @@ def check_target(name: str) -> None:
 
 @contextmanager
 def written(name: str) -> Iterator[IO[bytes]]:
-    """Open a file to be written; it appears, or replaces another, when all went well.
-
-    Raises:
-        UsageError: there is no such folder, or a folder has the file's name.
-        OutputError: the disk or its permissions stand in the way.
-    """
+    """Open a file to be written; it appears, or replaces another, when all went well."""
     check_target(name)
 
     def translate(error: OSError) -> Exception:
@@ -92,11 +83,7 @@ class RuleFile:
         return _shown(self.argument)
 
     def text(self) -> bytes:
-        """Return the bytes of the file.
-
-        Raises:
-            RuleError: it is larger than any lacegram.
-        """
+        """Return the bytes of the file."""
         if len(self.raw) <= MAX_FILE_BYTES:
             return self.raw
         found = Finding(
@@ -113,11 +100,7 @@ def _shown(argument: str) -> str:
 
 
 def read_file(session: Session, argument: str) -> RuleFile:
-    """Read one file, or standard input; of a file that is too large only the beginning.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Read one file, or standard input; of a file that is too large only the beginning."""
     if argument == STANDARD_INPUT:
         if sys.stdin is None:
             raise UsageError("standard input is closed", hint="name a FILE")
@@ -134,11 +117,7 @@ def read_file(session: Session, argument: str) -> RuleFile:
 
 
 def read_files(session: Session, arguments: Sequence[str]) -> Iterator[RuleFile]:
-    """Yield the files that can be read, whatever is with the others.
-
-    Raises:
-        UsageError: at the end, if one of them could not be read.
-    """
+    """Yield the files that can be read, whatever is with the others."""
     if arguments.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read once", hint="name files")
     lost: list[UsageError] = []
@@ -200,12 +179,7 @@ _TELL_LINES: Final = 20_000
 
 
 class GivenFacts:
-    """The facts of files, at most as many as an evaluation takes.
-
-    Args:
-        limits: of the evaluation.
-        check: refuses what does not belong into these files; it gets each line's fact once.
-    """
+    """The facts of files, at most as many as an evaluation takes."""
 
     def __init__(self, limits: RuleLimits, check: Check | None = None) -> None:
         self._limits = limits
@@ -257,14 +231,7 @@ def read_fact_files(
     limits: RuleLimits,
     check: Check | None = None,
 ) -> GivenFacts:
-    """Read files of fact lines, or standard input.
-
-    Raises:
-        UsageError: a file cannot be read.
-        FactLineError: a line is no fact, or not one of those wanted; the place names file
-            and line.
-        LimitExceeded: a value is too long, or there are too many facts.
-    """
+    """Read files of fact lines, or standard input."""
     if arguments.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read once", hint="name files")
     given = GivenFacts(limits, check)

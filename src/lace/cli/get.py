@@ -51,11 +51,7 @@ def record_options(function: Decorated) -> Decorated:
 
 
 def check_record_options(output: Output, target: str | None) -> None:
-    """Refuse options that ask for two things, and a file that could not be written.
-
-    Raises:
-        UsageError: they do, or it could not.
-    """
+    """Refuse options that ask for two things, and a file that could not be written."""
     if output.json and target:
         raise UsageError("--json and -o ask for two things", hint="give one of them")
     if target:
@@ -93,12 +89,7 @@ def _is_plain_text(data: bytes) -> bool:
 
 
 def write_record(output: Output, found: ValidRecord, *, body: bool, target: str | None) -> None:
-    """Write a record, or only its data: to a file, as JSON, or to standard output.
-
-    Raises:
-        TerminalError: it is not for a terminal.
-        OutputError: the file cannot be written.
-    """
+    """Write a record, or only its data: to a file, as JSON, or to standard output."""
     if output.json:
         output.json_document(_as_json(found, body))
         return
@@ -140,12 +131,7 @@ class NotFoundError(LaceError):
 
 
 def find_records(snapshot: Snapshot, texts: Sequence[str]) -> list[StoredRecord]:
-    """Return the record that each text names, the tip of a coordinate, each record once.
-
-    Raises:
-        AddressError: a text is no hash and no coordinate.
-        NotFoundError: at least one is not there; all of them are named.
-    """
+    """Return the record that each text names, the tip of a coordinate, each record once."""
     addresses = [parse_address(text) for text in texts]
     found: dict[str, StoredRecord] = {}
     missing: list[str] = []

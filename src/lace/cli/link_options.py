@@ -51,11 +51,7 @@ Event: TypeAlias = Literal[
 
 
 class JsonLog:
-    """Writes events to standard error, each as a line of JSON.
-
-    Args:
-        output: takes the lines.
-    """
+    """Writes events to standard error, each as a line of JSON."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -214,11 +210,7 @@ def all_options(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorat
 
 
 def parse_peers(texts: Iterable[str]) -> frozenset[str]:
-    """Return the verifiers that `--peer` names.
-
-    Raises:
-        UsageError: one is no verifier.
-    """
+    """Return the verifiers that `--peer` names."""
     return frozenset(str(parse_verifier(text)) for text in texts)
 
 
@@ -228,11 +220,7 @@ def path_of(name: str | None) -> Path | None:
 
 
 def claimed_verifier(claim: str | None, key: str | None) -> Verifier | None:
-    """Return the verifier that `--claim` names, if it is given.
-
-    Raises:
-        UsageError: it is no verifier, or a key is named beside it.
-    """
+    """Return the verifier that `--claim` names, if it is given."""
     if claim is None:
         return None
     if key is not None:
@@ -245,11 +233,7 @@ def claimed_verifier(claim: str | None, key: str | None) -> Verifier | None:
 
 
 def vouched_peer(text: str | None) -> Verifier | None:
-    """Return the verifier that `--stdio-peer` names, if it is given.
-
-    Raises:
-        UsageError: it is no verifier.
-    """
+    """Return the verifier that `--stdio-peer` names, if it is given."""
     return None if text is None else parse_verifier(text)
 
 
@@ -260,10 +244,6 @@ def signing_key(
 
     On a plain link nothing is signed: who claims to be someone there needs a transport that
     proves it, so that only a key that is named counts. With a claim no key is used.
-
-    Raises:
-        UsageError: the name is no verifier.
-        StoreError: the lace does not have that key.
     """
     if named is not None:
         return lace.keys.load(parse_verifier(named))

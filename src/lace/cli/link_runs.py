@@ -289,14 +289,7 @@ def _is_passing(outcome: Outcome) -> bool:
 
 
 def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
-    """Return what is known of a peer, from its table and the command line.
-
-    Raises:
-        UsageError: there is no such peer.
-        SettingError: its table is not legal.
-        PolicyError: this user has not approved the command that its table names.
-        DeclinedError: a person was asked to approve it, and said no.
-    """
+    """Return what is known of a peer, from its table and the command line."""
     if given.address is not None and is_peer_name(given.address):
         folder = session.folder()
         table = read_peer(folder, given.address)
@@ -313,11 +306,7 @@ def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
 
 
 def connect_options(given: SyncArguments) -> ConnectOptions:
-    """Return how to connect to a peer.
-
-    Raises:
-        UsageError: a file of certificates, keys or users cannot be read.
-    """
+    """Return how to connect to a peer."""
     tls, verifiers = None, {}
     if given.uid_map is not None:
         from lace.transport.maps import read_uid_map

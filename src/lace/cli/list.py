@@ -87,16 +87,7 @@ def show_table(
     total: int | None,
     is_chosen: bool = False,
 ) -> None:
-    """Write a table of records for a person, the first of them where there are many.
-
-    Args:
-        output: where it is written.
-        names: the columns.
-        rows: their values.
-        is_cut: show no more rows than a terminal shows.
-        total: how many rows there would be, if that is known.
-        is_chosen: the columns were asked for by name, so that none is left out.
-    """
+    """Write a table of records for a person, the first of them where there are many."""
     shown = rows[:TERMINAL_ROWS] if is_cut else rows
     cells = ([*map(_cell, names, values)] for values in shown)
     less = output.table([_column(name, is_chosen) for name in names], cells)

@@ -225,7 +225,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-class Writer(Protocol):
+class OutputWriter(Protocol):
     """Takes bytes, as a binary file does."""
 
     def write(self, data: bytes, /) -> object:
@@ -234,17 +234,11 @@ class Writer(Protocol):
 
 
 class Output:
-    """Where one command writes.
-
-    Args:
-        stream: takes the data instead of standard output.
-        terminal: write as for a terminal, or not; by default as standard output is.
-        width: how wide a table may be that is not written to a terminal.
-    """
+    """Where one command writes."""
 
     def __init__(
         self,
-        stream: Writer | None = None,
+        stream: OutputWriter | None = None,
         terminal: bool | None = None,
         width: int = _PIPE_WIDTH,
     ) -> None:
@@ -266,7 +260,7 @@ class Output:
         """Whether that stays away: somebody else has begun a line there, and not ended it."""
 
     @contextmanager
-    def redirected(self, stream: Writer) -> Iterator[None]:
+    def redirected(self, stream: OutputWriter) -> Iterator[None]:
         """Write the data to a stream instead, until the end of the block."""
         before, self._stream = self._stream, stream
         try:
@@ -515,9 +509,6 @@ def parse_time(text: str, option: str) -> Tai:
 
     >>> parse_time("2022-01-01T00:00:00Z", "--at")
     Tai('1640995237:000000000')
-
-    Raises:
-        UsageError: it is neither.
     """
     try:
         return Tai(text)
@@ -547,11 +538,7 @@ def is_attended() -> bool:
 
 
 def ask(question: str) -> None:
-    """Ask whether to go on.
-
-    Raises:
-        DeclinedError: the answer is no, or is missing.
-    """
+    """Ask whether to go on."""
     try:
         agreed = click.confirm(safe_text(question), err=True)
     except click.Abort as error:

@@ -93,11 +93,7 @@ def is_peer_name(text: str) -> bool:
 
 
 def peer_tables(folder: Path) -> dict[str, object]:
-    """Return the tables of peers that the `lace.toml` of a lace has, by name.
-
-    Raises:
-        SettingError: the file cannot be read.
-    """
+    """Return the tables of peers that the `lace.toml` of a lace has, by name."""
     import tomllib  # only a named peer needs it
 
     path = folder / SETTINGS_FILE
@@ -111,12 +107,7 @@ def peer_tables(folder: Path) -> dict[str, object]:
 
 
 def read_peer(folder: Path, name: str) -> SyncArguments:
-    """Return what the `lace.toml` of a lace says of a peer.
-
-    Raises:
-        UsageError: there is no such peer.
-        SettingError: its table is not legal.
-    """
+    """Return what the `lace.toml` of a lace says of a peer."""
     path = folder / SETTINGS_FILE
     tables = peer_tables(folder)
     if name not in tables:
@@ -171,16 +162,7 @@ def lost_files(folder: Path, name: str, table: SyncArguments) -> Iterator[UsageE
 
 
 def refuse_lost_files(folder: Path, given: SyncArguments, known: SyncArguments) -> None:
-    """Refuse a peer whose table names a file that is not there, and that is asked for.
-
-    Args:
-        folder: the folder of the lace.
-        given: what the command line says, with the name of the peer.
-        known: what is known of it together.
-
-    Raises:
-        UsageError: there is no such file.
-    """
+    """Refuse a peer whose table names a file that is not there, and that is asked for."""
     over = {each: None for each in (*_FILES, "expose") if getattr(given, each) not in (None, ())}
     for lost in lost_files(folder, given.address or "", replace(known, **over)):
         raise lost

@@ -164,11 +164,7 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
 class SparkOptions:
-    """Where Spark runs, and with which settings.
-
-    Raises:
-        UsageError: the master, the archive or a setting is none.
-    """
+    """Where Spark runs, and with which settings."""
 
     def __init__(self, master: str, archive: str | None, settings: Sequence[str]) -> None:
         from lace.spark.engine.session import check_master
@@ -279,18 +275,7 @@ def read_question(
     predicates: Sequence[str] = (),
     allowed: frozenset[PredicateKey] | None = None,
 ) -> Question:
-    """Read and check a file of rules; what is wanted is all that they define, or what is named.
-
-    Args:
-        session: the run.
-        rules: the file.
-        predicates: what is wanted.
-        allowed: for rules whose answer is acted upon, the predicates that may be undefined.
-
-    Raises:
-        UsageError: the file cannot be read, or a predicate is not defined.
-        RuleError: the rules are not legal; all findings were shown.
-    """
+    """Read and check a file of rules; what is wanted is all that they define, or what is named."""
     from lace.spark.pipeline.evaluate import Question
 
     file = read_file(session, rules)
@@ -308,12 +293,7 @@ def read_question(
 def read_selection(
     session: Session, rules: str, predicate: str | None, allow_undefined: Sequence[str]
 ) -> Question:
-    """Read rules that choose records: one predicate of one argument.
-
-    Raises:
-        UsageError: they do not define it, or it has another number of arguments.
-        RuleError: the rules are not legal; all findings were shown.
-    """
+    """Read rules that choose records: one predicate of one argument."""
     from lace.spark.pipeline.evaluate import check_selection
 
     try:
@@ -327,14 +307,7 @@ def read_selection(
 
 
 def read_exchange(session: Session, given: PolicyArguments) -> Question:
-    """Read what a command line says of an exchange; it means what it does in `lace preview`.
-
-    Raises:
-        UsageError: a selector is missing, a file cannot be read, the viewer is no verifier.
-        RuleError: rules are not legal; all findings were shown.
-        PolicyError: the viewer is a label of one exchange, or there is no plan for these two.
-        FactLineError: a line of a fact file does not belong there.
-    """
+    """Read what a command line says of an exchange; it means what it does in `lace preview`."""
     from lace.query.preview import offer_of
     from lace.spark.pipeline.evaluate import exchange_question
 

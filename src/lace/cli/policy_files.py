@@ -101,11 +101,7 @@ _KNOWN: Final = {**BASE_PREDICATES, **LOCAL_PREDICATES}
 def read_public_facts(
     session: Session, advertised: str | None, runtime: str | None, viewer: str | None
 ) -> tuple[Fact, ...]:
-    """Return the facts of both files, and the `Peer` fact that a proven viewer gives.
-
-    Raises:
-        FactLineError: a fact does not belong into its file, or a value has a wrong form.
-    """
+    """Return the facts of both files, and the `Peer` fact that a proven viewer gives."""
     limits = session.rule_limits()
     found: list[Fact] = []
     odd: list[Finding] = []
@@ -132,9 +128,6 @@ def with_clock(
     """Return facts with the clock that exposures read: as `--at` says, else that of now.
 
     Where no exposure reads it they stay as they are.
-
-    Raises:
-        UsageError: `--at` is no instant, or the facts have one as well.
     """
     told = any(fact[0] == LOCAL_TAI.name for fact in facts)
     if at is not None:
@@ -190,11 +183,7 @@ class _Checker:
         self._odd: dict[str, _Oddity] = {}
 
     def __call__(self, fact: Fact) -> None:
-        """Take the fact of the next line.
-
-        Raises:
-            FactLineError: it is of another kind, or a value has a wrong form.
-        """
+        """Take the fact of the next line."""
         self._line += 1
         _check_kind(self._kind, fact)
         _check_form(fact)
@@ -294,11 +283,7 @@ class ReadPolicy:
 
 
 def refuse_shared_input(arguments: Iterable[str | None]) -> None:
-    """Refuse a command line on which standard input would be several things.
-
-    Raises:
-        UsageError: `-` is there more than once.
-    """
+    """Refuse a command line on which standard input would be several things."""
     if sum(argument == STANDARD_INPUT for argument in arguments) > 1:
         raise UsageError("standard input can be read once", hint="name files")
 
@@ -306,17 +291,7 @@ def refuse_shared_input(arguments: Iterable[str | None]) -> None:
 def check_files(
     session: Session, wanted: Sequence[WantedRules], at_hand: Mapping[str, RuleFile] | None = None
 ) -> list[CheckedProgram]:
-    """Read and check rule files, each once; what is wrong in all of them is shown.
-
-    Args:
-        session: the run.
-        wanted: the files, and what the rules of each are for.
-        at_hand: files that were read already.
-
-    Raises:
-        UsageError: a file cannot be read.
-        RuleError: rules are not legal; all findings were shown.
-    """
+    """Read and check rule files, each once; what is wrong in all of them is shown."""
     files = dict(at_hand or {})
     for each in wanted:
         if each.file not in files:
@@ -335,11 +310,7 @@ def check_files(
 
 
 def check_file(file: RuleFile, wanted: WantedRules) -> CheckedProgram:
-    """Check the rules of a file.
-
-    Raises:
-        RuleError: they are not legal.
-    """
+    """Check the rules of a file."""
     return check_source(
         file.text(),
         profile=wanted.profile,
@@ -373,14 +344,7 @@ def exposures_of(
 
 
 def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
-    """Read all that a command line says of an exchange; findings of all files are shown.
-
-    Raises:
-        UsageError: a selector is missing, a file cannot be read, the viewer is no verifier.
-        RuleError: rules are not legal; all findings were shown.
-        PolicyError: the viewer is a label of one exchange.
-        FactLineError: a line of a fact file does not belong there.
-    """
+    """Read all that a command line says of an exchange; findings of all files are shown."""
     if given.select is None or given.peer_select is None:
         lacking = "--select" if given.select is None else "--peer-select"
         raise UsageError(
@@ -427,12 +391,6 @@ def read_own_policy(
     """Read this side's selector and exposures; findings of all files are shown.
 
     `offer` says which fields and formats it offers, as `lace.cli.policy_options.offered` gives it.
-
-    Raises:
-        UsageError: a file cannot be read.
-        RuleError: rules are not legal; all findings were shown.
-        PolicyError: a viewer is a label of one exchange, or the selector reads a field that
-            neither `offer` nor the settings offer.
     """
     named = [parse_exposure(argument) for argument in expose]
     refuse_shared_input((select, *dict.fromkeys(each.file for each in named)))
@@ -457,13 +415,7 @@ def read_own_policy(
 def read_exposures(
     session: Session, expose: Sequence[str], allow_undefined: Sequence[str]
 ) -> tuple[Exposure, ...]:
-    """Read exposures alone; findings of all files are shown.
-
-    Raises:
-        UsageError: a file cannot be read.
-        RuleError: rules are not legal; all findings were shown.
-        PolicyError: a viewer is a label of one exchange.
-    """
+    """Read exposures alone; findings of all files are shown."""
     named = [parse_exposure(argument) for argument in expose]
     refuse_shared_input(dict.fromkeys(each.file for each in named))
     files = exposure_files(session, named, parse_allowed(allow_undefined))

@@ -167,11 +167,7 @@ def exchange_options(*, required: bool) -> Callable[[Decorated], Decorated]:
 def offered(
     field: Sequence[str] | None, all_fields: bool | None, formats: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """Return what `--field` and `--all-fields` mean to a policy, by its arguments.
-
-    Raises:
-        UsageError: both were given.
-    """
+    """Return what `--field` and `--all-fields` mean to a policy, by its arguments."""
     if field and all_fields:
         raise UsageError("--field and --all-fields were both given", hint="leave one of them out")
     return {
@@ -194,12 +190,7 @@ class ExposureArgument:
 
 
 def parse_viewer(text: str, option: str = "--viewer") -> str:
-    """Return a viewer that an option names.
-
-    Raises:
-        PolicyError: it is an opaque label, to which policy exposes nothing.
-        UsageError: it is no verifier at all.
-    """
+    """Return a viewer that an option names."""
     try:
         return check_viewer(text)
     except PolicyError as error:
@@ -212,12 +203,7 @@ def parse_viewer(text: str, option: str = "--viewer") -> str:
 
 
 def parse_exposure(argument: str, option: str = "--expose") -> ExposureArgument:
-    """Return what `FILE[@VIEWER]` means; a viewer is known by its text alone.
-
-    Raises:
-        PolicyError: it names an opaque label as viewer.
-        UsageError: there is no file in it, or none that is there.
-    """
+    """Return what `FILE[@VIEWER]` means; a viewer is known by its text alone."""
     if not argument:
         raise UsageError(f"{option} names no file", hint=f"write {option} FILE[@VIEWER]")
     file, at, viewer = argument.rpartition("@")

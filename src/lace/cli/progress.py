@@ -36,15 +36,7 @@ _BESIDE_TITLE: Final = _BAR_WIDTH + 30
 
 
 class Progress:
-    """A bar with rate and time left; nothing at all where nobody would see it.
-
-    Args:
-        session: the run, which may want quiet.
-        title: what is going on.
-        total: how much there is to do, where that is known.
-        unit: what is counted.
-        hidden: show nothing: data that goes to the same terminal is progress enough.
-    """
+    """A bar with rate and time left; nothing at all where nobody would see it."""
 
     def __init__(
         self,
@@ -121,14 +113,7 @@ class Progress:
 
 
 class Waiting:
-    """A line that says what is going on and for how long.
-
-    Args:
-        session: the run, which may want quiet.
-        title: what is going on.
-        detail: gives more to say, while it goes on; called from another thread.
-        share: gives how many records are done, and of how many; then there is a bar as well.
-    """
+    """A line that says what is going on and for how long."""
 
     def __init__(
         self,

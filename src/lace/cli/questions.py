@@ -92,20 +92,7 @@ class QueryRequest:
         engine: str = "embedded",
         allowed: frozenset[PredicateKey] | None = None,
     ) -> None:
-        """Read and check.
-
-        Args:
-            session: the run.
-            file: the rules.
-            facts: files of facts, if these are asked and not a lace.
-            engine: what evaluates.
-            allowed: for rules whose answer is acted upon, the predicates that may be undefined.
-
-        Raises:
-            RuleError: the rules are not legal; all findings were shown.
-            UsageError: a file cannot be read.
-            FactLineError: a line of a fact file is no fact.
-        """
+        """Read and check."""
         if file.argument == STANDARD_INPUT and STANDARD_INPUT in facts:
             raise UsageError(
                 "standard input cannot be rules and facts at once", hint="name a file for one"
@@ -226,10 +213,6 @@ def select_records(
     """Return the records of a snapshot that rules choose, sorted by hash.
 
     Values that are no record here are counted, and the count is told.
-
-    Raises:
-        UsageError: the rules do not define the predicate, or it is not about one value.
-        RuleError: the rules are not legal, or rest on a predicate that nobody defines.
     """
     allowed = parse_allowed(allow_undefined)
     question = QueryRequest(session, read_rules(session, rules), allowed=allowed)
@@ -268,11 +251,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Z]\.[0-9A-Z_a-z~]{40,}(\.H3)?")
 def one_predicate(
     keys: Sequence[PredicateKey], named: Sequence[PredicateKey], form: str
 ) -> PredicateKey:
-    """Return the one predicate that a format with rows of one shape can hold.
-
-    Raises:
-        UsageError: there are several, or it has no columns.
-    """
+    """Return the one predicate that a format with rows of one shape can hold."""
     chosen = named or keys
     if len(chosen) != 1:
         names = ", ".join(map(str, islice(chosen, 10)))
@@ -331,11 +310,7 @@ def write_csv(output: Output, result: Result, key: PredicateKey) -> None:
 
 
 def check_parquet() -> None:
-    """Refuse to begin what could not be written.
-
-    Raises:
-        EngineError: pyarrow is not installed.
-    """
+    """Refuse to begin what could not be written."""
     from importlib.util import find_spec
 
     if find_spec("pyarrow") is None:

@@ -1,4 +1,7 @@
-"""What the operations on a peer have in common: their options, and the exchange they run."""
+"""What the operations on a peer have in common: their options, and the exchange they run.
+
+Apart from `remote`, whose commands share it.
+"""
 
 from __future__ import annotations
 
@@ -110,14 +113,7 @@ def remote_options(function: Decorated) -> Decorated:
 
 @dataclass(slots=True)
 class Remote:
-    """One operation on a peer.
-
-    Args:
-        session: the run.
-        lace: this side's lace.
-        given: what the command line says of the peer.
-        title: what the operation is called.
-    """
+    """One operation on a peer."""
 
     session: Session
     lace: Lace
@@ -148,13 +144,7 @@ class Remote:
     def policy(
         self, select: Rules, expose: Sequence[str], generated: Iterable[Exposing] = ()
     ) -> Policy:
-        """Return the policy of the operation.
-
-        Args:
-            select: its selector.
-            expose: the exposures that are named.
-            generated: what is exposed if none is.
-        """
+        """Return the policy of the operation."""
         limits = self.session.rule_limits()
         allow = self.known.allow_undefined or ()
         exposures = read_exposures(self.session, expose, allow) if expose else generated
@@ -218,11 +208,7 @@ def came_and_stays(count: int, folder: Path) -> str:
 
 
 def publish_receipts(session: Session, change: Change, key: SigningKey, outcome: Outcome) -> None:
-    """Store a receipt, signed with a key, for each record that came.
-
-    Raises:
-        RemoteError: the peer has proven no verifier that a receipt could name.
-    """
+    """Store a receipt, signed with a key, for each record that came."""
     sender = outcome.peer_verifier
     if not outcome.received:
         return

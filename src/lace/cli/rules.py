@@ -58,11 +58,7 @@ class DrawingError(LaceError):
 
 
 def draw_svg(dot: str) -> str:
-    """Return a graph of the DOT language as an SVG picture.
-
-    Raises:
-        DrawingError: Graphviz is not installed, or failed.
-    """
+    """Return a graph of the DOT language as an SVG picture."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise DrawingError(

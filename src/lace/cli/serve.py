@@ -76,11 +76,7 @@ FIRST_DESCRIPTOR: Final = 3
 
 
 def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
-    """Return the descriptor of the socket that was handed over to this process, if one was.
-
-    Raises:
-        UsageError: more were.
-    """
+    """Return the descriptor of the socket that was handed over to this process, if one was."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return None  # none, or for another process: the parent process keeps the variables
     count = environ.get("LISTEN_FDS", "")
@@ -93,12 +89,7 @@ def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
 
 
 def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
-    """Return how a server listens, as its command line says.
-
-    Raises:
-        UsageError: options that do not go together.
-        SettingError: a file of maps or certificates cannot be used.
-    """
+    """Return how a server listens, as its command line says."""
     from lace.transport.maps import read_fingerprint_map, read_uid_map
     from lace.transport.tls import load_certificate, load_server_tls
 
@@ -141,18 +132,7 @@ _LINKS: Final = "warehouse"
 
 
 class WarehouseBehind:
-    """A warehouse whose records are sent instead of the lace's.
-
-    Args:
-        lace: the lace beside it.
-        folder: the warehouse.
-
-    Raises:
-        EngineError: pyarrow is not installed.
-        NoStoreError: there is no warehouse.
-        WarehouseDamagedError: it is damaged.
-        LimitExceeded: it has more records than are served.
-    """
+    """A warehouse whose records are sent instead of the lace's."""
 
     def __init__(self, lace: Lace, folder: Path) -> None:
         self._lace, self._folder = lace, folder
@@ -170,12 +150,7 @@ class WarehouseBehind:
         return self._served.generation
 
     def renew(self) -> None:
-        """Go on with the newest state; the one before stays while links use it.
-
-        Raises:
-            StoreError: it does not exist, or is damaged.
-            LimitExceeded: it has more records than are served by now.
-        """
+        """Go on with the newest state; the one before stays while links use it."""
         self._served = self._open(self._served)
 
     def strange_names(self, policy: Policy, cancellation: Cancellation) -> tuple[Finding, ...]:
@@ -183,10 +158,6 @@ class WarehouseBehind:
 
         All records are read, in constant memory. A warehouse of more than the setting
         `warehouse_embedded_records` is not looked at.
-
-        Raises:
-            EvaluationCancelled: it was cancelled.
-            WarehouseDamagedError: a file is damaged, or was removed since.
         """
         from lace.engine.factbase import FactBase
         from lace.engine.field_histogram import distinct_names, strange_names, uses_names

@@ -40,10 +40,6 @@ class ServeLog:
     """Writes entries in a thread of its own: links do not wait for the disk.
 
     At the end of a `with` block all entries are written.
-
-    Args:
-        session: the run, which is warned when an entry cannot be written.
-        lace: the lace that is served.
     """
 
     def __init__(self, session: Session, lace: Lace) -> None:
@@ -161,12 +157,7 @@ def reason_figures(outcome: Outcome, *, with_detail: bool) -> dict[str, Any]:
 
 
 def link_figures(served: Served, *, with_detail: bool = False) -> dict[str, Any]:
-    """Return all that is told of a link of a server, by name.
-
-    Args:
-        served: the link.
-        with_detail: say all that is known of a failure, which may name records.
-    """
+    """Return all that is told of a link of a server, by name."""
     outcome = served.outcome
     figures: dict[str, Any] = {"link": served.number, "from": served.proven.place or None}
     figures |= {"outcome": "error"} if outcome is None else outcome_figures(outcome)
@@ -255,11 +246,7 @@ class _Histogram:
 
 
 class Metrics:
-    """What is counted of a server.
-
-    Args:
-        version: the version of Lace.
-    """
+    """What is counted of a server."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -362,14 +349,6 @@ class PipeQueue:
 
     A line is dropped if it would make what waits longer than the limit; one that finds nothing
     waiting is never dropped.
-
-    Args:
-        descriptor: where they are written. It is not written through a file object, whose lock a
-            thread that waits for a reader would still hold when the process ends.
-        max_bytes: what waits at most.
-        dropped: called in the thread with the number of lines that were dropped, once all that
-            came before them is written.
-        failed: called in the thread when nobody can read any more.
     """
 
     def __init__(
@@ -474,10 +453,6 @@ def stdout_queued(output: Output, failed: Callable[[OSError], None]) -> Iterator
     """Write JSON lines through a queue, where a reader could keep them waiting.
 
     Where lines were dropped, a line `{"left_out": N}` takes their place.
-
-    Args:
-        output: what is written to.
-        failed: called in another thread when nobody can read any more.
     """
     descriptor = _pipe_of(sys.stdout) if output.json else None
     if descriptor is None:

@@ -56,12 +56,7 @@ def making(folder: Path) -> str:
 
 
 class Session:
-    """The state of one run.
-
-    Args:
-        environ: the environment's variables.
-        output: where the command writes.
-    """
+    """The state of one run."""
 
     def __init__(self, environ: Mapping[str, str], output: Output | None = None) -> None:
         self.environ = environ
@@ -82,11 +77,7 @@ class Session:
         return Path(named) if named else None
 
     def find_folder(self) -> Path | None:
-        """Return the folder of the lace: the named one, or the nearest one upward.
-
-        Raises:
-            ForeignLaceError: the nearest one upward is not this user's own.
-        """
+        """Return the folder of the lace: the named one, or the nearest one upward."""
         if self.named_folder:
             return self.named_folder
         here = Path.cwd()
@@ -111,11 +102,7 @@ class Session:
             return None
 
     def folder(self) -> Path:
-        """Return the folder of the lace.
-
-        Raises:
-            NoStoreError: none is named and none is found here.
-        """
+        """Return the folder of the lace."""
         found = self.find_folder()
         if found is None:
             raise NoStoreError(
@@ -127,12 +114,7 @@ class Session:
     def settings(
         self, folder: Path | None, faults: list[SettingError] | None = None
     ) -> tuple[Settings, dict[str, str]]:
-        """Return the settings for a lace, and where each comes from.
-
-        Args:
-            folder: the folder of the lace.
-            faults: takes what is wrong, which then counts for nothing.
-        """
+        """Return the settings for a lace, and where each comes from."""
         sources = []
         if folder:
             refuse_file(folder)
@@ -216,14 +198,7 @@ class Session:
         create: bool = False,
         durable: str = "what was stored before this stays; run it again to go on",
     ) -> Iterator[Change]:
-        """Open the lace for a command that changes it; the log gets an entry in any case.
-
-        Args:
-            command: its name, for the log.
-            folder: where the lace is, if not where this run looks for it.
-            create: make the lace if it does not exist.
-            durable: what stays when a signal ends it.
-        """
+        """Open the lace for a command that changes it; the log gets an entry in any case."""
         started = now()
         with self.open(command, folder=folder, create=create) as lace:
             change = Change(lace)

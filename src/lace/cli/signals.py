@@ -104,14 +104,7 @@ _Made = TypeVar("_Made")
 
 
 class Signals:
-    """Runs asynchronous work and heeds signals meanwhile.
-
-    Args:
-        stop: called at the first SIGINT or SIGTERM; tells whether the work then ends by
-            itself, else it is cancelled.
-        renew: called at SIGHUP.
-        at_once: called with the number of a second SIGINT or SIGTERM; ends the process.
-    """
+    """Runs asynchronous work and heeds signals meanwhile."""
 
     def __init__(
         self,

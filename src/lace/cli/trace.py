@@ -75,12 +75,7 @@ _SPELLED: Final = frozenset({"setup", "hello"})
 
 
 class Story:
-    """Tells what a walk through a capture finds.
-
-    Args:
-        output: where to.
-        with_facts: tell every fact, not only how many there are.
-    """
+    """Tells what a walk through a capture finds."""
 
     def __init__(self, output: Output, *, with_facts: bool) -> None:
         self._output, self._with_facts = output, with_facts

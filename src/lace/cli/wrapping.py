@@ -43,14 +43,7 @@ _WIDE: Final = "\1"
 
 
 def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
-    """Return the lines of a text; a word that is wider than a line is broken.
-
-    Args:
-        text: one paragraph.
-        width: how many columns there are.
-        first: stands before the first line.
-        rest: stands before the others; as the first if not given.
-    """
+    """Return the lines of a text; a word that is wider than a line is broken."""
     return _wrapped(text, max(width, _LEAST), first, first if rest is None else rest, breaks=True)
 
 

@@ -64,12 +64,7 @@ def distinct_hashes(rows: Octets) -> tuple[Places, Places]:
 
 
 class HashBlock:
-    """Different record hashes with numbers from `first` on.
-
-    Args:
-        first: the number of the first one.
-        rows: the hashes as `encode_hashes` gives them.
-    """
+    """Different record hashes with numbers from `first` on."""
 
     __slots__ = ("_is_clear", "_order", "_prints", "_rows", "first")
 
@@ -392,11 +387,7 @@ class Dictionary:
         return self.texts(np.array([number], np.int32))[0]
 
     def texts(self, ids: Ids) -> list[str]:
-        """Return the texts of numbers, in their order.
-
-        Raises:
-            SegmentDamagedError: a number that no text has, beside stored texts.
-        """
+        """Return the texts of numbers, in their order."""
         if self._stored is None and not self._blocks:
             return list(map(self._kept.__getitem__, ids.tolist()))
         made: list[str] = [""] * len(ids)

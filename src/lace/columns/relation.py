@@ -188,12 +188,6 @@ class ColumnPart:
 
     Rows that were taken out leave the columns when somebody reads these: until then, taking
     a few out of many copies nothing.
-
-    Args:
-        columns: the columns.
-        rows: how many rows there are, without those that are out.
-        out: where in the columns the rows are that were taken out.
-        is_sorted: whether the rows are in the order of the first column.
     """
 
     __slots__ = ("_held", "_is_sorted", "_selections", "rows")
@@ -236,12 +230,7 @@ class ColumnPart:
         return ColumnPart(held.columns, self.rows, out=held.out, is_sorted=self._is_sorted)
 
     def without(self, gone: RowSet, first: Ids) -> ColumnPart:
-        """Return the part without some rows, or itself when it has none of them.
-
-        Args:
-            gone: the rows to take out.
-            first: their values at the first position, each once and sorted.
-        """
+        """Return the part without some rows, or itself when it has none of them."""
         columns, out = self._held.columns, self._held.out
         if not self._is_sorted:  # what is taken out of again is found at once then
             columns, out = _by_first(self.columns, gone.size), _NONE

@@ -109,11 +109,7 @@ class Segments:
         return sum(stop - start for start, stop in self._ranges_of(predicate, name))
 
     def column(self, predicate: str, position: int, name: int | None = None) -> Ids:
-        """Return a column, whole or for one Name; rows of one Name keep their order.
-
-        Raises:
-            SegmentDamagedError: it is not what was written.
-        """
+        """Return a column, whole or for one Name; rows of one Name keep their order."""
         file = self.files[COLUMNS[predicate][position]]
         file.check_length()
         if name is None:
@@ -134,11 +130,7 @@ class Segments:
         return self.files[LOCATE].path.parent.name
 
     def rows_from(self, predicate: str, start: int) -> list[Ids]:
-        """Return the columns of the rows from one on, in the order in which they were written.
-
-        Raises:
-            SegmentDamagedError: they are not what was written.
-        """
+        """Return the columns of the rows from one on, in the order in which they were written."""
         made: list[Ids] = []
         for name in COLUMNS[predicate]:
             file = self.files[name]
@@ -215,10 +207,6 @@ def open_segments(
 
     All files are opened now, so that they may be deleted while this state is in use; runs of
     an older state are taken as they are, with what was checked of them.
-
-    Raises:
-        SegmentDamagedError: a file is missing bytes or is not what was written.
-        OSError: a file cannot be opened, perhaps because it was deleted meanwhile.
     """
     text_hash = make_hash(read_header(folder))
     sums = read_table(folder / SUMS, entry.sums_bytes, entry.sums_check, SUM)
@@ -259,11 +247,6 @@ class SegmentTexts:
 
     The order of the parts decides how a text is stored that is in several of them: as a
     record hash rather than as a text.
-
-    Args:
-        columns: the facts.
-        dictionary: the texts that are stored already.
-        text_hash: the hash function of the generation.
     """
 
     def __init__(
@@ -416,12 +399,7 @@ def create_generation(folder: Path, key: bytes) -> None:
 
 
 class SegmentWriter:
-    """Appends to one generation; only the holder of the write lock may have one.
-
-    Raises:
-        SegmentDamagedError: the generation is not what was written.
-        OSError: its files cannot be read or written.
-    """
+    """Appends to one generation; only the holder of the write lock may have one."""
 
     def __init__(self, folder: Path, *, make_hash: Callable[[bytes], TextHash] = TextHash) -> None:
         self.folder = folder
@@ -448,13 +426,7 @@ class SegmentWriter:
         return self.segments
 
     def add(self, columns: FactColumns, covered: Covered, removed: Ids) -> None:
-        """Add the facts of records; others see them when they are published.
-
-        Args:
-            columns: the facts of the records that are new here.
-            covered: what the segments cover then.
-            removed: ids of all covered records that are not stored now, sorted.
-        """
+        """Add the facts of records; others see them when they are published."""
         before = self.entry
         texts = SegmentTexts(columns, self.segments.dictionary, self.segments.text_hash)
         if before.texts + len(texts.new_hashes) > np.iinfo(np.int32).max:

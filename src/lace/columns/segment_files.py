@@ -41,11 +41,7 @@ def block_sums(file: int, offset: int, data: memoryview) -> npt.NDArray[Any]:
 
 
 def read_table(path: Path, length: int, check: int, row: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a table that is read and checked as a whole.
-
-    Raises:
-        SegmentDamagedError: it is not what was written.
-    """
+    """Return a table that is read and checked as a whole."""
     with path.open("rb") as file:
         raw = file.read(length)
     if len(raw) != length or length % row.itemsize or checksum(raw) != check:
@@ -54,18 +50,7 @@ def read_table(path: Path, length: int, check: int, row: np.dtype[Any]) -> npt.N
 
 
 class CheckedFile:
-    """The committed bytes of one file.
-
-    Args:
-        path: the file; it is opened now, so that it may be deleted later.
-        length: how many of its bytes count.
-        offsets: where its blocks start, rising from 0.
-        checks: the checksum of each block.
-
-    Raises:
-        SegmentDamagedError: the file is too short, or its blocks are not all of it.
-        OSError: it cannot be opened.
-    """
+    """The committed bytes of one file."""
 
     def __init__(
         self,
@@ -105,11 +90,7 @@ class CheckedFile:
         return self.data[start * size : stop * size].view(kind)
 
     def check(self, start: int, stop: int) -> None:
-        """Check the bytes from start to stop.
-
-        Raises:
-            SegmentDamagedError: they are not what was written.
-        """
+        """Check the bytes from start to stop."""
         if self._all_checked or stop <= start:
             return
         first = int(np.searchsorted(self._offsets, start, "right")) - 1
@@ -171,13 +152,7 @@ def column_sums(values: npt.NDArray[Any]) -> Sums:
 
 
 class CheckedColumn:
-    """Numbers that are mapped from a file.
-
-    Args:
-        path: the file, for messages.
-        values: the numbers.
-        sums: the sum of each of their blocks.
-    """
+    """Numbers that are mapped from a file."""
 
     def __init__(self, path: Path, values: npt.NDArray[Any], sums: Sums) -> None:
         self._path = path
@@ -200,11 +175,7 @@ class CheckedColumn:
         return self._values
 
     def check_blocks(self, blocks: Places) -> None:
-        """Check some blocks, named in any order and more than once.
-
-        Raises:
-            SegmentDamagedError: one is not what was written.
-        """
+        """Check some blocks, named in any order and more than once."""
         wanted = blocks[~self._is_checked[blocks]]
         if len(wanted):
             flags = np.zeros(len(self._sums), np.bool_)

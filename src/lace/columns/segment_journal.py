@@ -120,11 +120,7 @@ def format_header(key: bytes) -> bytes:
 
 
 def read_header(folder: Path) -> bytes:
-    """Return the key of a generation.
-
-    Raises:
-        SegmentDamagedError: another format, or not what was written.
-    """
+    """Return the key of a generation."""
     raw = (folder / HEADER).read_bytes()
     body = raw[: len(FORMAT) + KEY_BYTES]
     if raw != body + _CHECK.pack(checksum(body)) or body[: len(FORMAT)] != FORMAT:
@@ -191,12 +187,7 @@ def parse_entry(raw: bytes) -> JournalEntry | None:
 
 
 def read_last_entry(folder: Path) -> tuple[JournalEntry, int]:
-    """Return the last whole entry of a journal, and where it ends.
-
-    Raises:
-        SegmentDamagedError: no entry is whole.
-        OSError: the journal cannot be read.
-    """
+    """Return the last whole entry of a journal, and where it ends."""
     with (folder / JOURNAL).open("rb") as file:
         count = os.fstat(file.fileno()).st_size // ENTRY_BYTES
         for number in range(count - 1, -1, -1):

@@ -3,6 +3,8 @@
 Ids count from 0 in the order in which texts arrived. `locate` has a number for each id
 that says which heap holds the text, where and how long. Record hashes are kept as 33
 bytes, signatures apart from all other texts: a reader of every Name reads no hash.
+
+Apart from `segment`: a dictionary is a file format in itself.
 """
 
 from __future__ import annotations
@@ -313,15 +315,7 @@ def pack_locations(heap: int, lengths: Offsets, offsets: Offsets) -> npt.NDArray
 
 
 class StoredDictionary:
-    """Texts and their ids in one state of the segments; it never changes.
-
-    Args:
-        count: how many texts there are.
-        locate: the file of their places.
-        heaps: the files that hold them.
-        runs: the index by hash.
-        text_hash: the hash function of this generation.
-    """
+    """Texts and their ids in one state of the segments; it never changes."""
 
     def __init__(
         self,
@@ -348,11 +342,7 @@ class StoredDictionary:
             run.check_length()
 
     def find(self, texts: Sequence[str]) -> Ids:
-        """Return the id of each text; -1 where it has none.
-
-        Raises:
-            SegmentDamagedError: what was looked at is not what was written.
-        """
+        """Return the id of each text; -1 where it has none."""
         self.check_files()
         made = np.full(len(texts), -1, np.int32)
         raw = [_encoded(text) for text in texts]
@@ -367,11 +357,7 @@ class StoredDictionary:
         return made
 
     def find_hashes(self, rows: Bytes) -> Ids:
-        """Return the ids of record hashes, in rows as `encode_hashes` gives them.
-
-        Raises:
-            SegmentDamagedError: what was looked at is not what was written.
-        """
+        """Return the ids of record hashes, in rows as `encode_hashes` gives them."""
         self.check_files()
         made = np.full(len(rows), -1, np.int32)
         hashes = self._hash.of_rows(rows_of_text(rows))
@@ -400,12 +386,7 @@ class StoredDictionary:
     def find_sorted(
         self, hashes: Hashes, text_at: Callable[[int], bytes]
     ) -> Iterator[tuple[Offsets, Ids]]:
-        """Yield positions among sorted hashes, and the ids of the texts that are there.
-
-        Args:
-            hashes: the hashes of some texts, sorted.
-            text_at: the UTF-8 text at a position.
-        """
+        """Yield positions among sorted hashes, and the ids of the texts that are there."""
         for at, ids in candidates(self._runs, hashes):
             stored = self.texts(ids)
             same = [
@@ -416,11 +397,7 @@ class StoredDictionary:
         self._forget_index(len(hashes))
 
     def texts(self, ids: Ids) -> list[str]:
-        """Return the text of each id.
-
-        Raises:
-            SegmentDamagedError: what was looked at is not what was written.
-        """
+        """Return the text of each id."""
         self.check_files()
         if len(ids) <= _AT_ONCE:
             return self._texts(ids)

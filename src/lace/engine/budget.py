@@ -206,14 +206,7 @@ class Cancellation:
 
 
 class Budget:
-    """The limits of one evaluation, and the work done in it.
-
-    Args:
-        program: the rules, which error messages name.
-        statistics: where work is noted.
-        limits: other limits than those of the rules.
-        supervisor: is asked at every counted operation.
-    """
+    """The limits of one evaluation, and the work done in it."""
 
     def __init__(
         self,
@@ -235,17 +228,7 @@ class Budget:
         self._memory = _Memory()
 
     def spend(self, rows: int, units: int = 0, size: int = 0) -> None:
-        """Count rows that are about to be visited.
-
-        Args:
-            rows: how many; for rules of one's own they are the work.
-            units: what they count for in a peer's rules, beside the step itself.
-            size: bytes that are about to be allocated for them.
-
-        Raises:
-            LimitExceeded: they are more than may be visited; they have not been yet.
-            EvaluationCancelled: the supervisor of this evaluation stops it.
-        """
+        """Count rows that are about to be visited."""
         self.check()
         if self.is_weighted:
             rows = costs.STEP + units
@@ -253,12 +236,7 @@ class Budget:
         self._work(rows)
 
     def charge(self, units: int, size: int = 0) -> None:
-        """Count what a peer's rules cost beside the rows that they visit.
-
-        Raises:
-            LimitExceeded: it is more than they may cost; it has not been done yet.
-            EvaluationCancelled: the supervisor of this evaluation stops it.
-        """
+        """Count what a peer's rules cost beside the rows that they visit."""
         if self.is_weighted:
             self.check()
             self.reserve(size)
@@ -280,11 +258,7 @@ class Budget:
         self.statistics.work = work
 
     def check(self) -> None:
-        """Let the supervisor do what is due: it may wait, and it may stop the evaluation.
-
-        Raises:
-            LimitExceeded: a peer's rules have used the time of a processor that they have.
-        """
+        """Let the supervisor do what is due: it may wait, and it may stop the evaluation."""
         if self.supervisor is not None:
             self.supervisor.check()
         if self.is_weighted:
@@ -309,9 +283,6 @@ class Budget:
 
         They count until it is next measured what is kept: at every few megabytes, and before
         a limit is said to be reached.
-
-        Raises:
-            LimitExceeded: it would be more than they may allocate.
         """
         if not self.is_weighted or not size:
             return

@@ -89,11 +89,7 @@ def finished_state(evaluation: Evaluation) -> EvaluationState:
 
 
 def heights_for(evaluation: Evaluation, key: PredicateKey) -> Heights:
-    """Return the heights behind a derived predicate; they are kept while nothing changes.
-
-    Raises:
-        LimitExceeded: finding them would go beyond the limits of an evaluation.
-    """
+    """Return the heights behind a derived predicate; they are kept while nothing changes."""
     evaluation.run([key])
     kept = evaluation.heights.get(key)
     if kept is not None and kept.fits(evaluation.state):

@@ -53,15 +53,7 @@ def in_text_order(
     size: int,
     check: Look = nothing,
 ) -> dict[PredicateKey, tuple[list[Ids], int]]:
-    """Return rows by predicate, and their columns, in an order that their texts decide.
-
-    Args:
-        relations: rows in numbers of the dictionary.
-        identifying: what orders the rows of each predicate; without it all columns do.
-        dictionary: what the numbers mean.
-        size: above every number.
-        check: is called between two sorts, and within long ones; what it raises ends this.
-    """
+    """Return rows by predicate, and their columns, in an order that their texts decide."""
     keys = sorted(relations)
     named = {key: identifying.get(key, range(key.arity)) for key in keys}
     present, columns = _packed({key: relations[key][0] for key in keys}, size)
@@ -162,16 +154,7 @@ def _dense(ranks: Ids) -> tuple[Ids, int]:
 
 
 class Enclave:
-    """One program over facts of its own, kept up to date as these change.
-
-    Args:
-        program: the program.
-        relations: the first facts, in numbers of a base of others.
-        identifying: what orders the rows of predicates; of others, all their values do.
-        base: what those numbers mean. Texts that are new to it get numbers.
-        clock: gives nanoseconds, for statistics.
-        supervisor: watches the evaluations.
-    """
+    """One program over facts of its own, kept up to date as these change."""
 
     def __init__(
         self,
@@ -246,12 +229,7 @@ class Enclave:
         return made
 
     def replace(self, relations: Mapping[PredicateKey, Relation], base: FactBase) -> Changes | None:
-        """Give some predicates exactly these rows; those that stay are not touched.
-
-        Args:
-            relations: the rows, in numbers of a base.
-            base: what those numbers mean, from now on.
-        """
+        """Give some predicates exactly these rows; those that stay are not touched."""
         self._outer = base
         self._texts.take_outer(base.dictionary)
         size = len(base.dictionary)
@@ -272,11 +250,7 @@ class Enclave:
     def evaluate(
         self, predicates: Iterable[PredicateKey], statistics: Statistics | None = None
     ) -> Evaluation:
-        """Return the answer for the facts of now.
-
-        Raises:
-            LimitExceeded: it would go beyond a limit of the program.
-        """
+        """Return the answer for the facts of now."""
         spent = statistics if statistics is not None else Statistics()
         before = spent.work
         try:

@@ -46,20 +46,7 @@ def evaluate(
     program: RelationalProgram | None = None,
     supervisor: Supervisor | None = None,
 ) -> Evaluation:
-    """Evaluate checked rules over facts.
-
-    Args:
-        checked: the rules.
-        facts: tuples of a predicate name and texts.
-        predicates: what is wanted; else every predicate that the rules define.
-        statistics: where to note what is done.
-        program: the relational program of the rules, if it was made already.
-        supervisor: watches the evaluation, and may stop it.
-
-    Raises:
-        LimitExceeded: the evaluation would go beyond a limit; there is no part of an answer.
-        EngineError: a fact is not made of texts.
-    """
+    """Evaluate checked rules over facts."""
     budget = Budget(checked, statistics or Statistics(), supervisor=supervisor)
     dictionary = Dictionary()
     columns: dict[PredicateKey, tuple[list[Ids], int]] = {}
@@ -163,13 +150,7 @@ _MAX_PROGRAMS: Final = 64
 
 
 class EvaluationSession:
-    """Evaluations over facts that change.
-
-    Args:
-        base: the facts.
-        clock: gives nanoseconds, for statistics.
-        supervisor: watches all evaluations; another one may take its place at any time.
-    """
+    """Evaluations over facts that change."""
 
     def __init__(
         self,
@@ -193,9 +174,6 @@ class EvaluationSession:
 
         What is done now, if anything, is noted in the statistics; what was done for earlier
         facts is not done again.
-
-        Raises:
-            LimitExceeded: it would go beyond a limit; there is no part of an answer.
         """
         self._check_generation()
         found = self._evaluations.get(checked)

@@ -127,11 +127,7 @@ def claim_table(base: FactBase) -> ClaimTable:
 
 
 def facts_of_table(table: ClaimTable) -> GroupedFacts:
-    """Return the facts of a table.
-
-    Raises:
-        ValueError: it contradicts itself.
-    """
+    """Return the facts of a table."""
     made = GroupedFacts()
     texts = np.array([*table.texts, ""], object)
     for key in (_ADVERTISED, _ADVERTISED_FIELD):

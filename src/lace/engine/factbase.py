@@ -242,12 +242,7 @@ _UNKNOWN: Final = -1
 
 
 class ColumnFollower:
-    """How far stored columns were read, and what their later numbers are in a base.
-
-    Args:
-        base: the fact base.
-        columns: the stored columns that it has; None for none yet.
-    """
+    """How far stored columns were read, and what their later numbers are in a base."""
 
     def __init__(self, base: FactBase, columns: StoredColumns | None) -> None:
         self._base = base
@@ -305,14 +300,7 @@ _KEYS = RECORD_KEYS
 
 
 class RecordBase:
-    """A fact base of records; `count` says how many, and is the caller's to keep right.
-
-    Args:
-        columns: the stored columns, if there are any.
-        removed: the numbers of records in them that are gone, sorted.
-        later: the facts of records that are not in the columns.
-        max_value_bytes: how long a value may be.
-    """
+    """A fact base of records; `count` says how many, and is the caller's to keep right."""
 
     def __init__(
         self,

@@ -48,11 +48,6 @@ def _members(base: FactBase, key: PredicateKey) -> Members:
 class Census:
     """What the facts of a base say of some records, of those that are there.
 
-    Args:
-        base: the facts.
-        records: numbers of texts, with repetitions; those that are no record here are left
-            out.
-
     `texts` are the hashes of the records, sorted; `stored` counts all records of the base.
     """
 
@@ -218,11 +213,6 @@ def strange_names(
 
     A base without records says nothing about names. Of what rules ask of a peer's records,
     only a name is reported to which a name here is close: others may be the peer's.
-
-    Args:
-        base: the facts.
-        program: the rules.
-        lines: the lines of their text, to show the places.
     """
     known = _Known(base)
     reporter = Reporter(SourceText(program.source, tuple(lines)))

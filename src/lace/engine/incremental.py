@@ -5,6 +5,8 @@ followed from rows that went, or from the absence of rows that came, or from a c
 that changed), those that still have one are put back, and what follows from the rest
 of the change is added. Where a count of facts that are never made is touched, or nearly
 everything may be lost, the fixed point is computed again and compared.
+
+Apart from `engine`: this is the algorithm (delete and rederive), that the interface.
 """
 
 from __future__ import annotations
@@ -48,12 +50,6 @@ def update_state(
     changes: Changes,
 ) -> Changes:
     """Bring derived relations up to date with a change of base facts.
-
-    Args:
-        state: the evaluation; its base relations are still the old ones.
-        steps: the fixed points that have been evaluated, in order.
-        base: the base relations after the change.
-        changes: what came and what went.
 
     Returns:
         What came and went, derived facts included.

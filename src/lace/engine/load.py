@@ -36,11 +36,7 @@ class GroupedFacts(dict[PredicateKey, list[str]]):
 
 
 def group_facts(facts: Iterable[Sequence[str]] | GroupedFacts) -> GroupedFacts:
-    """Return facts by predicate; what is grouped already stays as it is.
-
-    Raises:
-        EngineError: something among them is not a tuple of a name and texts.
-    """
+    """Return facts by predicate; what is grouped already stays as it is."""
     if isinstance(facts, GroupedFacts):
         return facts
     grouped: dict[tuple[object, int], list[str]] = {}
@@ -167,13 +163,7 @@ _SMALL_SHARE: Final = 64
 
 
 class ReferredTexts:
-    """Some texts of a dictionary, numbered again.
-
-    Args:
-        outer: that dictionary; texts that come up here first are added to it.
-        ids: the numbers of the first texts there, each once.
-        max_value_bytes: how long a text that is new may be.
-    """
+    """Some texts of a dictionary, numbered again."""
 
     def __init__(self, outer: Texts, ids: Ids, max_value_bytes: int) -> None:
         self.outer = outer

@@ -384,16 +384,7 @@ def _delimited(
     delimiters: str,
     budget: Budget,
 ) -> Flags:
-    """Tell where a delimiter stands at `last`, with something before it and none of them in that.
-
-    Args:
-        texts: the texts.
-        at: the text of each row.
-        skipped: where what is before the delimiter begins.
-        last: where the delimiter has to stand; what follows is known to be right.
-        delimiters: the delimiters.
-        budget: what counts the memory.
-    """
+    """Tell which texts have their first delimiter at `last`, after at least one character."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     budget.take(_CHARACTER_BYTES * int(lengths.sum()))
     begins = np.cumsum(lengths) - lengths

@@ -77,13 +77,7 @@ class _Expand(Protocol):
 
 
 def in_frames(total: int, expand: _Expand, size: int = 0) -> Frame | Frames:
-    """Return `total` rows, which can be made in stretches, as one frame or as several.
-
-    Args:
-        total: the number of rows.
-        expand: makes the rows from one number to another.
-        size: how many bytes it holds for that.
-    """
+    """Return `total` rows, which can be made in stretches, as one frame or as several."""
     if total <= MAX_FRAME_ROWS:
         return expand(0, total) if total else Frame(0, {})
     return Frames(

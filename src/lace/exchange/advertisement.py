@@ -112,13 +112,6 @@ def advertised_fields_of(
     """Return the fields that an advertisement of a record carries, in canonical order.
 
     Where lines have a limit, a field whose line would pass it is left out, never cut (G60).
-
-    Args:
-        record: the record's hash.
-        source: who advertises it.
-        facts: record facts; those of other records are passed over.
-        schema: the fields that were negotiated.
-        max_line_bytes: the bytes of a line, without its LF, that the binding can carry.
     """
     found = [
         (fact[2], fact[3], fact[4])
@@ -156,9 +149,6 @@ def read_claims(facts: Collection[Fact], source: str, schema: Schema) -> dict[st
     """Return the advertisement records among the facts of a block, by record.
 
     Facts of other predicates are passed over.
-
-    Raises:
-        InterlaceFailure: they are not whole, or not of this source and schema.
     """
     claims = [fact for fact in facts if fact[0] == "Advertised"]
     loose = [fact for fact in facts if fact[0] == "AdvertisedField"]
@@ -190,9 +180,6 @@ def check_repeated(
     """See that what was listed before in a loop is claimed again as it was: it is frozen.
 
     Of lists that lie in each other one counts for the root, and rules would see the other.
-
-    Raises:
-        InterlaceFailure: a record has another claim now.
     """
     for record in sorted(claims.keys() & before.keys()):
         if claims[record] != before[record]:

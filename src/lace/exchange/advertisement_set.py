@@ -173,11 +173,7 @@ class Rows:
 
     @classmethod
     def from_bytes(cls, raw: memoryview, count: int) -> Rows:
-        """Return the rows of this many keys, and as many digests behind them.
-
-        Raises:
-            ValueError: there are not just as many, or keys are not in order or of no type.
-        """
+        """Return the rows of this many keys, and as many digests behind them."""
         if len(raw) != count * (_KEY_BYTES + DIGEST_BYTES):
             raise ValueError("another number of rows")
         keys = np.frombuffer(raw, _KEY_TYPE, count)
@@ -401,11 +397,7 @@ def write_others(others: Others) -> bytes:
 
 
 def read_others(raw: bytes) -> Others:
-    """Return the records of other formats that bytes name, with their digests, in order.
-
-    Raises:
-        ValueError, TypeError: they are no such records.
-    """
+    """Return the records of other formats that bytes name, with their digests, in order."""
     try:
         found = json.loads(raw)
         if not isinstance(found, dict):
@@ -474,11 +466,7 @@ class AdvertisementSet:
 
     @classmethod
     def from_bytes(cls, raw: memoryview) -> AdvertisementSet:
-        """Return the set of the bytes that `to_pieces` gave, which it shares.
-
-        Raises:
-            ValueError, TypeError: they are no such bytes.
-        """
+        """Return the set of the bytes that `to_pieces` gave, which it shares."""
         if len(raw) < _SIZES.size + DIGEST_BYTES:
             raise ValueError("too few bytes for a set")
         count, size = _SIZES.unpack_from(raw)

@@ -248,12 +248,7 @@ def is_only_tick(facts: Sequence[Fact]) -> bool:
 def check_block(
     facts: Iterable[Fact], phase: Phase, *, max_value_bytes: int = MAX_LINE_BYTES
 ) -> Block:
-    """Return the block of facts that came in a phase.
-
-    Raises:
-        InterlaceFailure: a fact that this phase does not have, another arity, a repeated
-            singleton, or a value of another form, not in NFC or too long.
-    """
+    """Return the block of facts that came in a phase."""
     distinct = tuple(dict.fromkeys(facts))
     groups = _group(distinct)
     known = PHASE_PREDICATES[phase]
@@ -339,11 +334,7 @@ def _check_texts(predicate: ControlPredicate, values: set[str], max_value_bytes:
 def parse_block(
     lines: Iterable[bytes], phase: Phase, *, max_value_bytes: int = MAX_LINE_BYTES
 ) -> Block:
-    """Return the block of fact lines, each without its LF.
-
-    Raises:
-        InterlaceFailure: a line is no fact line, or as `check_block`.
-    """
+    """Return the block of fact lines, each without its LF."""
     try:
         facts = [parse_fact(line, max_value_bytes=max_value_bytes) for line in lines]
     except LaceError as error:

@@ -58,11 +58,7 @@ RECONCILE_MODES: Final = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeLimits:
-    """The limits of an exchange; the first six are agreed on, the rest are this side's own.
-
-    Raises:
-        SettingError: no number, or below what negotiation accepts.
-    """
+    """The limits of an exchange; the first six are agreed on, the rest are this side's own."""
 
     max_fact_block_size: int = 64 * 2**20
     max_advertisement_records_listed: int = 100_000
@@ -116,9 +112,6 @@ class Capabilities:
     `schema` is what it offers for advertisements, neither more nor less; None leaves it to
     `offered_schema`, which offers of the fields that the plan requires those that a peer's
     selector cannot have added.
-
-    Raises:
-        SettingError: no format, an unknown mode, or a tick interval that peers refuse.
     """
 
     formats: frozenset[str] = STORED_FORMATS
@@ -142,29 +135,14 @@ class Capabilities:
         return ALL_FIELDS if self.offer_all and self.schema is None else self.schema
 
     def offered_schema(self, required: RequiredFields, own: RequiredFields = _NO_FIELDS) -> Schema:
-        """Return what a hello offers for a plan that requires some fields.
-
-        Args:
-            required: what both selectors require.
-            own: what this side's own requires.
-        """
+        """Return what a hello offers for a plan that requires some fields."""
         return offered_schema(self.asked_schema, own, required)
 
 
 def capabilities_of(
     settings: Settings = DEFAULT_SETTINGS, policy: Policy | None = None, *, offer_all: bool = False
 ) -> Capabilities:
-    """Return what a side offers: as its policy says, else its caller, else its settings.
-
-    Args:
-        settings: the settings of its lace.
-        policy: what it selects and exposes, with the fields and formats that it names.
-        offer_all: offer all fields, unless the policy names some.
-
-    Raises:
-        PolicyError: the selector of the policy reads a field that the settings do not offer, or
-            no store can hold a format.
-    """
+    """Return what a side offers: as its policy says, else its caller, else its settings."""
     made = _capabilities_of(settings)
     if policy is None:
         return made
@@ -189,22 +167,12 @@ _CLAIMS = ("Advertised", "AdvertisedField")
 
 
 def wire_verifier(signer: Verifier | None, claimed: Verifier | None) -> Verifier | None:
-    """Return the verifier that a side is known by to both sides, or None.
-
-    Args:
-        signer: the verifier of its HelloSigner.
-        claimed: the verifier that its setup claims; negotiation has it proven, or aborts.
-    """
+    """Return the verifier that a side is known by to both sides, or None."""
     return signer or claimed
 
 
 def wire_source(verifier: Verifier | None, origin: Origin) -> str:
-    """Return the S of a side's advertisements on the wire.
-
-    Args:
-        verifier: what `wire_verifier` returns for that side.
-        origin: its origin in the plan.
-    """
+    """Return the S of a side's advertisements on the wire."""
     return verifier or origin.label
 
 
@@ -267,29 +235,7 @@ class Modules(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineConfig:
-    """One side of one link.
-
-    Args:
-        operand: the selector, with this side's index.
-        exposures: what is exposed, and to whom.
-        lowering: what is asked beyond selection.
-        capabilities: formats, schema, limits, modes, ticks.
-        random_bytes: randomness for nonces and signatures.
-        key: this side's signing key, if it has one.
-        claim: the verifier that this side claims without a key, because its transport proves
-            it to the peer; a key claims its own verifier.
-        is_open: go on after a fixed point.
-        is_plain: leave the nonce out, for a peer that knows only 050.
-        expected: the verifiers that a peer may claim; none: anyone.
-        transport_peer: the verifier that the transport has proven.
-        channel: the digest of the channel, on a TLS stream.
-        peer_limits: limits of the peer's rules.
-        cursors: what was kept of earlier exchanges, by Link-Id.
-        modules: the modules of peers that the transport proves, of earlier connections; None: there
-            are none.
-        store_differing: store records whose claims differ all the same.
-        max_line_bytes: the longest line that the binding carries; None for any.
-    """
+    """One side of one link."""
 
     operand: Operand
     exposures: tuple[Exposure, ...] = ()

@@ -139,16 +139,7 @@ class Failure(Enum):
 
 
 class InterlaceFailure(ProtocolError):
-    """A failure of an exchange, with what this side knows about it.
-
-    Args:
-        failure: the row of the table.
-        detail: what happened, for this side only.
-        rule: a requirement that says it more closely than the row's own.
-        place: where in the block or stream, if that is known.
-        hint: what to do next.
-        exit_code: what a command exits with, where that is not the row's own.
-    """
+    """A failure of an exchange, with what this side knows about it."""
 
     def __init__(
         self,

@@ -72,11 +72,7 @@ class ProofContext:
 
 
 def proof_message(context: ProofContext, *, index: int, signer: Verifier) -> bytes:
-    """Return the 32 bytes that the side with this index signs.
-
-    Raises:
-        PolicyError: the index is neither 0 nor 1.
-    """
+    """Return the 32 bytes that the side with this index signs."""
     check_index(index)
     facts: list[Fact] = [("ProofSetup", str(each), context.setups[each]) for each in INDEXES]
     facts.append(("ProofPlan", context.plan_id))
@@ -98,11 +94,7 @@ def make_proof(
 
 
 def check_proof(context: ProofContext, *, index: int, signer: str, proof: str) -> Verifier:
-    """Return the verifier that the side with this index has proven to be.
-
-    Raises:
-        InterlaceFailure: the proof is not that of the signer for this exchange and index.
-    """
+    """Return the verifier that the side with this index has proven to be."""
     try:
         verifier, signature = Verifier(signer), Signature(proof)
     except IdError as error:
@@ -223,11 +215,7 @@ def _sayable(schema: Schema, max_line_bytes: int | None) -> Schema:
 
 
 def read_hello(block: Block) -> Hello:
-    """Return what the peer's hello block says; the block was checked for its phase.
-
-    Raises:
-        InterlaceFailure: a fact that every hello has is missing, or a limit is malformed.
-    """
+    """Return what the peer's hello block says; the block was checked for its phase."""
     if not len(block):
         raise InterlaceFailure(Failure.MALFORMED_BLOCK, "an empty hello block", rule="G54b")
     formats = frozenset(fact[1] for fact in block.of("HelloRecordFormat"))
@@ -318,9 +306,6 @@ def make_setup(
 
     `nonce` is 32 fresh random bytes. Without one no proof is possible, so that a claimed
     verifier must then be proven by the transport.
-
-    Raises:
-        ValueError: the nonce has another length.
     """
     if nonce is not None and len(nonce) != NONCE_BYTES:
         raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
@@ -335,12 +320,7 @@ def make_setup(
 
 
 def read_setup(block: Block, *, local_index: int) -> Setup:
-    """Return what the peer's setup block says; the block was checked for its phase.
-
-    Raises:
-        InterlaceFailure: no operand, our own index, another facet, or a claim that is not
-            the peer's to make.
-    """
+    """Return what the peer's setup block says; the block was checked for its phase."""
     found = block.one("ExchangeOperand")
     if found is None:
         raise InterlaceFailure(
@@ -385,9 +365,6 @@ def check_expected_peer(
     """Refuse a peer that is none of the expected ones, before hello; no names expect anyone.
 
     A peer that claims no verifier is who the transport has proven it to be.
-
-    Raises:
-        InterlaceFailure: another verifier, or none.
     """
     who = setup.verifier or transport_peer
     if expected and who not in expected:

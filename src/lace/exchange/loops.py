@@ -2,6 +2,8 @@
 
 A `Loops` belongs to one side and one plan. It takes what concerns loops and gives effects;
 setup, hello, waiting and the end are the machine's.
+
+Apart from `machine`, which knows phases; this knows what happens in a loop.
 """
 
 from __future__ import annotations
@@ -66,12 +68,7 @@ class _Purpose(Enum):
 
 
 class Advertising:
-    """The advertise phase of one side.
-
-    Args:
-        terms: what was agreed.
-        states: what both sides advertise.
-    """
+    """The advertise phase of one side."""
 
     def __init__(self, terms: Terms, states: States) -> None:
         self._terms, self._states = terms, states
@@ -194,11 +191,7 @@ class Advertising:
             )
 
     def count(self, claims: Sequence[Advertisement]) -> None:
-        """Count claims that become facts; their texts stay in memory until the epoch ends.
-
-        Raises:
-            InterlaceFailure: they are longer than this side takes.
-        """
+        """Count claims that become facts; their texts stay in memory until the epoch ends."""
         inquiry = self.at.inquiry
         is_all = len(claims) == len(inquiry.listed)
         self.claim_bytes += inquiry.listed_bytes if is_all else claim_bytes(claims)
@@ -248,19 +241,7 @@ class LoopEnd(Enum):
 
 
 class Loops:
-    """The loops of one epoch.
-
-    Args:
-        terms: what was agreed.
-        ledger: the requests of this side.
-        depends: whether an operand's `SelectHave` depends on advertisements or a tick.
-        depends_on_tick: whether an operand depends on a tick.
-        local: this side's clock, as exposures read it.
-        is_open: whether this side announces ticks.
-        cursor: what is known of earlier loops with this peer under this plan.
-        store_differing: store records whose claims differ all the same (X1's option).
-        max_line_bytes: the longest line that the binding carries; None for any.
-    """
+    """The loops of one epoch."""
 
     def __init__(
         self,

@@ -59,11 +59,7 @@ class PhaseTimes:
 
 
 class Timing:
-    """The deadline of the present turn, and the alarm that is set.
-
-    Args:
-        seconds: the phase timeout.
-    """
+    """The deadline of the present turn, and the alarm that is set."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -253,13 +249,7 @@ class Machine:
         return self._account.ledger.outstanding
 
     def receive(self, event: Event, now: Tai, steady: Tai | None = None) -> list[Effect]:
-        """Take an event; returns what is to be done, in order.
-
-        Args:
-            event: what happened.
-            now: the reading of the wall clock.
-            steady: the reading of a clock that is never set; without one, `now`.
-        """
+        """Take an event; returns what is to be done, in order."""
         if self.is_closed:
             return []
         passed = now if steady is None else steady

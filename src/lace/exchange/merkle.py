@@ -190,13 +190,7 @@ def _rows(level: bytes) -> list[bytes]:
 
 
 class Tree:
-    """Leaves in their order, and the nodes above them, level by level.
-
-    Args:
-        digests: the digests of advertisements, in any order.
-        leaves: the leaf of each.
-        near: the tree of a similar set, of which nodes are taken where both are the same.
-    """
+    """Leaves in their order, and the nodes above them, level by level."""
 
     __slots__ = ("_levels",)
 
@@ -253,11 +247,7 @@ class Node:
 
 
 class LeafSpan:
-    """Leaves that follow one another in the order of their digests, taken piece by piece.
-
-    Args:
-        start: how many leaves stand before it in the tree.
-    """
+    """Leaves that follow one another in the order of their digests, taken piece by piece."""
 
     __slots__ = ("_nodes", "_start", "_stop")
 
@@ -309,11 +299,7 @@ def _push(nodes: list[Node], node: Node) -> None:
 
 
 def root_of_nodes(nodes: Iterable[Node]) -> bytes:
-    """Return the root of a tree from subtrees that cover all its leaves, from left to right.
-
-    Raises:
-        ValueError: they leave out some leaf, or overlap.
-    """
+    """Return the root of a tree from subtrees that cover all its leaves, from left to right."""
     made: list[Node] = []
     end = 0
     for node in nodes:

@@ -102,10 +102,6 @@ def prove_peer(
 
     Where a nonce is missing no proof can be made; then a signer counts only if the
     transport has proven it.
-
-    Raises:
-        InterlaceFailure: a signer without valid proof, a proof without signer, two
-            verifiers that differ, or a claim in setup that is not proven.
     """
     proven = transport_peer
     if hello.proof is not None and (hello.signer is None or context is None):
@@ -148,9 +144,6 @@ def negotiate(
     `setup` and `peer_setup` are what this side and the peer said before. `context` is what
     proofs sign (`proof_context`), `transport_peer` the verifier that the transport has proven
     for the peer; `transcript` that of the plan which the peer's hello names, if it was sent.
-
-    Raises:
-        InterlaceFailure: the sides do not agree, or the peer is not who it says it is.
     """
     _check_plan(plan, theirs, transcript)
     verifier = prove_peer(peer_setup, theirs, context=context, transport_peer=transport_peer)
@@ -337,11 +330,7 @@ class Handshake:
         self._modules.update(modules)
 
     def take_setup(self, facts: tuple[Fact, ...], now: Tai) -> SendBlock:
-        """Take the peer's setup block; returns this side's hello.
-
-        Raises:
-            InterlaceFailure: the setup, its module or the plan is not as it should be.
-        """
+        """Take the peer's setup block; returns this side's hello."""
         config, setup = self._config, self._setup
         if setup is None:
             raise AssertionError("this side has sent its setup")
@@ -409,11 +398,7 @@ class Handshake:
             raise _failed(Failure.MALFORMED_MODULE, error) from None
 
     def take_hello(self, facts: tuple[Fact, ...]) -> tuple[Executable, Terms]:
-        """Take the peer's hello block; returns the policy of this side, and what was agreed.
-
-        Raises:
-            InterlaceFailure: the sides do not agree.
-        """
+        """Take the peer's hello block; returns the policy of this side, and what was agreed."""
         plan, hello, theirs, operands = self.plan, self._hello, self._peer_setup, self._operands
         setup = self._setup
         if plan is None or hello is None or theirs is None or operands is None or setup is None:

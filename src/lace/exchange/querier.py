@@ -9,6 +9,8 @@ When two sides ask each other, one of them need not search. It follows: it takes
 to have what it has itself, asks only for the lists that the other asks for, and searches
 when that does not lead to the announced root. Who is followed therefore asks also for
 lists that it knows to be empty, where it has records that the peer lacks.
+
+Apart from `reconcile`, which alternates turns; this is the side that asks.
 """
 
 from __future__ import annotations
@@ -68,13 +70,7 @@ class Wanted:
 
 
 class Agenda:
-    """The questions of one inquiry, from wanted to answered.
-
-    Args:
-        mode: 1 or 2.
-        limits: what bounds questions and answers.
-        advertisement_bytes: the bytes of an advertisement record, about.
-    """
+    """The questions of one inquiry, from wanted to answered."""
 
     def __init__(self, mode: int, limits: InquiryLimits, advertisement_bytes: int) -> None:
         self._mode = mode
@@ -94,11 +90,7 @@ class Agenda:
         self.costs = Costs.of_mode(self._mode, self._advertisement_bytes, listings=listings)
 
     def answered(self, prefix: str) -> None:
-        """Take note that a question has its answer.
-
-        Raises:
-            InterlaceFailure: it was not asked.
-        """
+        """Take note that a question has its answer."""
         self._due.pop(prefix, None)
         if self.open.pop(prefix, None) is None:
             raise InterlaceFailure(
@@ -111,11 +103,7 @@ class Agenda:
         return self._lines
 
     def count_lines(self, lines: int) -> None:
-        """Count summaries that came.
-
-        Raises:
-            InterlaceFailure: they are more than the limit allows.
-        """
+        """Count summaries that came."""
         self._lines += lines
         if self._lines > self._limits.summaries:
             raise self._too_many("the peer sent more than")
@@ -143,16 +131,7 @@ class Agenda:
         ]
 
     def questions(self, estimate: Estimate) -> list[tuple[str, str]]:
-        """Return what to ask next: the question's predicate and the prefix, each asked once.
-
-        Args:
-            estimate: says how many records a partition has, about.
-
-        Raises:
-            InterlaceFailure: the peer has narrowed beyond the depth, or the answers, one
-                summary each at least, would be more than the limit allows. A peer that
-                answers slowly would have all that is open looked at in every turn till then.
-        """
+        """Return what to ask next: the question's predicate and the prefix, each asked once."""
         if not self.queue:
             return []
         self._keep_summary_limit(estimate)
@@ -374,12 +353,6 @@ class Inquiry:
 
     `is_following` says that it leaves the search to the peer, `is_followed` that the peer
     seems to leave it to this side.
-
-    Args:
-        mode: 1 or 2.
-        states: the known states, the likeliest first.
-        limits: what bounds questions and answers.
-        advertisement_bytes: the bytes of an advertisement record, about.
     """
 
     def __init__(

@@ -3,6 +3,8 @@
 In each turn both sides send one block. Turn 0 summarises; later turns answer the questions
 of the turn before and ask new ones; the phase ends with the first turn from 1 on in which
 both blocks are empty. Mode 0 is one block each way, the full listing.
+
+Apart from `loops`: it knows nothing of requests and transfers.
 """
 
 from __future__ import annotations
@@ -42,14 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Answers:
-    """The peer's questions about one loop's own advertisements.
-
-    Args:
-        mode: 1 or 2.
-        own: the send set.
-        source: the source label of this side.
-        limits: what bounds answers.
-    """
+    """The peer's questions about one loop's own advertisements."""
 
     mode: int
     own: AdvertisementSet
@@ -63,12 +58,7 @@ class Answers:
     """The records of partitions that the next block lists, as they were wanted."""
 
     def ask(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Take the questions of a turn.
-
-        Raises:
-            InterlaceFailure: a question was asked before, is about a prefix that is too short
-                or too deep, lies within another that is open, or narrows an empty partition.
-        """
+        """Take the questions of a turn."""
         for kind, prefix in questions:
             if (kind, prefix) in self._asked:
                 raise _malformed(f"the peer asks again about partition {prefix!r}")
@@ -193,11 +183,7 @@ def make_listing(
     source: str,
     limits: InquiryLimits,
 ) -> list[Fact]:
-    """Return the facts of all advertisements, ordered by record.
-
-    Raises:
-        InterlaceFailure: they are more than a listing or a block may hold.
-    """
+    """Return the facts of all advertisements, ordered by record."""
     if len(own) > limits.listed:
         raise _too_many(f"{len(own):,} records are to be advertised in one listing", limits)
     facts = advertisement_facts((described[record] for record in sorted(own.records())), source)
@@ -215,11 +201,7 @@ def make_listing(
 def read_listing(
     facts: Sequence[Fact], source: str, schema: Schema, limits: InquiryLimits
 ) -> dict[str, Advertisement]:
-    """Return the advertisements of a listing, by record.
-
-    Raises:
-        InterlaceFailure: they are malformed, or more than a listing may hold.
-    """
+    """Return the advertisements of a listing, by record."""
     found = read_claims(facts, source, schema)
     if len(found) > limits.listed:
         raise _too_many(f"the peer lists {len(found):,} advertisements", limits)
@@ -253,17 +235,6 @@ class Reconciliation:
     By turns call `block` and `receive` until `is_over`, and `begin` after turn 0. Before a
     block is made, `wanted` says which advertisements of one's own it needs. When it is over,
     `result` is what the peer advertises, and `listed` the advertisements that came with it.
-
-    Args:
-        mode: 0, 1 or 2.
-        own: this side's advertisements, frozen for the loop.
-        sources: the source labels of this side and of the peer.
-        schema: the negotiated fields.
-        limits: what bounds questions and answers.
-        states: known states of the peer, the likeliest first.
-        cursor: the state of the peer as it was known last, if it is known.
-        remembered: own sets of earlier loops that the peer may know, by root.
-        advertisement_bytes: the bytes of an advertisement record, about.
     """
 
     def __init__(
@@ -344,11 +315,7 @@ class Reconciliation:
         return facts
 
     def receive(self, facts: Sequence[Fact]) -> None:
-        """Take the peer's block of the present turn.
-
-        Raises:
-            InterlaceFailure: the block is not what the turn allows, or lies.
-        """
+        """Take the peer's block of the present turn."""
         if self.mode == FULL:
             self._receive_listing(facts)
         elif self.turn == 0:

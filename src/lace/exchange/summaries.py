@@ -111,14 +111,7 @@ class Shares:
 
 
 def is_listing_cheaper(count: float, costs: Costs, *, known: int, expected: float) -> bool:
-    """Tell whether to ask for the records of a partition rather than to narrow it.
-
-    Args:
-        count: how many records it has, about.
-        costs: what answers cost.
-        known: how many records of it some known state has; with none, all are new.
-        expected: how many of its records differ, about.
-    """
+    """Tell whether to ask for the records of a partition rather than to narrow it."""
     if known == 0 or count <= 1:
         return True
     touched = CHILDREN * -math.expm1(expected * math.log1p(-1 / CHILDREN))
@@ -176,11 +169,7 @@ def block_bytes(facts: Iterable[Fact]) -> int:
 def claims_by_partition(
     claims: Mapping[str, Advertisement], prefixes: Iterable[str]
 ) -> dict[str, dict[str, Advertisement]]:
-    """Return claims by the listed partition that they belong to.
-
-    Raises:
-        InterlaceFailure: a claim belongs to none.
-    """
+    """Return claims by the listed partition that they belong to."""
     made: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in prefixes}
     if made.keys() == {""}:
         return {"": dict(claims)}

@@ -95,21 +95,13 @@ class TickState:
             return None
 
     def announce(self, tai: Tai) -> TickState:
-        """Return the state after this side sent TickReady.
-
-        Raises:
-            ValueError: not aligned, or below what was announced before.
-        """
+        """Return the state after this side sent TickReady."""
         if tai < self.local_ready or not is_aligned(self.start, self.interval, tai):
             raise ValueError(f"{tai} is no tick to announce after {self.local_ready}")
         return replace(self, local_ready=tai)
 
     def hear(self, text: str) -> TickState:
-        """Return the state after the peer's TickReady; one that is not valid changes nothing.
-
-        Raises:
-            InterlaceFailure: the text is no TAI instant.
-        """
+        """Return the state after the peer's TickReady; one that is not valid changes nothing."""
         try:
             tai = Tai(text)
         except TaiError:
@@ -149,11 +141,7 @@ class TickState:
 
 
 def start_ticks(start: Tai, interval: int) -> TickState:
-    """Return the state at the start of an epoch: everything is at its start.
-
-    Raises:
-        ValueError: the interval, in nanoseconds, is not positive.
-    """
+    """Return the state at the start of an epoch: everything is at its start."""
     if interval <= 0:
         raise ValueError(f"a tick interval is positive, not {interval}")
     return TickState(

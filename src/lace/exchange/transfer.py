@@ -33,15 +33,7 @@ _NOT_AVAILABLE_BYTES: Final = len("NotAvailable('')")
 
 
 class Transfer:
-    """The transfers of one epoch, seen from one side.
-
-    Args:
-        terms: what was agreed.
-        ledger: the requests of this side.
-        states: what is advertised.
-        store_differing: store records whose claims differ all the same (X1's option).
-        max_line_bytes: the longest line that the binding carries; None for any.
-    """
+    """The transfers of one epoch, seen from one side."""
 
     def __init__(
         self,
@@ -390,13 +382,7 @@ class Ledger:
         self._current_claims.pop(record, None)
 
     def miss(self, record: str, most: int = DEFAULT_SETTINGS.max_not_available_records) -> None:
-        """Note that the peer cannot send a record.
-
-        Args:
-            record: the record.
-            most: this many of a round are remembered, and are progress. A peer that advertises
-                others in every loop, and has none of them, would go on for ever.
-        """
+        """Note that the peer cannot send a record."""
         self._answer(record)
         self.noted[Failure.NOT_AVAILABLE] += 1
         if record not in self._missed and len(self._missed) < most:

@@ -106,12 +106,7 @@ def takes_input(state: State) -> bool:
 
 
 def check_legal(event: object, state: State) -> None:
-    """Refuse an event that does not belong.
-
-    Raises:
-        InterlaceFailure: the peer sent something out of phase.
-        AssertionError: nobody waits for this answer.
-    """
+    """Refuse an event that does not belong."""
     kind = type(event)
     if kind in LEGAL[state]:
         return

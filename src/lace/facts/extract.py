@@ -173,12 +173,7 @@ Reads: TypeAlias = "Mapping[str, frozenset[str] | None]"
 
 
 def record_facts(record: ValidRecord, *, max_value_bytes: int = MAX_LINE_BYTES) -> list[Fact]:
-    """Return every record fact of a validated record, each once.
-
-    Raises:
-        LimitExceeded: a value is longer than the evaluating profile allows; nothing
-            is cut and nothing is left out in silence.
-    """
+    """Return every record fact of a validated record, each once."""
     return list(facts_of_records((record,), max_value_bytes=max_value_bytes))
 
 
@@ -188,16 +183,7 @@ def facts_of_records(
     max_value_bytes: int = MAX_LINE_BYTES,
     reads: Reads | None = None,
 ) -> Iterator[Fact]:
-    """Yield every record fact of validated records, each once, field by field.
-
-    Args:
-        records: the records.
-        max_value_bytes: how long a value may be, whether its fact is wanted or not.
-        reads: the facts that are wanted, if not all are.
-
-    Raises:
-        LimitExceeded: a value is longer than the evaluating profile allows.
-    """
+    """Yield every record fact of validated records, each once, field by field."""
     columns = fact_columns(records)
     if max_value_bytes < MAX_LINE_BYTES:  # no line of a valid record is longer than that
         for fact in _facts(columns, _Wanted(None)):

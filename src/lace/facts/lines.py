@@ -30,12 +30,7 @@ class FactLineError(LaceError):
 
 
 def check_value(value: str, max_value_bytes: int = MAX_LINE_BYTES) -> None:
-    """Refuse a fact value that is not NFC, not encodable as UTF-8, or too long.
-
-    Raises:
-        FactLineError: not UTF-8 or not NFC.
-        LimitExceeded: longer than the evaluating profile allows.
-    """
+    """Refuse a fact value that is not NFC, not encodable as UTF-8, or too long."""
     try:
         length = len(value.encode("utf-8"))
     except UnicodeEncodeError:
@@ -75,12 +70,7 @@ def parse_fact(
     max_value_bytes: int = MAX_LINE_BYTES,
     place: Place | None = None,
 ) -> Fact:
-    """Return the fact of a line without its LF.
-
-    Raises:
-        FactLineError: the bytes are not exactly what `format_fact` writes.
-        LimitExceeded: a value is too long.
-    """
+    """Return the fact of a line without its LF."""
     plain = _parse_plain(line) if len(line) <= max_value_bytes else None
     if plain is not None:
         return plain
@@ -113,10 +103,6 @@ def parse_typed_fact(text: str, max_value_bytes: int = MAX_LINE_BYTES) -> Fact:
 
     >>> parse_typed_fact("Edge('a','b'). ")
     ('Edge', 'a', 'b')
-
-    Raises:
-        FactLineError: it is no fact line.
-        LimitExceeded: a value is too long.
     """
     try:
         raw = text.strip().encode("utf-8", "surrogateescape").removesuffix(b".")

@@ -61,13 +61,7 @@ class MemoryFacts:
 
 
 class RecordFacts:
-    """The record facts of a set of records, computed when they are asked for.
-
-    Args:
-        records: gives every record, each time it is called.
-        find: gives the record of an identifier, or None.
-        max_value_bytes: the evaluating profile's limit for a value.
-    """
+    """The record facts of a set of records, computed when they are asked for."""
 
     def __init__(
         self,

@@ -99,13 +99,6 @@ class Address:
 def parse_address(text: str, *, for_serving: bool = False) -> Address:
     """Return the address that a text is.
 
-    Args:
-        text: the address.
-        for_serving: whether to listen there; then port 0 stands for any free one.
-
-    Raises:
-        AddressError: it is none; the hint shows the form that is meant.
-
     >>> parse_address("ws:example.com").effective_port
     80
     """

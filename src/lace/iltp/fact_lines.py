@@ -46,11 +46,7 @@ class FactLineParser:
         self._source = source
 
     def parse(self, raw: bytes, offset: int) -> list[Fact]:
-        """Return the facts of lines that begin with a letter, each with its LF.
-
-        Raises:
-            StreamError: a line is too long or no fact line; the first of them counts.
-        """
+        """Return the facts of lines that begin with a letter, each with its LF."""
         facts = self._parse_together(raw)
         return self._parse_each(raw, offset) if facts is None else facts
 
@@ -174,11 +170,7 @@ def _unescape(piece: str, fact: Fact) -> Fact:
 
 
 def format_lines(facts: Sequence[Fact]) -> bytes:
-    """Return the lines of facts, each with its LF.
-
-    Raises:
-        WriteError: a line that a reader refuses.
-    """
+    """Return the lines of facts, each with its LF."""
     text = _format_alike(facts) or _format_plain(facts) or "".join(_lines_of(facts))
     try:
         raw = text.encode("utf-8")
@@ -242,13 +234,7 @@ _RUN_END: Final = re.compile(rb"\n(?![A-Za-z])")
 
 
 class BlockLines:
-    """Reads runs of fact lines, and comments; counts what a block has of them.
-
-    Args:
-        buffer: the bytes that came.
-        max_block_bytes: most bytes of them in one block, LFs included.
-        source: what the bytes come from, for messages.
-    """
+    """Reads runs of fact lines, and comments; counts what a block has of them."""
 
     def __init__(self, buffer: Buffer, max_block_bytes: int, source: str | None) -> None:
         self._buffer, self._source = buffer, source
@@ -276,14 +262,7 @@ class BlockLines:
         self._run.clear()
 
     def read(self, *, is_end: bool) -> Facts | None:
-        """Take the complete fact lines that came; the run ends where another item begins.
-
-        Args:
-            is_end: whether no bytes follow those that came.
-
-        Raises:
-            StreamError: a line is no fact line, or the block has too much.
-        """
+        """Take the complete fact lines that came; the run ends where another item begins."""
         buffer = self._buffer
         while len(buffer) and buffer.data[buffer.start] in LETTERS:
             length = buffer.line_length(MAX_LINE_BYTES)
@@ -343,11 +322,7 @@ class BlockLines:
         )
 
     def read_comment(self) -> Comment | None:
-        """Take a comment, or wait for the rest of it.
-
-        Raises:
-            StreamError: it is too long or no text, or the block has too much.
-        """
+        """Take a comment, or wait for the rest of it."""
         buffer = self._buffer
         length = buffer.line_length(MAX_COMMENT_BYTES - 1)
         if length is None:

@@ -203,12 +203,7 @@ LARGE_RECORD_BYTES: Final = 64 * 1024
 
 
 class RecordAssembler:
-    """Reads one record after another out of a buffer.
-
-    Args:
-        buffer: what the bytes come from, beginning with a record's marker.
-        max_data_bytes: a record with more data is read past.
-    """
+    """Reads one record after another out of a buffer."""
 
     def __init__(self, buffer: Buffer, max_data_bytes: int) -> None:
         self._buffer = buffer
@@ -252,11 +247,7 @@ class RecordAssembler:
         self._missing -= len(piece)
 
     def read(self) -> Item | None:
-        """Return the next item of the record, or None to ask for more.
-
-        Raises:
-            FrameError: the frame is lost; `at` counts from the start of the buffer.
-        """
+        """Return the next item of the record, or None to ask for more."""
         if self._head is not None:
             return self._read_large(self._head)
         buffer, framer = self._buffer, self._framer
@@ -307,12 +298,7 @@ class RecordAssembler:
 
 
 class ResourceAssembler:
-    """Reads one resource after another out of a buffer, checks it and keeps it.
-
-    Args:
-        buffer: what the bytes come from, beginning with the marker of a resource.
-        store: where resources are counted and kept.
-    """
+    """Reads one resource after another out of a buffer, checks it and keeps it."""
 
     def __init__(self, buffer: Buffer, store: ResourceStore) -> None:
         self._buffer = buffer
@@ -320,11 +306,7 @@ class ResourceAssembler:
         self._announced: tuple[int, str, str] | None = None  # offset, identifier and kind
 
     def read(self) -> Resource | None:
-        """Return the resource, or None to ask for more.
-
-        Raises:
-            ResourceError: it is refused; `at` counts from the start of the buffer.
-        """
+        """Return the resource, or None to ask for more."""
         if self._announced is None:
             self._announced = self._read_marker_line()
         return self._announced and self._read_body(*self._announced)
@@ -366,12 +348,6 @@ _NEXT_RECORD: Final = b"\n" + RECORD
 
 class Reader:
     r"""Reads one direction of a stream.
-
-    Args:
-        max_block_bytes: most bytes of the fact lines and comments of one block, LFs included.
-        max_data_bytes: a record with more data is read past and reported.
-        resources: where resources are kept and counted; one of its own if None.
-        source: what the bytes come from, for messages.
 
     >>> reader = Reader()
     >>> reader.feed(PREFACE + b"HelloRecordFormat('H3')\n\n")
@@ -430,11 +406,6 @@ class Reader:
         """Say what comes next: a fact block, or a batch of records.
 
         It holds until it is said otherwise, and can be said only between blocks.
-
-        Args:
-            batch: whether records may come.
-            max_block_bytes: another limit than before.
-            limit: the setting that it comes from.
         """
         if self._in_block:
             raise AssertionError("what is expected cannot change inside a block")
@@ -454,11 +425,7 @@ class Reader:
         self._ended = True
 
     def next_event(self) -> Event:
-        """Return the next item, `NEED_MORE`, or after `end` a `StreamEnd`.
-
-        Raises:
-            StreamError: the bytes are no stream; so does every later call.
-        """
+        """Return the next item, `NEED_MORE`, or after `end` a `StreamEnd`."""
         if self._error is not None:
             raise self._error.with_traceback(None)
         try:

@@ -59,9 +59,6 @@ class ResourceError(ProtocolError):
 def kind_of(identifier: str) -> str:
     """Return the kind of resource that an identifier stands for.
 
-    Raises:
-        ResourceError: it is neither `R.` nor `E.` with 43 characters.
-
     >>> kind_of("E." + "0" * 43)
     'exchange-plan'
     """
@@ -76,11 +73,7 @@ def kind_of(identifier: str) -> str:
 
 
 def parse_marker(line: bytes) -> tuple[str, str]:
-    """Return identifier and kind of a marker line, which is given without its LF.
-
-    Raises:
-        ResourceError: another form, an unknown kind, or an identifier of another kind.
-    """
+    """Return identifier and kind of a marker line, which is given without its LF."""
     rest = line[len(PUZZLE_PIECE) :]
     try:
         text = rest.decode("utf-8")
@@ -116,12 +109,7 @@ def parse_marker(line: bytes) -> tuple[str, str]:
 
 
 def check_body(body: bytes) -> None:
-    """Refuse a body that cannot stand in a stream, whatever it says.
-
-    Raises:
-        ResourceError: too long, too many lines, an empty one, CR, a comment, a marker at
-            the start of a line, not UTF-8 or not NFC.
-    """
+    """Refuse a body that cannot stand in a stream, whatever it says."""
     if len(body) > MAX_RESOURCE_BYTES:
         raise too_large()
     lines = body.split(b"\n")
@@ -161,11 +149,7 @@ def _line_problem(line: bytes) -> tuple[str, str] | None:
 def check_resource(
     identifier: str, kind: str, body: bytes, *, limits: RuleLimits = OWN_LIMITS
 ) -> None:
-    """Refuse a resource that is not canonical, or whose identifier is not that of its body.
-
-    Raises:
-        ResourceError: this is so; `at` is the start of the line at fault.
-    """
+    """Refuse a resource that is not canonical, or whose identifier is not that of its body."""
     check_body(body)
     try:
         if kind == LACEGRAM:
@@ -201,13 +185,7 @@ def _line_start(body: bytes, line: int) -> int:
 
 
 class ResourceStore:
-    """The resources that one stream has brought, by identifier; bounded.
-
-    Args:
-        limits: those of rules; a lacegram beyond them is refused.
-        max_count: how many blocks may come, repeated ones too.
-        max_total_bytes: how many bytes of different resources are kept.
-    """
+    """The resources that one stream has brought, by identifier; bounded."""
 
     def __init__(
         self,
@@ -235,11 +213,7 @@ class ResourceStore:
         return self._bodies.get(identifier)
 
     def begin(self) -> None:
-        """Count a block that begins.
-
-        Raises:
-            ResourceError: it is one too many.
-        """
+        """Count a block that begins."""
         if self.count >= self._max_count:
             raise ResourceError(
                 f"more than {self._max_count} resources in one exchange", rule="060-149"
@@ -247,11 +221,7 @@ class ResourceStore:
         self.count += 1
 
     def add(self, identifier: str, kind: str, body: bytes) -> bytes:
-        """Check a resource and keep it; returns its body, which is kept once.
-
-        Raises:
-            ResourceError: it is refused, differs from the one that is known, or is too much.
-        """
+        """Check a resource and keep it; returns its body, which is kept once."""
         known = self._bodies.get(identifier)
         if known is not None:
             if known != body:

@@ -41,9 +41,6 @@ _FACTS_AT_ONCE: Final = 4096
 class Writer:
     r"""Writes one direction of a stream. All methods return the bytes to send, in pieces.
 
-    Args:
-        max_block_bytes: most bytes of the fact lines and comments of one block, LFs included.
-
     >>> writer = Writer()
     >>> b"".join(writer.preface() + writer.block([("HelloRecordFormat", "H3")]))[6:]
     b"iltp/1\nHelloRecordFormat('H3')\n\n"
@@ -81,9 +78,6 @@ class Writer:
         """Write a fact block: before it the resources that were not yet sent, behind it an LF.
 
         Equal facts are written once.
-
-        Raises:
-            WriteError: a reader would refuse it.
         """
         return list(self.block_pieces(facts, resources))
 
@@ -101,22 +95,14 @@ class Writer:
     # -- items ---------------------------------------------------------------------------
 
     def preface(self) -> list[bytes]:
-        """Write the first line of the stream.
-
-        Raises:
-            WriteError: it is written already.
-        """
+        """Write the first line of the stream."""
         if self._begun:
             raise WriteError("a second preface", rule="060-65")
         self._begun = self._after_preface = True
         return [PREFACE]
 
     def resource(self, identifier: str, body: bytes) -> list[bytes]:
-        """Write a resource, unless this stream has carried it already.
-
-        Raises:
-            WriteError: a reader would refuse it.
-        """
+        """Write a resource, unless this stream has carried it already."""
         return [] if identifier in self._sent else self._resource(identifier, body)
 
     def _resource(self, identifier: str, body: bytes) -> list[bytes]:
@@ -140,11 +126,7 @@ class Writer:
         ]
 
     def facts(self, facts: Sequence[Fact]) -> list[bytes]:
-        """Write fact lines; `NotAvailable` lines of a batch are such, too.
-
-        Raises:
-            WriteError: a reader would refuse them.
-        """
+        """Write fact lines; `NotAvailable` lines of a batch are such, too."""
         lines = format_lines(facts)
         if not lines:
             raise WriteError("no facts to write", rule="060-66")
@@ -154,11 +136,7 @@ class Writer:
         return [*chunks, lines]
 
     def record(self, data: bytes, *, joined: bool = False) -> list[bytes]:
-        """Write the bytes of a record; `joined` leaves out the LF behind the one before.
-
-        Raises:
-            WriteError: a reader would refuse it.
-        """
+        """Write the bytes of a record; `joined` leaves out the LF behind the one before."""
         framer = Framer()  # one that has seen other records would look past this one's marker
         try:
             whole = framer.frame(data) and framer.end == len(data)
@@ -177,11 +155,7 @@ class Writer:
         return [*chunks, data]
 
     def stored_records(self, records: Sequence[bytes]) -> list[bytes]:
-        """Write records that a store gave: valid ones, which need no look at their bytes.
-
-        Raises:
-            WriteError: no batch is written now.
-        """
+        """Write records that a store gave: valid ones, which need no look at their bytes."""
         if not self._batch:
             raise WriteError("a record where a block of facts is written", rule="060-64")
         if not records:
@@ -193,11 +167,7 @@ class Writer:
         return [*chunks, *between]
 
     def comment(self, text: str | bytes) -> list[bytes]:
-        """Write a comment; the text does not hold the `#`.
-
-        Raises:
-            WriteError: a reader would refuse it.
-        """
+        """Write a comment; the text does not hold the `#`."""
         raw = text.encode("utf-8") if isinstance(text, str) else text
         if len(raw) + 2 > MAX_COMMENT_BYTES:
             raise WriteError(f"a comment of more than {MAX_COMMENT_BYTES} bytes", rule="060-82")
@@ -211,11 +181,7 @@ class Writer:
         return [*chunks, b"#%b\n" % raw]
 
     def blank(self) -> list[bytes]:
-        """Write the blank line that ends a block or batch, after the LF behind a last record.
-
-        Raises:
-            WriteError: it would stand directly behind the preface.
-        """
+        """Write the blank line that ends a block or batch, after the LF behind a last record."""
         if self._after_preface:
             raise WriteError("a blank line directly behind the preface", rule="060-27")
         chunks = self._begin()
@@ -224,11 +190,7 @@ class Writer:
         return [*chunks, b"\n"]
 
     def write(self, item: Item) -> list[bytes]:
-        """Write an item as it was read; a stream that ended cleanly comes out byte for byte.
-
-        Raises:
-            WriteError: the bytes of the item are not known, or a reader would refuse it.
-        """
+        """Write an item as it was read; a stream that ended cleanly comes out byte for byte."""
         match item:
             case Preface():
                 return self.preface()

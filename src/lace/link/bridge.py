@@ -111,15 +111,7 @@ def failure_of(error: StreamError) -> InterlaceFailure:
 
 
 class Inbound:
-    """The peer's bytes as events.
-
-    Args:
-        max_block_bytes: the largest block of facts.
-        max_data_bytes: the most data of a record; a larger one is passed over.
-        max_early_bytes: the largest block of setup or hello, if there is another limit for it.
-        max_resource_bytes: all texts of rules and plans that come.
-        limits: those of the peer's rules.
-    """
+    """The peer's bytes as events."""
 
     def __init__(
         self,
@@ -174,15 +166,7 @@ class Inbound:
         return size > (LARGE_SETUP_BYTES if is_early else LARGE_BLOCK_BYTES)
 
     def next_event(self, *, is_batch: bool, is_early: bool = False) -> Event | None:
-        """Return the next event; None when more bytes are needed.
-
-        Args:
-            is_batch: whether the machine awaits a batch of records, not a block.
-            is_early: whether it awaits setup or hello, which are small.
-
-        Raises:
-            InterlaceFailure: the bytes are no stream.
-        """
+        """Return the next event; None when more bytes are needed."""
         while not self._made:
             if self._reader.at_boundary:
                 self._is_batch = is_batch
@@ -277,11 +261,7 @@ class Inbound:
 
 
 class Outbound:
-    """Messages as bytes.
-
-    Args:
-        max_block_bytes: the largest block of facts that the peer takes.
-    """
+    """Messages as bytes."""
 
     def __init__(self, *, max_block_bytes: int) -> None:
         self._writer = Writer(max_block_bytes=max_block_bytes)

@@ -46,11 +46,7 @@ Opening: TypeAlias = "Callable[[], AbstractContextManager[Side]]"
 
 
 def check_wait_ticks(count: int, *, is_open: bool) -> None:
-    """Refuse a number of ticks that no bounded link waits for.
-
-    Raises:
-        UsageError: it is too large, or the link is open and waits for all of them.
-    """
+    """Refuse a number of ticks that no bounded link waits for."""
     check_argument(count, int, "wait_ticks is a number of ticks")
     if not 0 <= count <= MAX_WAIT_TICKS:
         raise UsageError(
@@ -66,11 +62,7 @@ def check_wait_ticks(count: int, *, is_open: bool) -> None:
 
 
 def check_pinned(expected: frozenset[str], *, is_plain: bool) -> None:
-    """Refuse a pinned certificate where no key is pinned, or none can be proven.
-
-    Raises:
-        UsageError: no peer is expected, or nobody signs anything.
-    """
+    """Refuse a pinned certificate where no key is pinned, or none can be proven."""
     if not expected or is_plain:
         raise UsageError(
             "a server whose certificate no authority is asked about has to prove a key",
@@ -112,24 +104,7 @@ async def run_link(
     began: Callable[[LinkSession], None] | None = None,
     resources: Resources | None = None,
 ) -> Outcome:
-    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
-
-    Args:
-        stream: the connection.
-        opening: opens this side's lace.
-        index: the index of this side's operand.
-        options: how it runs.
-        clock: gives the time.
-        began: gets the session when it begins, to watch it and to stop it.
-        resources: what this link shares with other links of a server.
-
-    Raises:
-        ServerFullError: the peer is a server that has no room for this link.
-        StoreError: the lace cannot be opened, read or written; where that has ended the
-            exchange, `result` is its outcome.
-        UsageError: receipts are wanted of a warehouse; or a certificate is to be proven by a
-            key, and no key is expected.
-    """
+    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome."""
     # What an exchange needs takes as long to load as all the rest: a server listens before.
     from lace.link.session import LinkSession
     from lace.link.side import SideOptions, named, party_of
@@ -197,22 +172,7 @@ async def sync(
     began: Callable[[LinkSession], None] | None = None,
     capture: Capture | None = None,
 ) -> Outcome:
-    """Connect to a server and run one exchange with it; a failure of it is in its outcome.
-
-    Args:
-        address: where to.
-        opening: opens this side's lace.
-        options: how it runs.
-        clock: gives the time.
-        connecting: how to connect.
-        began: gets the session when it begins.
-        capture: takes what goes over the wire.
-
-    Raises:
-        TransportError: there is no connection to be had.
-        StoreError: the lace cannot be opened, read or written.
-        UsageError: an option that this kind of address does not have.
-    """
+    """Connect to a server and run one exchange with it; a failure of it is in its outcome."""
     stream = await connect(address, connecting)
     if capture is not None:
         stream = capture.stream(stream)

@@ -109,11 +109,7 @@ class DryRun:
         self._requests = tuple(_records(last.effect.facts, "MayRequest"))
 
     def take_theirs(self, facts: tuple[Fact, ...]) -> None:
-        """Take the peer's request list.
-
-        Raises:
-            InterlaceFailure: it is none.
-        """
+        """Take the peer's request list."""
         self._their_requests = tuple(_records(check_block(facts, Phase.REQUEST), "MayRequest"))
 
 

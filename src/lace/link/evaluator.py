@@ -56,11 +56,7 @@ _LABEL: Final = "lace-state/1"
 
 
 class StateNames:
-    """Names of the states in which evaluations of one policy give one answer.
-
-    Args:
-        executable: the compiled policy.
-    """
+    """Names of the states in which evaluations of one policy give one answer."""
 
     def __init__(self, executable: Executable) -> None:
         self._read = {key for each in executable.programs for key in each.required_base}
@@ -99,19 +95,7 @@ class Known:
 
 
 class StoreEvaluator:
-    """A policy over a store, as an exchange asks for it.
-
-    Args:
-        store: the store.
-        executable: the compiled policy.
-        terms: what was agreed.
-        transport: the address of the active connection.
-        encrypted: whether the transport is proven to be confidential.
-        max_value_bytes: how long a value may be.
-        max_line_bytes: the longest line that the binding carries.
-        known: what the peer is taken to claim at first.
-        supervisor: watches all evaluations, and may stop them.
-    """
+    """A policy over a store, as an exchange asks for it."""
 
     def __init__(
         self,
@@ -177,11 +161,7 @@ class StoreEvaluator:
         )
 
     def evaluate(self, effect: Evaluate) -> Evaluated:
-        """Answer what may be sent and requested now.
-
-        Raises:
-            LimitExceeded: an operand, or the view, would go beyond a limit.
-        """
+        """Answer what may be sent and requested now."""
         kept = self._as_kept(effect)
         if kept is not None:
             return kept

@@ -1,6 +1,8 @@
 """Two parties in one process: their messages are handed over, nothing is serialised.
 
 Everything else is as over a wire: the same machines, the same validation, the same results.
+
+Apart from `side`: it needs no stream.
 """
 
 from __future__ import annotations
@@ -133,13 +135,7 @@ _CANCEL_SECONDS: Final = 0.25
 
 
 class OpenPairing:
-    """Two parties, and the thread that runs them until both have ended.
-
-    Args:
-        link: the link between them.
-        parties: the parties.
-        stores: their stores, for this thread alone.
-    """
+    """Two parties, and the thread that runs them until both have ended."""
 
     def __init__(
         self,

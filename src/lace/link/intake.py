@@ -77,16 +77,7 @@ class IntakeLoad:
 
 
 class LinkIntake:
-    """What becomes of the records that a peer sends.
-
-    Args:
-        store: where valid ones go.
-        settings: how much is stored at once.
-        random_bytes: randomness for checking signatures together.
-        workers: processes that validate; without any, this one does.
-        load: the intakes of the links that share this process with this one.
-        receipts: makes receipts, which are stored with what they are for; None: there are none.
-    """
+    """What becomes of the records that a peer sends."""
 
     def __init__(
         self,
@@ -177,11 +168,7 @@ class LinkIntake:
         self._load.note(self, holds=self._records > 0)
 
     def work(self, *, wait: bool = False) -> list[Event]:
-        """Do what can be done now; returns the answers.
-
-        Args:
-            wait: with nothing else to do, wait for a validation, or store what there is.
-        """
+        """Do what can be done now; returns the answers."""
         if self._is_due or (self._admitting and self._is_worth_storing(wait=wait)):
             return self._store_all()
         if self._pool.batches and (wait or self._pool.is_full or self._pool.is_ready):
@@ -249,15 +236,6 @@ def choose_receipt_key(
     It is the key of the exchange. A side that proves nothing by a key, because its transport does
     or because it is plain, signs with the key of the verifier that it claims if the lace has it,
     else with the default key of the lace.
-
-    Args:
-        keys: the keys of the lace.
-        key: the key of the exchange, if it uses one.
-        claim: the verifier that this side claims without a key, if it does.
-
-    Raises:
-        UsageError: the lace has no such key.
-        StoreError: the key cannot be read.
     """
     if key is not None:
         return key
@@ -272,15 +250,7 @@ def choose_receipt_key(
 
 
 class Receipts:
-    """Makes the receipts of one side of one exchange.
-
-    Args:
-        store: where records and receipts go.
-        key: this side's.
-        most: how many receipts there may be in one round.
-        clock: gives the time.
-        random_bytes: randomness for checking signatures together.
-    """
+    """Makes the receipts of one side of one exchange."""
 
     def __init__(
         self,

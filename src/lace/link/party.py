@@ -86,13 +86,7 @@ _SAVED_EVERY: Final = 30 * 1_000_000_000
 
 
 class CursorSaver:
-    """Keeps the cursors of one exchange; in an open one, where each round has one, now and then.
-
-    Args:
-        kept: where they are kept; without it none is.
-        clock: gives readings of a steady clock.
-        is_open: whether the exchange is open.
-    """
+    """Keeps the cursors of one exchange; in an open one, where each round has one, now and then."""
 
     def __init__(self, kept: KeptLinks | None, clock: Callable[[], Tai], *, is_open: bool) -> None:
         self._kept = kept
@@ -216,15 +210,7 @@ class Gathering:
 async def comes_first(
     waited: Collection[asyncio.Future[Any]], descriptor: int | None, seconds: float
 ) -> bool:
-    """Wait for one of several, or for a validation; tells whether a validation is done.
-
-    Args:
-        waited: what else to wait for.
-        descriptor: a duplicate of what can be read from when a validation is done, which is
-            closed here; None without any. A process that ends meanwhile closes its own,
-            and the number of that may soon be somebody else's.
-        seconds: for how long at most.
-    """
+    """Wait for one of several, or for a validation; tells whether a validation is done."""
     loop = asyncio.get_running_loop()
     validated: asyncio.Future[None] = loop.create_future()
     if descriptor is not None:
@@ -254,27 +240,7 @@ _MANY_CLAIMS: Final = 50_000
 
 
 class Party:
-    """One side of an exchange.
-
-    Args:
-        machine: the machine, not started.
-        store: the side's records.
-        settings: limits of evaluations.
-        transport: the address of the connection.
-        clock: gives the time, of the wall clock: for hello, ticks and exposures.
-        steady: gives readings of a clock that is never set: for timeouts.
-        random_bytes: randomness for checking signatures together.
-        workers: processes that validate records; without any, this one does.
-        encrypted: whether the transport is proven to be confidential.
-        is_pinned: whether it is, once the peer's hello is signed over the channel.
-        kept: what is kept of earlier exchanges; the machine has the same.
-        evaluating: makes what answers the machine's questions, once for each epoch.
-        resources: what this link shares with others; else its own.
-        receipts: makes receipts for records that are stored; None: there are none.
-        group: whom it takes turns with for resources, as long as the peer is nobody that the
-            policy names.
-        tick_wait: when to end the machine of an open side; None: that is not for the party.
-    """
+    """One side of an exchange."""
 
     def __init__(
         self,
@@ -410,11 +376,7 @@ class Party:
             self._do(effect)
 
     def work(self, *, wait: bool = False) -> bool:
-        """Go on with records that are being validated or stored; tells whether anything was done.
-
-        Args:
-            wait: wait for a validation, or store few records, if nothing else is left to do.
-        """
+        """Go on validating or storing records, and return whether anything was done."""
         try:
             done = self._intake.work(wait=wait)
         except LOCAL_ERRORS as error:
@@ -677,11 +639,7 @@ def _clear_frames(error: BaseException) -> None:
 
 
 class KeptLinks:
-    """The cursors of a lace, by Link-Id, with the claims that belong to them.
-
-    Args:
-        files: where they are kept.
-    """
+    """The cursors of a lace, by Link-Id, with the claims that belong to them."""
 
     def __init__(self, files: LinkFiles) -> None:
         self._files = files
@@ -723,10 +681,6 @@ class TickWait:
     rules depend on ticks, both sides have to be ready for it, and a round with it is awaited;
     a peer that is not ready for it within ClockSkewSeconds and the phase timeout is not waited
     for. Otherwise this side's clock decides alone.
-
-    Args:
-        machine: the machine, of an open side.
-        count: how many ticks to wait for.
     """
 
     def __init__(self, machine: Machine, count: int) -> None:

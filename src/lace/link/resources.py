@@ -38,13 +38,7 @@ _LOOK_SECONDS: Final = 0.1
 
 
 class PoolMember:
-    """The evaluations of one link, which run one after the other, in one thread.
-
-    Args:
-        pool: what they share with others.
-        group: whom they take turns with; `belong_to` changes it.
-        check: called while they wait; raises to give up.
-    """
+    """The evaluations of one link, which run one after the other, in one thread."""
 
     def __init__(self, pool: MemoryPool, group: str, check: Callable[[], None]) -> None:
         self._pool = pool
@@ -73,11 +67,7 @@ class PoolMember:
         return self.has_rest or total_bytes <= self._pool.share_bytes
 
     def hold(self, total_bytes: int) -> None:
-        """Hold this many bytes from now on: wait for the rest if they are more than a share.
-
-        Raises:
-            LimitExceeded: they are more than the pool has for one evaluation.
-        """
+        """Hold this many bytes from now on: wait for the rest if they are more than a share."""
         if not self.has_room(total_bytes):
             self._pool.take_rest(self)
         if total_bytes > self._pool.share_bytes + self._pool.rest_bytes:
@@ -99,11 +89,7 @@ class PoolMember:
 
 
 class MemoryPool:
-    """Who holds a share, who holds the rest, and who waits for either.
-
-    Args:
-        total_bytes: what all evaluations hold together at most.
-    """
+    """Who holds a share, who holds the rest, and who waits for either."""
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
@@ -269,9 +255,6 @@ class MemoryPool:
 class Resources:
     """The shared parts.
 
-    Args:
-        settings: how much there is of them.
-
     Attributes:
         intake_load: which links hold records that are to be stored.
         memory: what evaluations of peers' rules hold.
@@ -295,10 +278,6 @@ class CancelReason(Enum):
 
 class LinkSupervisor:
     """The `Supervisor` of all evaluations of one link.
-
-    Args:
-        pool: the memory that it shares with other links.
-        group: whom the link takes turns with, such as all links of one address.
 
     Attributes:
         worker: what computes for the link.
@@ -339,11 +318,7 @@ class LinkSupervisor:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluate inside the `with` block.
-
-        Raises:
-            EvaluationCancelled: it is stopped, before it begins or later.
-        """
+        """Evaluate inside the `with` block."""
         self._since = time.monotonic()
         try:
             self._check_cancelled()

@@ -49,14 +49,7 @@ def _nothing() -> None:
 
 
 class PartyThread:
-    """A thread for evaluations and the database; the event loop only waits for it.
-
-    Args:
-        after: called in the event loop after each step, whatever came of it.
-        during: called in the event loop from time to time while a step takes long.
-        abandon: called in the event loop when nobody waits for a step any more.
-        worker: who computes there.
-    """
+    """A thread for evaluations and the database; the event loop only waits for it."""
 
     def __init__(
         self,
@@ -71,12 +64,7 @@ class PartyThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
 
     async def do(self, work: Callable[[], _Made], *, is_long: bool = False) -> _Made:
-        """Do something there, and return what it returns.
-
-        Args:
-            work: what to do.
-            is_long: whether it is known to take long, so that others go first.
-        """
+        """Do something there, and return what it returns."""
         loop = asyncio.get_running_loop()
         self._jobs += 1
         try:
@@ -113,18 +101,7 @@ async def _ignore(_error: LaceError) -> None:
 
 
 class Writing:
-    """The way out of one side.
-
-    Args:
-        party: the side.
-        stream: the connection.
-        outbound: makes bytes of messages.
-        thread: where the party does everything.
-        at_once: about how many bytes are given to the stream at once.
-        patience: how many seconds the peer may take for these.
-        fail: ends the exchange because of an error.
-        wake: has the reader look again; called in the event loop.
-    """
+    """The way out of one side."""
 
     def __init__(
         self,
@@ -254,14 +231,7 @@ GRACE_SECONDS: Final = 0.25
 
 
 class LinkSession:
-    """One side of an exchange over a stream.
-
-    Args:
-        party: the side, not started.
-        stream: the connection.
-        dry_run: stop before anything moves, and take note of what would.
-        claims: take note of what the peer claims, and asks for.
-    """
+    """One side of an exchange over a stream."""
 
     def __init__(
         self,

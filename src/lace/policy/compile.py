@@ -261,19 +261,7 @@ def compile_policy(
     exposures: Iterable[Exposure],
     viewer: str,
 ) -> Executable:
-    """Return the programs of a plan for the side of an operand.
-
-    Args:
-        plan: what both sides agreed on.
-        operands: both, in the order of their indexes.
-        index: the local operand's.
-        exposures: all that local policy registers; those for the viewer are chosen here.
-        viewer: the peer's proven verifier, else its label.
-
-    Raises:
-        PolicyError: the operands are not those of the plan, or the viewer is neither a
-            verifier nor the label that the plan gives to the peer.
-    """
+    """Return the programs of a plan for the side of an operand."""
     check_index(index)
     _check_operands(plan, operands)
     if viewer != plan.operands[1 - index].origin:
@@ -344,9 +332,6 @@ def plan_provenance(plan: ExchangePlan, operands: Sequence[Operand]) -> Provenan
 
     Both sides generate the same, seen from either end; each is seen by its label, as it is
     before a verifier is proven. Exposures are local and no part of a plan.
-
-    Raises:
-        PolicyError: the operands are not those of the plan.
     """
     made = [
         compile_policy(

@@ -226,11 +226,7 @@ def _offered(told: Disclosure) -> frozenset[str]:
 
 
 def parse_disclosure(raw: bytes) -> Disclosure:
-    """Return the disclosure that was saved as JSON.
-
-    Raises:
-        PolicyError: it is no JSON, or not of this shape.
-    """
+    """Return the disclosure that was saved as JSON."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -92,12 +92,6 @@ class Enforcement:
     The base holds the record facts, and gets the public ones: advertisements of the peer
     and runtime facts. The enclave outlives a base that is numbered or read again
     (`take_base`), so what the peer's operand does depends on what its view shows only.
-
-    Args:
-        executable: the compiled policy.
-        base: the record facts.
-        clock: gives nanoseconds, for statistics.
-        supervisor: watches all evaluations; the memory that it is told of is the enclave's.
     """
 
     def __init__(
@@ -161,9 +155,6 @@ class Enforcement:
         """Say what is advertised and what the runtime facts are; replaces what was said.
 
         `_LocalTAI` may be among them: exposures read it, and the peer's operand does not.
-
-        Raises:
-            EngineError: a fact of another kind; records are facts only once they are stored.
         """
         public, local = split_local(facts)
         wanted, held = set(public), set(_facts_of(self._base, PUBLIC))
@@ -176,9 +167,6 @@ class Enforcement:
         """Say what is advertised and true of the runtime besides, and what no longer is.
 
         What comes was not there, and what goes was; the order of facts does not matter.
-
-        Raises:
-            EngineError: a fact of another kind; records are facts only once they are stored.
         """
         come, gone = group_facts(added), group_facts(removed)
         check_public(come)
@@ -295,12 +283,7 @@ class Enforcement:
     # -- questions -----------------------------------------------------------------------------
 
     def evaluate(self) -> Permissions:
-        """Return what may be sent and requested now.
-
-        Raises:
-            LimitExceeded: an operand or the view would go beyond a limit; the message names
-                the rule. There is no part of an answer.
-        """
+        """Return what may be sent and requested now."""
         if self._selected is not None and self._enclave is not None:
             self._see(self._enclave)
         if self._selected is None:

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_viewer(text: str) -> str:
-    """Return a verifier for which something may be exposed.
-
-    Raises:
-        PolicyError: it is an opaque label, which anyone can come to have, or no verifier.
-    """
+    """Return a verifier for which something may be exposed."""
     if not isinstance(text, str):
         raise PolicyError(
             f"a viewer is a verifier's text, not {kind_of(text)}",
@@ -82,12 +78,7 @@ def exposure_of(
     limits: RuleLimits = OWN_LIMITS,
     name: str | None = None,
 ) -> Exposure:
-    """Return an exposure for some viewers, or for anyone; which of both has to be said.
-
-    Raises:
-        RuleError: the rules are no legal exposure module; `findings` has all that is wrong.
-        PolicyError: a viewer is no verifier, or nobody is named.
-    """
+    """Return an exposure for some viewers, or for anyone; which of both has to be said."""
     if anyone is bool(viewers):
         raise PolicyError(
             "an exposure is for viewers that it names, or for anyone",

@@ -8,6 +8,8 @@ module reads no record fact but those.
 
 The rules of the view say no more than what the module can match: where its atoms name
 constants, so do they.
+
+Apart from `compile`: confinement rests on this module alone, so it can be reviewed alone.
 """
 
 from __future__ import annotations

@@ -36,11 +36,7 @@ _NAME_POSITION: Final = 2
 
 
 def check_index(index: int) -> None:
-    """Refuse what is not the index of an operand.
-
-    Raises:
-        PolicyError: neither 0 nor 1.
-    """
+    """Refuse what is not the index of an operand."""
     if isinstance(index, bool) or index not in INDEXES:
         raise PolicyError(
             f"an operand has index 0 or 1, not {index!r}",
@@ -50,11 +46,7 @@ def check_index(index: int) -> None:
 
 
 def check_facet(facet: str) -> None:
-    """Refuse a facet that no plan has.
-
-    Raises:
-        PolicyError: it is not `selector`.
-    """
+    """Refuse a facet that no plan has."""
     if facet != SELECTOR_FACET:
         raise PolicyError(
             f"there is no shared facet '{show(facet)}'",
@@ -64,11 +56,7 @@ def check_facet(facet: str) -> None:
 
 
 def check_module_id(module_id: str) -> None:
-    """Refuse a text that cannot be the `R.` identifier of a module.
-
-    Raises:
-        PolicyError: another letter, another length, or not canonical Base64-Ascend.
-    """
+    """Refuse a text that cannot be the `R.` identifier of a module."""
     letter, _, text = module_id.partition("R.")
     try:
         fits = not letter and len(b64a.decode(text)) == DIGEST_BYTES
@@ -87,9 +75,6 @@ class Operand:
     """One side's selector in an exchange: a module checked as such, and the side's index.
 
     Its origin is not here: setup assigns it, and the plan records it.
-
-    Raises:
-        PolicyError: another index, another facet, or rules checked for something else.
     """
 
     index: int
@@ -139,10 +124,6 @@ def operand_of(
     text, under their own limits if none are given; rules checked as a selector module are
     taken as they are.
 
-    Raises:
-        RuleError: the rules are no legal selector module; `findings` has it all.
-        PolicyError: the index is neither 0 nor 1.
-
     >>> own = "SelectHave(P) :- Have( P ).\nSelectAdvertised(P,S) :- Advertised(P,S)."
     >>> operand_of(own, 0).module_id
     'R.V3wv7Ug32jVLxA5Q6An85cW~HQfME12J4bJK7MpVBHS'
@@ -174,11 +155,6 @@ def receive_operand(
     """Return the operand that a peer sent as bytes, under the facet and identifier it gave.
 
     Nothing is repaired: bytes that are not exactly what canonicalising gives are refused.
-
-    Raises:
-        PolicyError: another index or facet, no rules, too many bytes, or an identifier
-            that is malformed or is not that of the bytes.
-        RuleError: the bytes are not canonical, or no legal selector module.
     """
     check_index(index)
     check_facet(facet)
@@ -216,9 +192,6 @@ class RequiredFields:
     """The advertised fields that a plan needs: some names, or all there are.
 
     All fields include every name, so that `names` is empty then.
-
-    Raises:
-        PolicyError: a name that no fact can hold.
 
     >>> RequiredFields(names=frozenset({"App"})).is_met_by({"App", "Group"})
     True

@@ -38,11 +38,7 @@ def is_opaque_label(text: str) -> bool:
 
 
 def check_label(text: str) -> None:
-    """Refuse what is no opaque origin label.
-
-    Raises:
-        PolicyError: another form.
-    """
+    """Refuse what is no opaque origin label."""
     if not is_opaque_label(text):
         raise PolicyError(
             f"'{show(text)}' is not the label of an origin",
@@ -56,9 +52,6 @@ class Origin:
     """Where an operand comes from: its label, and the verifier that was proven for it.
 
     The verifier is metadata of the label and never a label itself.
-
-    Raises:
-        PolicyError: no opaque label, or no verifier.
     """
 
     label: str
@@ -91,9 +84,6 @@ def opaque_digest(
 
     `nonce` and `verifier` are for a binding that gives them to both sides beforehand;
     over ILTP there are none.
-
-    Raises:
-        PolicyError: an index, identifier, nonce or verifier that is none.
     """
     check_index(index)
     check_module_id(module_id)
@@ -129,11 +119,7 @@ def _check_nonce(nonce: str) -> None:
 
 
 def opaque_labels(digest0: bytes, digest1: bytes) -> tuple[str, str]:
-    """Return the labels of the two origins: the first character in which the digests differ.
-
-    Raises:
-        PolicyError: they do not differ, or are no digests.
-    """
+    """Return the labels of the two origins: the first character in which the digests differ."""
     if not len(digest0) == len(digest1) == DIGEST_BYTES:
         raise PolicyError(f"an opaque digest has {DIGEST_BYTES} bytes", rule="040-46")
     for one, other in zip(b64a.encode(digest0), b64a.encode(digest1), strict=True):
@@ -151,9 +137,6 @@ def claim_of(index: int, verifier: str | None) -> str:
 
     >>> claim_of(1, None)
     'Opq_1'
-
-    Raises:
-        PolicyError: an index or verifier that is none.
     """
     check_index(index)
     return f"{_PREFIX}{index}" if verifier is None else _verifier(verifier)
@@ -167,9 +150,6 @@ def check_claim(claim: str, *, index: int) -> Verifier | None:
     another form is not a claim: the peer gets the label that setup computes (G27).
 
     >>> check_claim("peer-17", index=0)
-
-    Raises:
-        PolicyError: the claim is the label of this side, or a malformed verifier.
     """
     check_index(index)
     if claim == f"{_PREFIX}{1 - index}":
@@ -194,9 +174,6 @@ def prove_claim(claimed: str | None, proven: str | None) -> Verifier | None:
     """Return the verifier to bind to a peer's label, once hello and transport have spoken.
 
     A peer that claims none and is proven by its transport is bound to what was proven.
-
-    Raises:
-        PolicyError: the claimed verifier was not proven, or another one was.
     """
     found = None if proven is None else _verifier(proven)
     if claimed is None or claimed == found:

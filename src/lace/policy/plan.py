@@ -75,11 +75,7 @@ _SOURCE: Final = "transcript"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOperand:
-    """One operand as a plan records it: index, facet, `R.` identifier and origin label.
-
-    Raises:
-        PolicyError: any of them has another form.
-    """
+    """One operand as a plan records it: index, facet, `R.` identifier and origin label."""
 
     index: int
     facet: str = SELECTOR_FACET
@@ -94,11 +90,7 @@ class PlanOperand:
 
 
 def check_lowering(lowering: str) -> None:
-    """Refuse a lowering that does not exist.
-
-    Raises:
-        PolicyError: an unknown name.
-    """
+    """Refuse a lowering that does not exist."""
     if lowering not in LOWERINGS:
         raise PolicyError(
             f"there is no lowering '{show(str(lowering))}'",
@@ -108,11 +100,7 @@ def check_lowering(lowering: str) -> None:
 
 
 def check_size(raw: bytes) -> None:
-    """Refuse a transcript that is too long.
-
-    Raises:
-        PolicyError: over `MAX_TRANSCRIPT_BYTES`.
-    """
+    """Refuse a transcript that is too long."""
     if len(raw) > MAX_TRANSCRIPT_BYTES:
         raise PolicyError(
             f"the transcript of a plan has {len(raw):,} bytes, "
@@ -144,12 +132,7 @@ def _refusal(
 
 
 def split_lines(raw: bytes) -> list[str]:
-    """Return the lines of transcript bytes, each of them text in NFC.
-
-    Raises:
-        PolicyError: too long, empty, not UTF-8, a byte order mark, a carriage return, a
-            blank line, an LF behind the last line, or not NFC.
-    """
+    """Return the lines of transcript bytes, each of them text in NFC."""
     check_size(raw)
     if not raw:
         raise _refusal("a transcript has lines, this one is empty", "040-84")
@@ -188,11 +171,7 @@ def _text_problem(line: str) -> tuple[str, str, str | None] | None:
 def read_lines(
     lines: Sequence[str],
 ) -> tuple[str, tuple[PlanOperand, PlanOperand], RequiredFields]:
-    """Return lowering, operands and required fields that lines give, in whatever order.
-
-    Raises:
-        PolicyError: a line is no fact of a plan, or a fact is missing or there twice.
-    """
+    """Return lowering, operands and required fields that lines give, in whatever order."""
     reader = _Reader()
     for number, line in enumerate(lines, 1):
         try:
@@ -311,11 +290,7 @@ def _check_index_text(text: str) -> None:
 
 
 def check_order(lines: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse lines that are not the ones wanted.
-
-    Raises:
-        PolicyError: a line is out of its place.
-    """
+    """Refuse lines that are not the ones wanted."""
     for number, (line, right) in enumerate(zip(lines, wanted, strict=True), 1):
         if line != right:
             raise _refusal(
@@ -336,12 +311,7 @@ def plan_id(transcript: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangePlan:
-    """The policy that two laces agree on; equal plans have equal transcripts and identifiers.
-
-    Raises:
-        PolicyError: an unknown lowering, other than operands 0 and 1, equal origins, or
-            more required fields than a transcript has room for.
-    """
+    """The policy that two laces agree on; equal plans have equal transcripts and identifiers."""
 
     lowering: str
     operands: tuple[PlanOperand, PlanOperand]
@@ -386,9 +356,6 @@ def make_plan(
     """Return the plan of two operands: their origins are assigned here, from both of them.
 
     `nonce` and `verifiers` are for a binding that gives them to both sides beforehand.
-
-    Raises:
-        PolicyError: the operands are not 0 and 1, or an argument is not legal.
     """
     pair = (operand0, operand1)
     if tuple(operand.index for operand in pair) != INDEXES:
@@ -413,11 +380,7 @@ def make_plan(
 
 
 def check_same_plan(ours: ExchangePlan, theirs: ExchangePlan) -> None:
-    """Refuse to go on with two plans that differ, and say in what.
-
-    Raises:
-        PolicyError: they differ.
-    """
+    """Refuse to go on with two plans that differ, and say in what."""
     found: list[tuple[str, str, str]] = []
     if ours.lowering != theirs.lowering:
         found.append(("lowering", ours.lowering, theirs.lowering))
@@ -441,11 +404,7 @@ def _describe(required: RequiredFields) -> str:
 
 
 def check_plan_id(ours: ExchangePlan, theirs: str) -> None:
-    """Refuse to go on with a peer that names another plan; a mere other lowering is recognised.
-
-    Raises:
-        PolicyError: the identifier is not that of our plan.
-    """
+    """Refuse to go on with a peer that names another plan; a mere other lowering is recognised."""
     if theirs == ours.id:
         return
     for lowering in LOWERINGS:
@@ -460,11 +419,7 @@ def check_plan_id(ours: ExchangePlan, theirs: str) -> None:
 
 
 def parse_transcript(raw: bytes) -> ExchangePlan:
-    """Return the plan whose transcript is exactly these bytes.
-
-    Raises:
-        PolicyError: no plan has this transcript; the place is the line at fault.
-    """
+    """Return the plan whose transcript is exactly these bytes."""
     lines = split_lines(raw)
     lowering, operands, required = read_lines(lines)
     plan = ExchangePlan(lowering=lowering, operands=operands, required=required)

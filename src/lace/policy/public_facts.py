@@ -43,9 +43,6 @@ def with_peer(public: Iterable[Fact], viewer: str | None) -> tuple[Fact, ...]:
     (('Here', 'V.1'), ('Peer', 'V.2'))
     >>> with_peer([("Peer", "V.3")], "V.2")
     (('Peer', 'V.3'),)
-
-    Raises:
-        UsageError: something among them is no fact.
     """
     check_many(public, "public are facts", _HINT)
     facts: dict[Fact, None] = {}
@@ -64,11 +61,7 @@ def _is_fact(fact: object) -> bool:
 
 
 def check_public(predicates: Iterable[tuple[str, int]]) -> None:
-    """Refuse predicates, each a name and an arity, of which no fact is public.
-
-    Raises:
-        EngineError: one is so; records are facts only once they are stored.
-    """
+    """Refuse predicates, each a name and an arity, of which no fact is public."""
     for name, arity in predicates:
         if PredicateKey(name, arity) not in PUBLIC:
             raise EngineError(

@@ -67,12 +67,7 @@ ALL_FIELDS: Final = Schema(all=True)
 
 
 def schema_of(fields: Iterable[str] | None, *, all_fields: bool) -> Schema | None:
-    """Return the schema that somebody asks for; None where nothing is said.
-
-    Raises:
-        PolicyError: a name that no field has.
-        UsageError: some fields and all of them, or something else than names.
-    """
+    """Return the schema that somebody asks for; None where nothing is said."""
     check_argument(all_fields, bool, "all_fields is True or False")
     if fields is None:
         return ALL_FIELDS if all_fields else None
@@ -92,11 +87,7 @@ def schema_of(fields: Iterable[str] | None, *, all_fields: bool) -> Schema | Non
 
 
 def check_own_fields(schema: Schema, own: RequiredFields) -> None:
-    """Refuse a schema without a field that one's own selector reads: no exchange could begin.
-
-    Raises:
-        PolicyError: it lacks one.
-    """
+    """Refuse a schema without a field that one's own selector reads: no exchange could begin."""
     if schema.meets(own):
         return
     if own.all:
@@ -114,11 +105,7 @@ def check_own_fields(schema: Schema, own: RequiredFields) -> None:
 
 
 def formats_of(formats: Iterable[str] | None) -> frozenset[str] | None:
-    """Return the record formats that somebody asks for; None where nothing is said.
-
-    Raises:
-        PolicyError: none at all, or one that no store can hold.
-    """
+    """Return the record formats that somebody asks for; None where nothing is said."""
     if formats is None:
         return None
     check_many(formats, "formats are suffixes of record hashes", "as in ['H3']")
@@ -138,12 +125,7 @@ def formats_of(formats: Iterable[str] | None) -> frozenset[str] | None:
 
 
 def allowed_schema(asked: Schema | None, own: RequiredFields) -> Schema:
-    """Return the fields that a side offers at most, whatever a peer's selector requires.
-
-    Args:
-        asked: what its policy names; None where it names nothing.
-        own: what its own selector requires.
-    """
+    """Return the fields that a side offers at most, whatever a peer's selector requires."""
     if asked is not None:
         return asked
     return ALL_FIELDS if own.all else Schema(names=STANDARD_FIELDS | own.names)

@@ -333,14 +333,7 @@ _VERIFIER: Final = re.compile(VERIFIER_PATTERN)
 
 
 class RuleReader:
-    """Reads the rules of one test file, each file once.
-
-    Args:
-        folder: where files are looked for.
-        name: what messages call the test file.
-        keys: whose names texts may mention.
-        records: these too, so that rules can name a hash.
-    """
+    """Reads the rules of one test file, each file once."""
 
     def __init__(
         self,
@@ -461,11 +454,7 @@ _AT: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 
 
 def find_test_files(arguments: Sequence[str]) -> list[str]:
-    """Return the test files that arguments name, each once; of folders all below.
-
-    Raises:
-        PolicyTestError: one does not exist, or a folder holds none.
-    """
+    """Return the test files that arguments name, each once; of folders all below."""
     found: dict[str, None] = {}
     lost: list[Finding] = []
     for argument in arguments:
@@ -493,12 +482,7 @@ def _test_files_below(folder: str) -> Iterator[str]:
 
 
 def read_tests(argument: str) -> PolicyTests:
-    """Return what a test file says.
-
-    Raises:
-        PolicyTestError: it cannot be read, is no TOML, or says something that makes no sense;
-            `findings` has it all.
-    """
+    """Return what a test file says."""
     name = safe_text(argument)
     raw = read_bounded(Path(argument), name, MAX_TEST_FILE_BYTES)
     try:

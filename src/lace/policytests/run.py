@@ -299,11 +299,7 @@ def _with_peer(rows: Rows, peer: str) -> Rows:
 
 
 def _find_derived(key: str, executable: Executable, result: Result) -> str:
-    """Return what a predicate that a case names is called in the whole program.
-
-    Raises:
-        UsageError: no rule defines it.
-    """
+    """Return what a predicate that a case names is called in the whole program."""
     theirs = key.startswith(_THEIRS)
     scope = executable.their_scope if theirs else executable.our_scope
     name = key.removeprefix(_THEIRS)

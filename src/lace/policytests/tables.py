@@ -295,11 +295,7 @@ class Problems:
         )
 
     def refuse(self) -> None:
-        """Raise what was noted, if anything was.
-
-        Raises:
-            PolicyTestError: something was.
-        """
+        """Raise what was noted, if anything was."""
         if self._findings:
             ordered = sorted(self._findings, key=lambda found: found.place.line or 0)
             raise PolicyTestError(tuple(ordered))
@@ -318,11 +314,7 @@ def refused(
 
 
 def read_bounded(path: Path, name: str, most: int) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        PolicyTestError: it cannot be read, or is too large.
-    """
+    """Return the bytes of a file."""
     try:
         with path.open("rb") as file:
             raw = file.read(most + 1)

@@ -66,12 +66,6 @@ def disclose_policy(
     What is asked beyond selection is the policy's lowering, unless another is given here.
     `at` is what exposures read as `_LocalTAI`, unless `public` has one. `fields` and `all_fields`
     say which fields are offered, for exposures alone; a policy says so itself.
-
-    Raises:
-        RuleError: rules are not legal.
-        PolicyError: the viewer is no verifier, or there is no such lowering.
-        LimitExceeded: a limit was reached; there is no part of an answer.
-        UsageError: an argument is of another type.
     """
     if not isinstance(policy, Policy):
         check_many(policy, "policy is a Policy or a list of exposures")
@@ -123,23 +117,7 @@ def disclose_store(
     allow_undefined: Iterable[str] = (),
     offer: Offer = _ANY_OFFER,
 ) -> Disclosure:
-    """Return what a viewer may query of a store at this moment.
-
-    Args:
-        store: the store.
-        exposures: all that are registered; those for the viewer are chosen here.
-        viewer: a verifier.
-        select: this side's selector, for what would be sent.
-        peer: the peer's operand, for what would be sent; without it that is not asked.
-        public: what the peer advertises, and runtime facts.
-        lowering: what is asked beyond selection, for what would be sent.
-        limits: for the exposures.
-        allow_undefined: predicates of this side's rules that nobody defines on purpose.
-        offer: the fields and formats that are offered.
-
-    Raises:
-        LimitExceeded: a limit was reached; there is no part of an answer.
-    """
+    """Return what a viewer may query of a store at this moment."""
     active = active_exposures(exposures, viewer)
     facts, allowed = list(public), tuple(allow_undefined)
 

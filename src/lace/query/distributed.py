@@ -43,12 +43,7 @@ def evaluate_facts(
     statistics: Statistics | None = None,
     options: Options | None = None,
 ) -> SparkAnswer:
-    """Evaluate checked rules over facts, on Spark.
-
-    Raises:
-        LimitExceeded: the evaluation would go beyond a limit; there is no part of an answer.
-        EngineError: a fact is not made of texts, or Spark cannot be used here.
-    """
+    """Evaluate checked rules over facts, on Spark."""
     dictionary = Dictionary()
     columns = {}
     for key, values in group_facts(facts).items():
@@ -67,12 +62,7 @@ def evaluate_base(
     statistics: Statistics | None = None,
     options: Options | None = None,
 ) -> SparkAnswer:
-    """Evaluate checked rules over base facts that are numbered already, on Spark.
-
-    Raises:
-        LimitExceeded: the evaluation would go beyond a limit; there is no part of an answer.
-        EngineError: Spark cannot be used here.
-    """
+    """Evaluate checked rules over base facts that are numbered already, on Spark."""
     return _ask(checked, base.relations, base.dictionary, predicates, statistics, options)
 
 

@@ -37,12 +37,7 @@ ENGINES: Final = ("embedded", "spark")
 
 
 def check_engine(engine: object) -> None:
-    """Refuse an engine that does not exist, or that cannot be used here.
-
-    Raises:
-        UsageError: there is no engine of this name.
-        EngineError: what it needs is not installed.
-    """
+    """Refuse an engine that does not exist, or that cannot be used here."""
     if engine not in ENGINES:
         near = closest(engine, ENGINES) if isinstance(engine, str) else None
         raise UsageError(
@@ -63,20 +58,7 @@ def check_rules(
     name: str | None = None,
     allowed: Collection[PredicateKey] | None = None,
 ) -> CheckedProgram:
-    """Return checked rules that may read the predicates of the facts that come with them.
-
-    Args:
-        rules: checked rules, which keep their limits, or text.
-        given: the predicates of these facts; standard ones may be among them.
-        limits: for text.
-        name: what messages call the text.
-        allowed: for text whose answer is acted upon, the predicates that may be undefined
-            though something depends on their being empty; None refuses nothing for that.
-
-    Raises:
-        RuleError: the text is not a legal lacegram, or rules define what is given.
-        UsageError: these are no rules at all.
-    """
+    """Return checked rules that may read the predicates of the facts that come with them."""
     match rules:
         case Lacegram(program):
             checked = program
@@ -99,18 +81,7 @@ def check_limited(
     limits: Limits | None,
     default: RuleLimits = OWN_LIMITS,
 ) -> CheckedProgram:
-    """Return checked rules as `check_rules` does, under the limits that a program gives.
-
-    Args:
-        rules: checked rules, or text.
-        given: the predicates of the facts that come with them.
-        limits: hold for checked rules, too; None for those that checked rules have.
-        default: for text, and for limits that are not named.
-
-    Raises:
-        RuleError: as `check_rules`, or checked rules go beyond the limits.
-        SettingError: there is no such limit.
-    """
+    """Return checked rules as `check_rules` does, under the limits that a program gives."""
     if limits is None:
         return check_rules(rules, given, limits=default)
     allowed = read_limits(limits, default)
@@ -120,11 +91,7 @@ def check_limited(
 def with_given(
     checked: CheckedProgram, given: Collection[PredicateKey], text: str | bytes | None = None
 ) -> CheckedProgram:
-    """Return rules for facts that come with them; their text, if given, is checked again.
-
-    Raises:
-        RuleError: rules define what is given.
-    """
+    """Return rules for facts that come with them; their text, if given, is checked again."""
     _refuse_both(checked, given)
     more = set(given) - checked.profile.base
     if not more or text is None:
@@ -158,11 +125,7 @@ def _refuse_both(checked: CheckedProgram, given: Collection[PredicateKey]) -> No
 
 
 def find_predicates(checked: CheckedProgram, texts: Iterable[object]) -> list[PredicateKey]:
-    """Return the derived predicates of names with their arities; one name may stand alone.
-
-    Raises:
-        UsageError: rules define no such predicate; the hint says which was perhaps meant.
-    """
+    """Return the derived predicates of names with their arities; one name may stand alone."""
     if isinstance(texts, str):
         texts = [texts]
     check_many(texts, "predicates are names with arities", "as in ['Selected/1']")
@@ -212,13 +175,6 @@ def evaluate_rules(
     """Evaluate rules over facts from anywhere; rules may read every predicate that these have.
 
     Limits that are given hold for checked rules as well, which otherwise keep their own.
-
-    Raises:
-        RuleError: the rules are not legal, or define a predicate that is given.
-        LimitExceeded: a limit was reached; there is no part of an answer.
-        EngineError: something among the facts is no fact, or the engine is not there.
-        FactLineError: a value is not in NFC.
-        UsageError: there is no such engine or predicate.
     """
     check_engine(engine)
     from lace.engine.load import group_facts  # numpy, only where it is needed

@@ -113,18 +113,7 @@ class Decision:
 
 
 class Preview:
-    """A compiled policy over facts at one moment.
-
-    Args:
-        exchange: both operands and the compiled policy.
-        base: the record facts; the public ones are added to it.
-        public: what the peer advertises, and the runtime facts.
-        formats: the record formats that both sides take; None for any.
-        offer: the fields and formats that this side offers; else those without a policy.
-
-    Raises:
-        LimitExceeded: an operand or the view would go beyond a limit.
-    """
+    """A compiled policy over facts at one moment."""
 
     def __init__(
         self,
@@ -203,11 +192,7 @@ class Preview:
         return self.result.why(predicate, *values)
 
     def decide(self, predicate: str, record: str) -> Decision:
-        """Say whether a record would be sent (`MaySend`) or requested (`MayRequest`), and why.
-
-        Raises:
-            UsageError: another predicate.
-        """
+        """Say whether a record would be sent (`MaySend`) or requested (`MayRequest`), and why."""
         if predicate == MAY_SEND.name:
             return self._decide_send(record)
         if predicate == MAY_REQUEST.name:
@@ -344,13 +329,7 @@ def exchange_of(
     index: int = 0,
     viewer: str | None = None,
 ) -> Exchange:
-    """Return an exchange with a peer's selector, which gets the limits of a peer's rules.
-
-    Raises:
-        RuleError: the peer's selector is not legal.
-        PolicyError: the viewer is no verifier, or there is no plan for these two.
-        UsageError: an argument is of another type.
-    """
+    """Return an exchange with a peer's selector, which gets the limits of a peer's rules."""
     check_policy(policy)
     check_argument(peer_select, RULE_KINDS, "peer_select is a Lacegram or its text")
     check_index(index)
@@ -385,12 +364,6 @@ def preview_policy(
     """Return what an exchange with a peer would send and request, by the settings of a lace.
 
     `at` is what exposures read as `_LocalTAI`, unless `public` has one.
-
-    Raises:
-        RuleError: the peer's selector is not legal.
-        PolicyError: the viewer is no verifier, or there is no plan for these two.
-        LimitExceeded: a limit was reached; there is no part of an answer.
-        UsageError: an argument is of another type.
     """
     exchange = exchange_of(settings, policy, peer_select, index=index, viewer=viewer)
     facts = with_peer(public, viewer)

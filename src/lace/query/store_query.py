@@ -70,12 +70,7 @@ class StoreSession:
         statistics: Statistics | None = None,
         supervisor: Supervisor | None = None,
     ) -> Evaluation:
-        """Return the answer for the store as it is now; later changes do not reach it.
-
-        Raises:
-            LimitExceeded: it would go beyond a limit; there is no part of an answer.
-            EvaluationCancelled: the supervisor stopped it.
-        """
+        """Return the answer for the store as it is now; later changes do not reach it."""
         wanted = None if predicates is None else list(predicates)
         self._supervisor = supervisor
         if self._session is not None:
@@ -96,11 +91,7 @@ def evaluate_snapshot(
     *,
     max_value_bytes: int,
 ) -> Evaluation:
-    """Return the answer for one state of a store, whatever came later.
-
-    Raises:
-        LimitExceeded: it would go beyond a limit; there is no part of an answer.
-    """
+    """Return the answer for one state of a store, whatever came later."""
     wanted = None if predicates is None else list(predicates)
     for last_try in (False, True):
         store.segments.open()
@@ -125,12 +116,7 @@ def evaluate_values(
     statistics: Statistics | None = None,
     supervisor: Supervisor | None = None,
 ) -> Evaluation:
-    """Return the answer for a state of a store, with every stored value looked at again.
-
-    Raises:
-        LimitExceeded: it would go beyond a limit; there is no part of an answer.
-        FactLineError: a value is longer than the rules allow.
-    """
+    """Return the answer for a state of a store, with every stored value looked at again."""
     with store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
         facts = _base_facts(state, checked.required_base)
         return evaluate(
@@ -172,13 +158,7 @@ def ask_store(
 def find_strange_names(
     store: SqliteStore, programs: Iterable[CheckedProgram], lines: Sequence[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return a warning for each field name, group and app of rules that no record here has.
-
-    Args:
-        store: the store.
-        programs: the rules.
-        lines: the lines of their text where it is one, to show the places.
-    """
+    """Return a warning for each field name, group and app of rules that no record here has."""
     wanted = [program for program in programs if uses_names(program)]
     if not wanted:
         return ()
@@ -199,12 +179,7 @@ def evaluate_on_spark(
     max_value_bytes: int,
     options: Options | None = None,
 ) -> Answer:
-    """Return the answer of the Spark engine for a state of a store, or for the present one.
-
-    Raises:
-        LimitExceeded: it would go beyond a limit; there is no part of an answer.
-        EngineError: Spark cannot be used here.
-    """
+    """Return the answer of the Spark engine for a state of a store, or for the present one."""
     from lace.query.distributed import evaluate_base, evaluate_facts
 
     wanted = None if predicates is None else list(predicates)
@@ -223,12 +198,7 @@ def evaluate_on_spark(
 
 
 class StoreQuestions:
-    """Questions to one open lace: the rules are checked, and an engine answers.
-
-    Args:
-        store: the store.
-        settings: those of the lace, which give the limits.
-    """
+    """Questions to one open lace: the rules are checked, and an engine answers."""
 
     def __init__(self, store: SqliteStore, settings: Settings) -> None:
         self._store, self._settings = store, settings
@@ -245,16 +215,7 @@ class StoreQuestions:
         *,
         limits: Limits | None = None,
     ) -> Result:
-        """Return what follows from rules, for one state of the store or for the present one.
-
-        Raises:
-            RuleError: the rules are not legal.
-            LimitExceeded: a limit was reached; there is no part of an answer.
-            UsageError: the rules do not define one of the predicates, or there is no such engine
-                or limit.
-            EngineError: what the engine needs is not installed, or the supervisor has stopped
-                the evaluation (`EvaluationCancelled`).
-        """
+        """Return what follows from rules, for one state of the store or for the present one."""
         check_engine(engine)
         checked = check_limited(rules, limits=limits, default=limits_of(self._settings))
         if statistics is not None:

@@ -157,11 +157,7 @@ class HashList(Sequence[str]):
             self.append(record)
 
     def append(self, record: str) -> None:
-        """Add one.
-
-        Raises:
-            ValueError: it does not have the length of a record hash, or this is as of a moment.
-        """
+        """Add one."""
         if len(record) != HASH_TEXT_BYTES or self._count is not None:
             raise ValueError(f"{record!r} is no record hash, or nothing can be added")
         self._text += record.encode("ascii")

@@ -46,11 +46,7 @@ _CONTROL_BYTE: Final = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
 
 def parse_headers(block: bytes, offset: int) -> list[Header]:
-    """Return the headers of a block of LF-ended lines that starts at that offset.
-
-    Raises:
-        RecordError: in the first line that breaks a rule.
-    """
+    """Return the headers of a block of LF-ended lines that starts at that offset."""
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError:
@@ -140,11 +136,7 @@ def check_extra_headers(headers: Sequence[Header], end: int = 0) -> None:
 
 
 def check_line(name: str, value: str) -> None:
-    """Refuse a header that cannot be written as a line.
-
-    Raises:
-        RecordError: naming the rule that the line would break.
-    """
+    """Refuse a header that cannot be written as a line."""
     try:
         line = f"{name}: {value}".encode()
     except UnicodeEncodeError:
@@ -159,11 +151,7 @@ def check_line(name: str, value: str) -> None:
 
 
 def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """Return extra headers sorted stably by name.
-
-    Raises:
-        RecordError: a header that no record may have.
-    """
+    """Return extra headers sorted stably by name."""
     made = [(str(name), str(value)) for name, value in headers]
     for name, value in made:
         check_line(name, value)

@@ -85,16 +85,7 @@ class Framer:
         self._untried = True
 
     def frame(self, buffer: bytes | bytearray, start: int = 0, base: int = 0) -> bool:
-        """Find the marklines and the length; False while more bytes are needed.
-
-        Args:
-            buffer: the bytes that came; from call to call it only grows behind `start`.
-            start: where in it the record starts.
-            base: the stream offset of the buffer's first byte.
-
-        Raises:
-            FrameError: these bytes are not the frame of a record.
-        """
+        """Find the marklines and the length; False while more bytes are needed."""
         if self._untried:  # only once: a fragmented head would be searched again
             self._untried = False
             if self._frame_plain(buffer, start):
@@ -259,15 +250,7 @@ class Fault:
 
 
 class RecordReader:
-    """Reads records from bytes that arrive in any pieces.
-
-    Args:
-        max_data_bytes: larger data is read past and reported as a fault.
-        source: what the bytes come from, for messages.
-        recover: go on behind bytes that are no record.
-        size: the offset behind the last byte that will come, where that is known.
-        start: the offset of the first byte, where something comes before it.
-    """
+    """Reads records from bytes that arrive in any pieces."""
 
     def __init__(
         self,

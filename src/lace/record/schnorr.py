@@ -33,9 +33,6 @@ def keypair(secret: bytes) -> tuple[bytes, bytes]:
     """Give the signing scalar and the x-only public key of a 32-byte secret scalar.
 
     The signing scalar is the secret or its negative, whichever has a public point of even y.
-
-    Raises:
-        ValueError: the secret is not 32 bytes, is zero, or is not below the group order.
     """
     number = _scalar(secret, "secret")
     point = PublicKey.from_secret(secret).format()
@@ -48,9 +45,6 @@ def sign(d: bytes, public_key: bytes, message: bytes, aux: bytes, tag: Tag) -> b
     """Sign a 32-byte message, giving 64 bytes: the nonce point's x, then the scalar.
 
     `d` and `public_key` are the pair that `keypair` gave.
-
-    Raises:
-        ValueError: a length is not 32, `d` is no scalar, or the hash gave the nonce zero.
     """
     number = _scalar(d, "signing scalar")
     if not len(public_key) == len(message) == len(aux) == 32:

@@ -12,8 +12,8 @@ The sums of multiples follow Pippenger: cut each scalar into windows of a few bi
 the points having the same window and digit, and then, for each bit, the digit sums having it.
 All work is thus additions of long lists of points, which libsecp256k1 does in one call a list.
 
-Not here: randomness. The package is pure, so the caller brings 32 fresh random bytes. The module
-stands apart from `schnorr` because it needs NumPy, which a caller checking one signature does not.
+Not here: randomness. The package is pure, so the caller brings 32 fresh random bytes.
+Apart from `schnorr`: this needs NumPy, which a caller that checks one signature does not.
 """
 
 import math
@@ -59,9 +59,6 @@ def verify_many(items: Sequence[_Item], tag: Tag, randomness: bytes) -> list[boo
     """Return for each (public key, 32-byte message, signature) whether the signature is good.
 
     `randomness` must be fresh for each call and unknown to the maker of the items.
-
-    Raises:
-        ValueError: the randomness is not 32 bytes.
     """
     if len(randomness) != 32:
         raise ValueError("the randomness must be 32 bytes")

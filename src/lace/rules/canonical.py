@@ -69,11 +69,7 @@ class Canonical:
 def canonicalize(
     text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Canonical:
-    """Return the canonical form of authoring text; only its syntax is checked.
-
-    Raises:
-        RuleError: the text does not parse; `findings` says why.
-    """
+    """Return the canonical form of authoring text; only its syntax is checked."""
     parsed = parse_source(text, name=name, limits=limits)
     if parsed.reporter.has_errors:
         raise parsed.reporter.refusal()
@@ -90,11 +86,7 @@ def canonicalize(
 def parse_canonical(
     raw: bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Parsed:
-    """Parse bytes that must be canonical text.
-
-    Raises:
-        RuleError: the bytes are not what canonicalising gives; each finding says where.
-    """
+    """Parse bytes that must be canonical text."""
     parsed = parse_source(raw, name=name, limits=limits)
     if not parsed.reporter.has_errors and canonical_text(parsed.rules).encode("utf-8") != raw:
         _explain(parsed, parsed.reporter)

@@ -66,11 +66,7 @@ class RuleLimits:
 
 
 def check_arity(name: str, arity: int, limits: RuleLimits) -> None:
-    """Refuse a fact of too many values.
-
-    Raises:
-        LimitExceeded: it has more than `max_arity`.
-    """
+    """Refuse a fact of too many values."""
     if arity > limits.max_arity:
         raise LimitExceeded(
             f"a fact of {shorten(name)} has {arity:,} values",
@@ -132,10 +128,6 @@ def read_limits(limits: Limits, default: RuleLimits = OWN_LIMITS) -> RuleLimits:
 
     >>> read_limits({"max_work": 1000, "max_derived_bytes": "64MiB"}).max_work
     1000
-
-    Raises:
-        SettingError: there is no limit of that name for rules, or a value is out of range.
-        UsageError: these are no limits at all.
     """
     if isinstance(limits, RuleLimits):
         return limits

@@ -2,6 +2,8 @@
 
 The parser knows the shape of rules and of the built-ins. It does not know which
 variables are safe or which names are reserved: that is for `lace.rules.checks`.
+
+Apart from `source`, which knows lines and comments; this knows one rule.
 """
 
 from __future__ import annotations

@@ -124,11 +124,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 
 
 def profile_named(name: str) -> Profile:
-    """Return the profile of a name.
-
-    Raises:
-        UsageError: no profile has that name.
-    """
+    """Return the profile of a name."""
     if name not in PROFILES:
         raise UsageError(
             f"there is no profile {name!r}", hint=f"the profiles are {', '.join(PROFILES)}"

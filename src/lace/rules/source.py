@@ -169,11 +169,7 @@ class Parsed:
 def parse_source(
     text: str | bytes, *, name: str | None = None, limits: RuleLimits = OWN_LIMITS
 ) -> Parsed:
-    """Parse authoring text; look at `reporter` for what was wrong with it.
-
-    Raises:
-        UsageError: it is no text.
-    """
+    """Parse authoring text; look at `reporter` for what was wrong with it."""
     check_argument(text, (str, bytes), "rules are a Lacegram or its text")
     check_argument(limits, RuleLimits, "limits are RuleLimits")
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
@@ -360,9 +356,6 @@ def format_source(
 
     Rules are canonical lines; comments and annotations begin at the margin and lose
     blanks at their end; groups are divided by one blank line; the text ends with LF.
-
-    Raises:
-        RuleError: the text does not parse; `findings` says why.
 
     >>> format_source("# all\n\n\n A( P ):-Have(P) .")
     '# all\n\nA(P) :- Have(P).\n'

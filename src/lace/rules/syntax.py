@@ -54,11 +54,7 @@ class PredicateKey(NamedTuple):
 
 
 def parse_predicate(text: str) -> PredicateKey:
-    """Return the predicate that `Name/arity` names.
-
-    Raises:
-        UsageError: the text is not of that form.
-    """
+    """Return the predicate that `Name/arity` names."""
     found = _KEY.fullmatch(text)
     if not found:
         raise UsageError(

@@ -46,11 +46,7 @@ _FORGET_SECONDS: Final = 1.0
 
 
 class Worker:
-    """A user of the processor, such as one link: what it has used, and its group.
-
-    Args:
-        group: those who share turns with it, as all links of one address.
-    """
+    """A user of the processor, such as one link: what it has used, and its group."""
 
     __slots__ = ("_at", "_used", "group")
 
@@ -188,12 +184,7 @@ _own = threading.local()
 
 @contextmanager
 def at_work(worker: Worker | None = None, *, is_long: bool = False) -> Iterator[None]:
-    """Hold a slot inside the `with` block; wait for one first.
-
-    Args:
-        worker: who computes; its processor time is counted.
-        is_long: whether the work is known to be long.
-    """
+    """Hold a slot inside the `with` block; wait for one first."""
     found = worker or Worker()
     _slots.take(found, is_long=is_long or found.is_long)
     _own.worker, _own.counted = found, time.thread_time()
@@ -207,11 +198,7 @@ def at_work(worker: Worker | None = None, *, is_long: bool = False) -> Iterator[
 
 @contextmanager
 def slot_lent(check: Callable[[], None] = _go_on) -> Iterator[None]:
-    """Leave the slot of this thread, if it holds one, to others inside the `with` block.
-
-    Args:
-        check: called while this thread waits to have it back; raises to go on without.
-    """
+    """Leave the slot of this thread, if it holds one, to others inside the `with` block."""
     worker: Worker | None = getattr(_own, "worker", None)
     if worker is None:
         yield
@@ -225,9 +212,6 @@ def slot_lent(check: Callable[[], None] = _go_on) -> Iterator[None]:
 
 def offer_slot(check: Callable[[], None] = _go_on) -> bool:
     """Let others compute, if this thread has a slot and its turn is over; called in evaluations.
-
-    Args:
-        check: called while this thread waits for its next turn; raises to go on without.
 
     Returns:
         Whether the turn was over, so that the time was counted.

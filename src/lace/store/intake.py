@@ -55,20 +55,7 @@ def import_stream(
     admit_embedded: bool = False,
     report: Report | None = None,
 ) -> Intake:
-    """Store every valid record of a stream; returns the counts.
-
-    Args:
-        store: where the records go.
-        chunks: the stream's bytes, in pieces of any size.
-        settings: limits and batch sizes.
-        random_bytes: randomness for the signature checks.
-        workers: validation processes to use when there is more than one batch.
-        alone: batches to validate before they start.
-        source: what the bytes come from, for messages.
-        size: how many bytes will come, where that is known.
-        admit_embedded: store embedded records in their own right as well.
-        report: called after each batch.
-    """
+    """Store every valid record of a stream; returns the counts."""
     counts = Intake()
     outcomes = read_records(
         chunks, max_data_bytes=settings.max_data_bytes, source=source, recover=True, size=size

@@ -33,12 +33,7 @@ class SigningKeyError(StoreError):
 
 
 class KeyRing:
-    """The signing keys in one folder.
-
-    Args:
-        folder: where the key files are; made when the first key is added.
-        random_bytes: where fresh randomness for signatures comes from.
-    """
+    """The signing keys in one folder."""
 
     def __init__(self, folder: Path, random_bytes: RandomBytes) -> None:
         self._folder = folder
@@ -95,11 +90,7 @@ class KeyRing:
             (self._folder / _DEFAULT).unlink(missing_ok=True)
 
     def load(self, verifier: Verifier | None = None) -> SigningKey:
-        """Return a key, or the default one.
-
-        Raises:
-            SigningKeyError: no such key, or its file is not safe to use.
-        """
+        """Return a key, or the default one."""
         chosen = verifier or self.default()
         if chosen is None:
             hint = "make one: `lace key new`"

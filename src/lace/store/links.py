@@ -38,11 +38,7 @@ _STALE_SECONDS: Final = 3600.0
 
 
 def save_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file, whole or not at all, that its owner alone can read.
-
-    Raises:
-        OSError: it cannot be written; the file that was there stays.
-    """
+    """Write a file, whole or not at all, that its owner alone can read."""
     unfinished = path.with_suffix(_UNFINISHED)
     try:
         with open(unfinished, "wb", opener=_open_private) as file:
@@ -61,13 +57,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def prune_files(folder: Path, suffix: str, keeps: Callable[[Path, int], bool]) -> None:
-    """Remove files of a cache, and those that a process began to write before it crashed.
-
-    Args:
-        folder: where they are.
-        suffix: what the names of the cache's files end with.
-        keeps: says of a file and its size whether it stays; asked about the file used last first.
-    """
+    """Remove files of a cache, and those that a process began to write before it crashed."""
     found: list[tuple[int, int, Path]] = []
     for path in folder.glob(f"*{suffix}"):
         with suppress(FileNotFoundError):  # another process has removed it
@@ -111,13 +101,7 @@ class KeptLink:
 
 
 class LinkFiles:
-    """The files of links in one lace.
-
-    Args:
-        folder: the lace's folder.
-        within: a folder among them, for links of which something else is known.
-        may_write: whether anything is written at all.
-    """
+    """The files of links in one lace."""
 
     def __init__(self, folder: Path, *, within: str = "", may_write: bool = True) -> None:
         self.folder = folder / LINKS_NAME / within
@@ -213,11 +197,7 @@ def _pieces(kept: KeptLink, link_id: str) -> Iterator[bytes | memoryview]:
 
 
 def _parse(raw: bytes, link_id: str) -> KeptLink:
-    """Return what a file says.
-
-    Raises:
-        ValueError, KeyError, TypeError: it is not whole, or not about this link.
-    """
+    """Return what a file says."""
     body = memoryview(raw)[:-DIGEST_BYTES]
     if not raw.startswith(_FORMAT) or digest(body) != raw[-DIGEST_BYTES:]:
         raise ValueError("the file is not what was written")
@@ -262,13 +242,7 @@ _MODULE_SUFFIX: Final = ".module"
 
 
 class ModuleFiles:
-    """The modules of peers in one lace.
-
-    Args:
-        folder: the folder of its links.
-        settings: how many modules are kept, and how many bytes.
-        may_write: whether anything is written at all.
-    """
+    """The modules of peers in one lace."""
 
     def __init__(self, folder: Path, settings: Settings, *, may_write: bool = True) -> None:
         self.folder = folder / MODULES_NAME

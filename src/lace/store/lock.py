@@ -45,12 +45,7 @@ class WriteLock:
 
     @contextmanager
     def held(self, wait_seconds: float) -> Iterator[None]:
-        """Hold the lock inside the `with` block.
-
-        Raises:
-            StoreBusyError: another process kept it for longer than wait_seconds.
-            StoreUnavailableError: the lock files cannot be written.
-        """
+        """Hold the lock inside the `with` block."""
         with self._own_turn(wait_seconds):
             yield from self._held(time.monotonic() + wait_seconds, wait_seconds)
 

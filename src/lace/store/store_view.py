@@ -57,13 +57,7 @@ Answer = TypeVar("Answer")
 
 
 class StoreFollower(Generic[Session]):
-    """The facts of a store and what is built on them.
-
-    Args:
-        store: the store.
-        begin: makes what is built, on facts that are read again.
-        max_value_bytes: how long a value may be.
-    """
+    """The facts of a store and what is built on them."""
 
     def __init__(
         self, store: ExchangeStore, begin: Callable[[FactBase], Session], *, max_value_bytes: int

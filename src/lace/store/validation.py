@@ -359,13 +359,7 @@ class _Waiting:
 
 
 class ValidationPool:
-    """Batches that are validated in processes beside this one; their verdicts in order.
-
-    Args:
-        random_bytes: randomness for signature checks in this process.
-        number: how many processes; without any, this one validates.
-        alone: batches to validate here before processes start.
-    """
+    """Batches that are validated in processes beside this one; their verdicts in order."""
 
     def __init__(self, random_bytes: RandomBytes, number: int, alone: int = 0) -> None:
         self._random_bytes = random_bytes

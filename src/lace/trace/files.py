@@ -29,15 +29,7 @@ _OTHERS: Final[tuple[Direction, bytes]] = ("<", b"")
 
 
 class Way:
-    """One direction of a capture, connection by connection.
-
-    Args:
-        path: the file.
-        direction: which way.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """One direction of a capture, connection by connection."""
 
     def __init__(self, path: Path, direction: Direction) -> None:
         self._name = str(path)
@@ -51,11 +43,7 @@ class Way:
         """The number of the line that the last piece stands on."""
 
     def begin(self) -> bool:
-        """Go to the next connection; tells whether there is one.
-
-        Raises:
-            CaptureError: the file is no capture.
-        """
+        """Go to the next connection; tells whether there is one."""
         if not self._number:
             first = self._read()
             if not self._has_more:
@@ -71,20 +59,12 @@ class Way:
 
     @property
     def next_line(self) -> int | None:
-        """The number of the line that the next piece stands on; None at the connection's end.
-
-        Raises:
-            CaptureError: a line is not legal.
-        """
+        """The number of the line that the next piece stands on; None at the connection's end."""
         self._look()
         return None if self._ahead is None else self._ahead[0]
 
     def piece(self) -> bytes | None:
-        """Return the next bytes of this direction; None at the end of the connection.
-
-        Raises:
-            CaptureError: a line is not legal.
-        """
+        """Return the next bytes of this direction; None at the end of the connection."""
         self._look()
         found, self._ahead = self._ahead, None
         if found is None:
@@ -148,25 +128,14 @@ def _open(path: Path) -> BinaryIO:
 
 
 class CaptureFile:
-    """A capture, both ways; as a context it is closed at the end.
-
-    Args:
-        path: the file.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """A capture, both ways; as a context it is closed at the end."""
 
     def __init__(self, path: Path) -> None:
         self.sent = Way(path, ">")
         self.came = Way(path, "<")
 
     def begin(self) -> bool:
-        """Go to the next connection; tells whether there is one.
-
-        Raises:
-            CaptureError: the file is no capture.
-        """
+        """Go to the next connection; tells whether there is one."""
         return self.sent.begin() and self.came.begin()
 
     def __enter__(self) -> Self:

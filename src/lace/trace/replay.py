@@ -71,12 +71,7 @@ class Agreed:
 
 
 class Agreement:
-    """Judges setup and hello of one connection, epoch by epoch.
-
-    Args:
-        settings: the limits of this side.
-        channel: the digest of the server's certificate, if it is known.
-    """
+    """Judges setup and hello of one connection, epoch by epoch."""
 
     def __init__(self, settings: Settings, channel: str | None) -> None:
         self._settings, self._channel = settings, channel
@@ -87,11 +82,7 @@ class Agreement:
         """The direction that is, or was last, looked at."""
 
     def take_setups(self, turns: dict[Direction, Turn]) -> None:
-        """Take both setup blocks.
-
-        Raises:
-            InterlaceFailure: they, or the modules, are not as they should be.
-        """
+        """Take both setup blocks."""
         for turn in turns.values():
             self._modules.update(turn.modules)
         index = _NOBODY
@@ -124,11 +115,7 @@ class Agreement:
             ) from None
 
     def take_hellos(self, turns: dict[Direction, Turn]) -> Agreed:
-        """Take both hello blocks.
-
-        Raises:
-            InterlaceFailure: the sides do not agree.
-        """
+        """Take both hello blocks."""
         hellos: dict[Direction, Hello] = {}
         for direction, turn in turns.items():
             self.at = direction
@@ -172,11 +159,7 @@ class Agreement:
         )
 
     def check_sources(self, turns: dict[Direction, Turn], agreed: Agreed) -> None:
-        """Check that advertisements name the source of their sender (G42).
-
-        Raises:
-            InterlaceFailure: one names another.
-        """
+        """Check that advertisements name the source of their sender (G42)."""
         for direction, turn in turns.items():
             self.at = direction
             for fact in turn.facts:
@@ -275,12 +258,7 @@ class _Rewriting:
         self._captured += piece
 
     def write(self, seen: Seen) -> None:
-        """Write an item again and compare.
-
-        Raises:
-            WriteError: the writer refuses it.
-            ReplayError: other bytes come out.
-        """
+        """Write an item again and compare."""
         item = seen.item
         if self._is_start:
             self._writer.expect(batch=seen.stage.is_batch)
@@ -303,11 +281,7 @@ class _Rewriting:
         self._offset += len(piece)
 
     def finish(self) -> None:
-        """Check that nothing is left.
-
-        Raises:
-            ReplayError: something is.
-        """
+        """Check that nothing is left."""
         # The LF behind a last record is written with what follows.
         left = self._captured.removeprefix(b"\n") if self._after_record else self._captured
         if left:
@@ -440,18 +414,7 @@ def replay(
     *,
     channel: str | None = None,
 ) -> Iterator[Replayed]:
-    """Yield each connection of a capture when it is replayed.
-
-    Args:
-        capture: the capture, at its beginning.
-        settings: the limits of blocks, records and rules.
-        random_bytes: randomness for checking signatures together.
-        channel: the digest of the server's certificate, for proofs over TLS.
-
-    Raises:
-        ReplayError: the first thing that is not as it should be.
-        CaptureError: the file is no capture.
-    """
+    """Yield each connection of a capture when it is replayed."""
     number = 0
     while capture.begin():
         number += 1

@@ -119,11 +119,7 @@ class Course:
         """What each direction was asked for."""
 
     def check(self, direction: Direction, turn: Turn) -> None:
-        """Check a block or batch that is whole, as far as the stream alone can tell.
-
-        Raises:
-            InterlaceFailure: it does not belong here, or is malformed.
-        """
+        """Check a block or batch that is whole, as far as the stream alone can tell."""
         if turn.is_tick:
             check_block(turn.facts, Phase.TICK)
             return
@@ -150,11 +146,7 @@ class Course:
         self._ledgers[other_way(direction)].ask(wanted)
 
     def answer(self, direction: Direction, record: str, *, is_sent: bool) -> None:
-        """Check that a record of a batch, or a NotAvailable, answers a request.
-
-        Raises:
-            InterlaceFailure: nobody asked for it, or it was answered before.
-        """
+        """Check that a record of a batch, or a NotAvailable, answers a request."""
         ledger = self._ledgers[direction]
         if is_sent:
             ledger.take(record)
@@ -312,12 +304,7 @@ class _Stream:
         return self._way.line if self._reader.buffered else self._way.next_line or sys.maxsize
 
     def next_item(self, *, is_batch: bool) -> Item | StreamEnd:
-        """Return the next item.
-
-        Raises:
-            StreamError: it is missing.
-            CaptureError: the file is no capture.
-        """
+        """Return the next item."""
         reader = self._reader
         if reader.at_boundary:
             reader.expect(batch=is_batch)
@@ -466,16 +453,7 @@ def _stage_of(item: Item, stage: Stage) -> Stage:
 def walk(
     capture: CaptureFile, settings: Settings, taken: Taken = lambda _direction, _piece: None
 ) -> Iterator[Told]:
-    """Walk through the connection that a capture is at.
-
-    Args:
-        capture: the capture, at the beginning of a connection.
-        settings: the limits of blocks and records.
-        taken: gets the bytes of each direction as they are read.
-
-    Raises:
-        CaptureError: the file is no capture.
-    """
+    """Walk through the connection that a capture is at."""
     streams: dict[Direction, _Stream] = {
         ">": _Stream(capture.sent, ">", settings, taken),
         "<": _Stream(capture.came, "<", settings, taken),

@@ -37,14 +37,7 @@ class CaptureError(UsageError):
 
 
 class Capture:
-    """A file that takes what is sent and received.
-
-    Args:
-        path: the file, which is overwritten; one that was not there only its owner can read.
-
-    Raises:
-        CaptureError: it cannot be written.
-    """
+    """A file that takes what is sent and received."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -113,16 +106,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def parse_line(line: str, number: int, name: str) -> tuple[Direction, bytes] | None:
-    """Return which way the bytes of a line went, and the bytes; None where a connection begins.
-
-    Args:
-        line: the line, without its LF.
-        number: which one it is, from 1.
-        name: what to call the file.
-
-    Raises:
-        CaptureError: the line is not legal.
-    """
+    """Return which way the bytes of a line went, and the bytes; None where a connection begins."""
     if line == _BEGIN:
         return None
     direction, text = line[:1], line[2:]
@@ -146,15 +130,7 @@ def unreadable(message: str, place: Place) -> CaptureError:
 
 
 def read_capture(lines: Iterable[str], name: str) -> Iterator[list[tuple[Direction, bytes]]]:
-    """Yield the connections of a capture: what went in each direction, in its order.
-
-    Args:
-        lines: the lines of the file, with or without their LF.
-        name: what to call it.
-
-    Raises:
-        CaptureError: a line is not legal.
-    """
+    """Yield the connections of a capture: what went in each direction, in its order."""
     made: list[tuple[Direction, bytes]] | None = None
     for number, raw in enumerate(lines, start=1):
         found = parse_line(raw.removesuffix("\n"), number, name)

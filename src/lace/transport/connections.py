@@ -107,10 +107,6 @@ def counted_place(place: str) -> str:
 class ConnectionSlot:
     """One connection that a server has taken, as its acceptor sees it.
 
-    Args:
-        place: what it is counted by.
-        is_refused: whether it is only there to be told that the server is full.
-
     Attributes:
         since: when it came.
         heard: when the peer last sent or took bytes.
@@ -368,12 +364,7 @@ class CountingSocket(socket.socket):
             opened.end()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return a connection and where it comes from.
-
-        Raises:
-            ConnectionAbortedError: there are too many, and this one is closed. To the
-                event loop this is a peer that has left already.
-        """
+        """Return a connection and where it comes from."""
         opened, name = super().accept()
         acceptor = self._acceptor
         if acceptor is None:

@@ -121,18 +121,11 @@ class ByteStream(Protocol):
 
         A connection that breaks ends as well: what came before is read first, and
         `ending` tells the difference.
-
-        Raises:
-            TransportError: the peer sent what its transport does not carry.
         """
         ...
 
     async def write(self, data: bytes | memoryview) -> None:
-        """Send bytes, waiting while the peer does not take them; they must not change.
-
-        Raises:
-            StreamClosedError: nothing can be sent any more.
-        """
+        """Send bytes, waiting while the peer does not take them; they must not change."""
         ...
 
     async def end_writing(self) -> None:
@@ -283,11 +276,7 @@ class Outlet:
 
 
 class SocketProtocol(asyncio.Protocol):
-    """The two directions of a socket.
-
-    Args:
-        on_made: told of the transport as soon as there is one.
-    """
+    """The two directions of a socket."""
 
     def __init__(
         self,
@@ -397,16 +386,7 @@ class OutputProtocol(asyncio.BaseProtocol):
 
 
 class DuplexStream:
-    """A `ByteStream` over an inbox and an outlet.
-
-    Args:
-        proven: what the transport proves.
-        inbox: what comes.
-        outlet: what goes.
-        shut: closes the transports behind what was written.
-        cut: closes them at once.
-        lost: done when they are closed.
-    """
+    """A `ByteStream` over an inbox and an outlet."""
 
     def __init__(
         self,

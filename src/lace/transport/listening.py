@@ -144,19 +144,7 @@ class Listener:
 async def listen(
     address: Address, handler: Handler, options: ListenOptions | None = None
 ) -> Listener:
-    """Listen on an address and run the handler for each connection.
-
-    Args:
-        address: where; parsed `for_serving`.
-        handler: gets the stream of a connection, which is closed when it returns, and
-            aborted when it raises. On `stdio` it runs once.
-        options: how.
-
-    Raises:
-        ListenError: the address cannot be had.
-        TransportError: for `stdio`, no peer is there.
-        ConnectionOptionError: an option that this kind of address does not have, or lacks.
-    """
+    """Listen on an address and run the handler for each connection."""
     chosen = options or ListenOptions()
     _refuse_unless(address, "stdio", "a peer that is vouched for", chosen.stdio_peer is not None)
     _refuse_unless(address, "unix", "a map of users", bool(chosen.verifiers))
@@ -200,13 +188,7 @@ async def listen(
 
 
 async def connect(address: Address, options: ConnectOptions | None = None) -> ByteStream:
-    """Return a stream to the server at an address; on `stdio`, to a command it starts.
-
-    Raises:
-        TransportError: nobody answers, or not as a Lace server does.
-        CommandError: the command cannot be started.
-        ConnectionOptionError: an option that this kind of address does not have.
-    """
+    """Return a stream to the server at an address; on `stdio`, to a command it starts."""
     chosen = options or ConnectOptions()
     _refuse_unless(address, "stdio", "a command", bool(chosen.command))
     _refuse_unless(address, "stdio", "a peer that is vouched for", chosen.stdio_peer is not None)

@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 def read_small_file(
     path: Path, most: int, refusal: Callable[[str, str], LaceError]
 ) -> tuple[bytes, int]:
-    """Return the bytes of a file and its permissions.
-
-    Args:
-        path: the file.
-        most: how many bytes it may have.
-        refusal: makes the error to raise, from what is wrong and what to do.
-
-    Raises:
-        LaceError: it cannot be read, is no file, or is too large.
-    """
+    """Return the bytes of a file and its permissions."""
     try:
         # Without waiting: a pipe of that name would keep its reader for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -84,11 +75,7 @@ class MapError(UsageError):
 
 
 def read_uid_map(path: Path) -> dict[int, Verifier]:
-    """Return the users of a map file and their verifiers.
-
-    Raises:
-        MapError: it cannot be read, others may write it, or a line is not legal.
-    """
+    """Return the users of a map file and their verifiers."""
     return parse_uid_map(_read(path), str(path))
 
 
@@ -98,20 +85,12 @@ def read_fingerprint_map(path: Path) -> dict[str, Verifier]:
 
 
 def parse_uid_map(data: bytes, source: str) -> dict[int, Verifier]:
-    """Return the users of a map and their verifiers.
-
-    Raises:
-        MapError: a line is not legal.
-    """
+    """Return the users of a map and their verifiers."""
     return _parse(data, source, _parse_uid, f"a user number; {_UID_HINT}")
 
 
 def parse_fingerprint_map(data: bytes, source: str) -> dict[str, Verifier]:
-    """Return the certificates of a map, in `normal_fingerprint` form, and their verifiers.
-
-    Raises:
-        MapError: a line is not legal.
-    """
+    """Return the certificates of a map, in `normal_fingerprint` form, and their verifiers."""
     return _parse(data, source, _parse_fingerprint, f"a fingerprint; {_FINGERPRINT_HINT}")
 
 

@@ -35,11 +35,7 @@ _HERE: Final = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?"
 
 
 class _Scraped:
-    """Answers connections.
-
-    Args:
-        page: makes the page.
-    """
+    """Answers connections."""
 
     def __init__(self, page: Callable[[], str]) -> None:
         self._page = page
@@ -110,15 +106,8 @@ def _response(status: HTTPStatus, text: str, version: str = "", header: str = ""
 async def scraping(port: int, page: Callable[[], str]) -> AsyncIterator[int]:
     """Answer `GET /metrics` on a port of 127.0.0.1, until the end of the block.
 
-    Args:
-        port: which; 0 picks a free one.
-        page: makes the page.
-
     Yields:
         The port.
-
-    Raises:
-        ListenError: the port cannot be had.
     """
     scraped = _Scraped(page)
     try:

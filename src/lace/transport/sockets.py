@@ -31,11 +31,7 @@ _FAMILIES: Final = {
 
 
 def inherited_socket(address: Address, descriptor: int) -> CountingSocket:
-    """Return the socket that a descriptor of this process is, for an address.
-
-    Raises:
-        ConnectionOptionError: it is no listening socket, or one of another address.
-    """
+    """Return the socket that a descriptor of this process is, for an address."""
     families = _FAMILIES.get(address.scheme)
     if families is None:
         raise _refused(address, f"a {address.scheme} address takes no socket", "name another")
@@ -100,11 +96,7 @@ _GONE: Final = ("::", 1)
 
 
 async def connect_socket(address: Address, seconds: float) -> socket.socket:
-    """Return a socket that is connected to a host and port; its addresses are tried in turn.
-
-    Raises:
-        TransportError: none answers.
-    """
+    """Return a socket that is connected to a host and port; its addresses are tried in turn."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(seconds):
@@ -155,10 +147,6 @@ async def listening_sockets(
 
     Port 0 picks a free one. `[::]` takes IPv4 connections as well. The acceptor counts
     their connections by host. A socket that was handed over, as a descriptor, is used alone.
-
-    Raises:
-        ListenError: the address cannot be had.
-        ConnectionOptionError: what was handed over is not of this address.
     """
     if inherited is not None:
         return [_counted(inherited_socket(address, inherited), acceptor)]

@@ -7,6 +7,8 @@ standard error, and standard output carries bytes of the exchange only.
 Pipes say nothing about who is at their other end. The process that starts a command controls both
 of its pipes and its arguments, and may vouch for that: for the command it starts, and to the
 command for itself (060-126).
+
+Apart from `listening`: one module for each transport.
 """
 
 from __future__ import annotations
@@ -92,9 +94,6 @@ async def open_own_stdio(peer: Verifier | None = None) -> ByteStream:
 
     From now on standard output is standard error for the rest of the process, and
     standard input is empty.
-
-    Raises:
-        TransportError: they are not pipes or sockets, so that no peer is there.
     """
     for descriptor, name in ((_INPUT, "input"), (_OUTPUT, "output")):
         _check_descriptor(descriptor, name)
@@ -132,9 +131,6 @@ async def listen_stdio(acceptor: Acceptor, peer: Verifier | None = None) -> Boun
     """Take standard input and output as the one connection of a server.
 
     `peer` is who is at the other end, on the word of the starter of this process.
-
-    Raises:
-        TransportError: they are not pipes or sockets.
     """
     stream = await open_own_stdio(peer)
     admission = acceptor.admit("stdio")
@@ -155,9 +151,6 @@ async def connect_command(
 
     What it writes to standard error goes to the descriptor `errors`, else where this process's
     goes. `peer` is who the command is, if the caller vouches for that.
-
-    Raises:
-        CommandError: it cannot be started.
     """
     if not command:
         raise CommandError(

@@ -2,6 +2,8 @@
 
 On the side that connects, `Transport` is the address as it was written; on the side that
 accepts it is the host and port of the peer.
+
+Apart from `listening`: one module for each transport.
 """
 
 from __future__ import annotations
@@ -21,11 +23,7 @@ if TYPE_CHECKING:
 
 
 async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
-    """Return a stream to a server.
-
-    Raises:
-        TransportError: nobody answers in that many seconds.
-    """
+    """Return a stream to a server."""
     opened = await connect_socket(address, seconds)
     transport, protocol = await asyncio.get_running_loop().create_connection(
         SocketProtocol, sock=opened
@@ -37,11 +35,7 @@ async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
 async def listen_tcp(
     address: Address, acceptor: Acceptor, *, inherited: int | None = None
 ) -> Bound:
-    """Listen on an address, and give each connection to the acceptor.
-
-    Raises:
-        ListenError: the address cannot be had.
-    """
+    """Listen on an address, and give each connection to the acceptor."""
     sockets = await listening_sockets(address, acceptor, inherited)
     bound = replace(address, port=sockets[0].getsockname()[1])
 

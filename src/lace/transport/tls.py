@@ -79,11 +79,7 @@ def certificate_fingerprint(certificate: bytes) -> str:
 
 
 def load_certificate(path: Path) -> bytes:
-    """Return the first certificate of a PEM file, DER.
-
-    Raises:
-        TlsError: it cannot be read, or holds none.
-    """
+    """Return the first certificate of a PEM file, DER."""
     data, _ = read_small_file(path, _MAX_FILE_BYTES, partial(_refused, path))
     found = _CERTIFICATE.search(data)
     if found:
@@ -101,18 +97,7 @@ def load_server_tls(
     clients: Mapping[str, Verifier] | None = None,
     client_authorities: Path | None = None,
 ) -> ServerTls:
-    """Return what a server needs for TLS.
-
-    Args:
-        certificate: the server's certificate and those between it and its authority, PEM.
-        key: its private key, PEM, which only its owner can read.
-        clients: who the clients' certificates stand for; with none, nobody is asked for one.
-        client_authorities: whose client certificates are taken, PEM: authorities, or the
-            certificates themselves. Left out, the system's authorities.
-
-    Raises:
-        TlsError: a file is missing, not PEM, or the key does not fit.
-    """
+    """Return what a server needs for TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_common(context)
     context.num_tickets = 0
@@ -135,19 +120,7 @@ def load_client_tls(
     key: Path | None = None,
     is_pinned: bool = False,
 ) -> ClientTls:
-    """Return what a client needs for TLS.
-
-    Args:
-        authorities: whose server certificates are taken, PEM: authorities, or the
-            certificates themselves. Left out, the system's authorities.
-        certificate: the client's own certificate, where the server asks for one.
-        key: its private key.
-        is_pinned: ask no authority; the caller must check that hello proves the key.
-
-    Raises:
-        TlsError: a file is missing, not PEM, or the key does not fit; or an authority is named
-            that is not asked.
-    """
+    """Return what a client needs for TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificate and host name
     _set_common(context)
     if is_pinned:

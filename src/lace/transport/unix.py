@@ -3,6 +3,8 @@
 A socket is for its owner alone from its first moment. A socket file that a dead server
 left is replaced; nothing else ever is. Who starts at the same time waits, holding a lock
 on the folder, so that no server takes away the socket of another.
+
+Apart from `listening`: one module for each transport.
 """
 
 from __future__ import annotations
@@ -74,11 +76,7 @@ def _place_of(opened: socket.socket) -> str:
 async def connect_unix(
     address: Address, *, verifiers: Mapping[int, Verifier], seconds: float
 ) -> ByteStream:
-    """Return a stream to a server; `verifiers` says who the users are.
-
-    Raises:
-        TransportError: there is no such socket, or nobody listens.
-    """
+    """Return a stream to a server; `verifiers` says who the users are."""
     loop = asyncio.get_running_loop()
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -106,9 +104,6 @@ async def listen_unix(
     """Listen on a path, and give each connection to the acceptor.
 
     A socket that was handed over, as a descriptor, stays when this server stops.
-
-    Raises:
-        ListenError: the path cannot be had: too long, taken, or not a socket's.
     """
     path = Path(address.path)
     if len(os.fsencode(path)) > MAX_UNIX_PATH_BYTES:
@@ -193,11 +188,7 @@ def _listen_on(address: Address, path: Path) -> tuple[CountingSocket, os.stat_re
 
 
 def _remove_stale(address: Address, path: Path) -> None:
-    """Remove the socket of a server that is gone.
-
-    Raises:
-        ListenError: a server lives there, or it is another kind of file.
-    """
+    """Remove the socket of a server that is gone."""
     try:
         found = path.lstat()
     except FileNotFoundError:

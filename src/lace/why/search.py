@@ -5,6 +5,8 @@ its values in the order of their texts. The values to try come from the atom tha
 the fewest, and where they are many, only those that the engine finds in some binding;
 the other atoms confirm them. So the first binding found is the least one, and little more
 is looked at than is needed to find it.
+
+Apart from `why_not`: derivations search for bindings too.
 """
 
 from __future__ import annotations

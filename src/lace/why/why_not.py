@@ -222,9 +222,6 @@ def explain_fact(evaluation: Evaluation, key: PredicateKey, values: Sequence[str
 
     The same rules over the same facts give the same explanation, in whatever order the
     facts came.
-
-    Raises:
-        LimitExceeded: finding the explanation would go beyond a limit of an evaluation.
     """
     fact = (key.name, *values)
     evaluation.run([key])

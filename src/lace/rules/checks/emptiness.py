@@ -146,11 +146,7 @@ def _texts(left: Term, right: Term) -> tuple[str, str] | None:
 
 
 def parse_allowed(texts: Iterable[str]) -> frozenset[PredicateKey]:
-    """Return the predicates that are empty on purpose, by their names with arity.
-
-    Raises:
-        UsageError: one is no name with an arity, or it is one text instead of several.
-    """
+    """Return the predicates that are empty on purpose, by their names with arity."""
     said = "allow_undefined has predicates by name and arity"
     check_many(texts, said, "as in ['Blocked/1']")
     found = set()
@@ -168,17 +164,7 @@ def check_undefined(
     suggester: Suggester,
     allowed: Collection[PredicateKey] | None = None,
 ) -> None:
-    """Report predicates that are neither base predicates nor defined, once for each.
-
-    Args:
-        rules: the rules.
-        graph: their dependencies.
-        profile: which base predicates there are.
-        reporter: takes what is found.
-        suggester: looks for names that may be meant.
-        allowed: the predicates that may be undefined though something depends on their being
-            empty; None where nothing is refused for that.
-    """
+    """Report predicates that are neither base predicates nor defined, once for each."""
     known = {*graph.derived, *profile.base}
     arities: dict[str, list[PredicateKey]] = {}
     for key in sorted(known):

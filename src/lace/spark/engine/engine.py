@@ -250,25 +250,7 @@ def evaluate_tables(
     statistics: Statistics | None = None,
     handover: Handover | None = None,
 ) -> Tables:
-    """Evaluate checked rules over tables.
-
-    Args:
-        session: where it runs.
-        checked: the rules.
-        inputs: base facts, by predicate: 64-bit numbers, a column for each argument, no nulls,
-            no row twice. One without arguments has one column, and a row when it holds.
-        texts: the texts of the numbers.
-        counts: how many rows the base facts have, where that is known; facts that are not
-            among the inputs, because nothing reads them, are counted as well.
-        predicates: what is wanted; else every predicate that the rules define.
-        options: how to go about it.
-        statistics: where to note what is done. A rule that shares its predicate with others
-            is noted with the first of them.
-        handover: the engine for what is small enough to be evaluated in this process.
-
-    Raises:
-        LimitExceeded: the evaluation goes beyond a limit; there is no part of an answer.
-    """
+    """Evaluate checked rules over tables."""
     program = lower_program(checked)
     extended = ExtendedTexts(session, texts, _constants(checked))
     budget = Budget(checked, statistics or Statistics())
@@ -305,20 +287,6 @@ def evaluate_programs(
 
     A program gets the facts of those predicates that it may read, and no others: the rules
     of a peer see nothing but their view. Of work each has its own budget.
-
-    Args:
-        session: where it runs.
-        programs: each after those that it reads.
-        inputs: base facts, by predicate, as `evaluate_tables` takes them.
-        texts: the texts of the numbers.
-        predicates: what is wanted of all of them.
-        counts: how many rows the base facts have, where that is known.
-        options: how to go about it.
-        statistics: where to note how much work was done in all.
-        handover: the engine for what is small enough to be evaluated in this process.
-
-    Raises:
-        LimitExceeded: one of them goes beyond a limit; there is no part of an answer.
     """
     given = dict(inputs)
     wanted = set(predicates)

@@ -53,11 +53,7 @@ class _Piece:
 
 
 def run_rounds(world: World, step: Fixpoint) -> None:
-    """Make all facts of a recursive fixed point; its relations are in the world then.
-
-    Raises:
-        LimitExceeded: it goes beyond a limit.
-    """
+    """Make all facts of a recursive fixed point; its relations are in the world then."""
     _Rounds(world, step).run()
 
 
@@ -229,20 +225,7 @@ class Handover(Protocol):
         wanted: Iterable[PredicateKey],
         statistics: Statistics,
     ) -> Mapping[PredicateKey, Columns]:
-        """Return the facts of the predicates that are wanted.
-
-        Args:
-            checked: the rules, for limits and messages.
-            program: what to evaluate.
-            inputs: all that it reads, each row once.
-            constants: the numbers of all constants.
-            texts: gives the texts of numbers; asked only where a test needs them.
-            wanted: the predicates to answer for.
-            statistics: where to note what is done; work done before counts.
-
-        Raises:
-            LimitExceeded: it would go beyond a limit.
-        """
+        """Return the facts of the predicates that are wanted."""
         ...
 
 

@@ -45,14 +45,7 @@ class SparkFailedError(EngineError):
 
 
 class LocalTexts:
-    """The texts of numbers that this process knows.
-
-    Args:
-        used: the numbers that facts have, each once.
-        size: a number from which on no text has one.
-        texts: gives the texts of numbers.
-        find: gives the numbers of texts, below 0 for one that has none.
-    """
+    """The texts of numbers that this process knows."""
 
     def __init__(
         self,
@@ -96,12 +89,7 @@ def collect_answer(
     statistics: Statistics | None,
     handover: Handover,
 ) -> tuple[dict[PredicateKey, Columns], dict[int, str]]:
-    """Return the facts of predicates, and the texts of the numbers that the rules brought.
-
-    Raises:
-        LimitExceeded: it goes beyond a limit; there is no part of an answer.
-        EngineError: there is no Spark or no Java, or a job failed.
-    """
+    """Return the facts of predicates, and the texts of the numbers that the rules brought."""
     with open_session(LOCAL_MASTER) as session, _checkpoints(session, options), _telling():
         from lace.spark.engine.engine import evaluate_tables
         from lace.spark.engine.relations import collect_columns, frame_of
@@ -206,9 +194,6 @@ def evaluate_columns(
     """Return the facts of predicates, in the numbers of the caller.
 
     See `lace.spark.engine.fixpoint.Handover`, which this is.
-
-    Raises:
-        LimitExceeded: it would go beyond a limit.
     """
     given = [np.fromiter(constants.values(), np.int64, len(constants))]
     given += [column for columns, _ in inputs.values() for column in columns]

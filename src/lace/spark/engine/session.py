@@ -209,11 +209,7 @@ class _Probe:
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """Return the Java to run Spark on.
-
-    Raises:
-        NoJavaError: none is found, or each is too old; the message says where and how old.
-    """
+    """Return the Java to run Spark on."""
     refused: list[str] = []
     for program, origin in _candidates(environ):
         probe = _probe(program)
@@ -288,11 +284,7 @@ def _wrapped(program: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _write_script(home: Path, text: bytes) -> None:
-    """Make the script whole, unless it is there as it should be.
-
-    Raises:
-        OSError: it cannot be made, or the folder is another user's.
-    """
+    """Make the script whole, unless it is there as it should be."""
     folder = home / "bin"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for place in (home, folder):
@@ -354,11 +346,7 @@ class SparkStartError(EngineError):
 
 
 def check_installed() -> None:
-    """Refuse to go on without the packages that Spark needs.
-
-    Raises:
-        NoSparkError: one of them is not installed.
-    """
+    """Refuse to go on without the packages that Spark needs."""
     missing = [name for name in ("pyspark", "pyarrow") if util.find_spec(name) is None]
     if missing:
         raise NoSparkError(
@@ -384,22 +372,7 @@ def open_session(
     debug: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Open a Spark session for the `with` block.
-
-    Args:
-        master: `local[*]`, `local[N]`, or the URL of a cluster such as `spark://host:7077`.
-        settings: Spark settings over those of Lace.
-        archive: a packed Python environment for the executors of a cluster; without one they
-            need Lace's dependencies installed, and are sent Lace itself.
-        debug: let what Java prints through to standard error.
-        environ: the environment's variables, where Java is looked for.
-
-    Raises:
-        NoSparkError: PySpark is not installed.
-        NoJavaError: there is no Java that is new enough.
-        SparkStartError: Spark did not start.
-        UsageError: the master is none, or the archive is missing.
-    """
+    """Open a Spark session for the `with` block."""
     check_installed()
     check_master(master, archive)
     from pyspark.sql import SparkSession
@@ -430,11 +403,7 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
 
 
 def check_master(master: str, archive: Path | None = None) -> None:
-    """Refuse a master that is none, and an archive that is not there, before anything starts.
-
-    Raises:
-        UsageError: one of them is so.
-    """
+    """Refuse a master that is none, and an archive that is not there, before anything starts."""
     if not _MASTER.fullmatch(master):
         raise UsageError(
             f"{master!r} is no Spark master", hint="write local[*], local[4] or spark://HOST:PORT"
@@ -547,16 +516,7 @@ Cuts: TypeAlias = Literal["local", "reliable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is handed over, what is broadcast, and where intermediate tables are kept.
-
-    Args:
-        handover_rows: rows that a recursive fixed point may read, of what it needs, to be
-            collected and evaluated in this process; 0 keeps all on the cluster.
-        small_rows: base facts up to which the whole program is evaluated in this process.
-        broadcast_rows: rows of a table that are sent to every executor for a join.
-        cuts: `local` keeps intermediate tables in the memory of executors and loses them with
-            these; `reliable` writes them to the checkpoint folder of the Spark context.
-    """
+    """What is handed over, what is broadcast, and where intermediate tables are kept."""
 
     handover_rows: int = SPARK_HANDOVER_ROWS
     small_rows: int = SPARK_SMALL_ROWS

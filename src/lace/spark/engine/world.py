@@ -253,14 +253,7 @@ _MOST_LISTED: Final = 1000
 
 
 class TableTexts:
-    """A table of texts, `id` and `text`; every text stands in it once.
-
-    Args:
-        session: the Spark session.
-        table: the texts.
-        next_number: a number from which on no text has one, if it is known.
-        broadcast_rows: rows of a table that are sent to every executor for a join.
-    """
+    """A table of texts, `id` and `text`; every text stands in it once."""
 
     def __init__(
         self,

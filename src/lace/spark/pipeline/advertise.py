@@ -79,9 +79,6 @@ class Asked:
     """What to advertise: as which source, with which fields, and of which table's records.
 
     `of` is the table of a derived set; empty for all records.
-
-    Raises:
-        UsageError: the name or the source has another form.
     """
 
     name: str
@@ -129,11 +126,7 @@ def state_names(manifest: Manifest) -> list[str]:
 
 
 def read_state(warehouse: WarehouseFolder, name: str) -> AdvertisementState | None:
-    """Return what is known of a state; None when none has that name.
-
-    Raises:
-        WarehouseDamagedError: it is not as it was written.
-    """
+    """Return what is known of a state; None when none has that name."""
     table = f"{ADVERTISED}/{name}"
     if not warehouse.manifest.files(table):
         return None
@@ -145,11 +138,7 @@ def read_state(warehouse: WarehouseFolder, name: str) -> AdvertisementState | No
 
 
 def read_partitions(warehouse: WarehouseFolder, name: str) -> Partitions:
-    """Return count and root of the partitions of a state, and of the whole.
-
-    Raises:
-        WarehouseDamagedError: they are not as they were written.
-    """
+    """Return count and root of the partitions of a state, and of the whole."""
     table = f"{PARTITIONS}/{name}"
     with _as_written(table):
         rows = _rows(warehouse, table)
@@ -234,13 +223,7 @@ NODE_COLUMNS: Final = (("level", "int"), ("index", "bigint"), ("value", "binary"
 
 
 def claims_of(records: Sequence[str], facts: Iterable[Fact], source: str) -> list[Advertisement]:
-    """Return the advertisements of records.
-
-    Args:
-        records: their hashes.
-        facts: the Field facts that the schema lets through.
-        source: who advertises them.
-    """
+    """Return the advertisements of records."""
     fields: dict[str, list[Field]] = {record: [] for record in records}
     for _predicate, record, name, index, value in facts:
         fields[record].append((name, index, value))
@@ -412,20 +395,7 @@ def asked_of(
     exchange: str | None = None,
     name: str | None = None,
 ) -> Asked:
-    """Return what to advertise, by what somebody says of it.
-
-    Args:
-        warehouse: where derived sets and exchanges are looked up.
-        source: who advertises.
-        schema: which fields; an exchange brings its own.
-        of: a derived set, as `NAME` or `NAME/PREDICATE`; all records by default.
-        exchange: the name of an exchange, whose `MaySend` it is then.
-        name: what to call it; else it is called as the exchange, the derived set, or `all`.
-
-    Raises:
-        UsageError: there is no such set or exchange, or a name or the source has another form.
-        WarehouseDamagedError: a table that describes an evaluation is damaged.
-    """
+    """Return what to advertise, by what somebody says of it."""
     if exchange is not None:
         of, schema = find_exchange(warehouse, exchange)
     return Asked(
@@ -437,11 +407,7 @@ def asked_of(
 
 
 def asked_for_all(source: str, fields: Iterable[str]) -> Asked:
-    """Return what to advertise of all records: some fields, as a source.
-
-    Raises:
-        UsageError: the source has another form.
-    """
+    """Return what to advertise of all records: some fields, as a source."""
     return Asked(name=_ALL_RECORDS, source=source, schema=Schema(names=frozenset(fields)))
 
 
@@ -464,11 +430,6 @@ def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
     """Bring the advertisements of a name up to now; returns the counts and the root.
 
     A state that was made of something else under this name is replaced.
-
-    Raises:
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        StoreUnavailableError: the disk is full.
-        SparkJobError: Spark failed.
     """
     current = is_current(job.warehouse, asked)
     if current is not None:

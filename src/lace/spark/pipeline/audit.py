@@ -271,16 +271,7 @@ _OTHER: Final = "it was not made of the rules and facts that are kept"
 
 
 def prove_derived(warehouse: WarehouseFolder, proof: Proof, most_records: int) -> None:
-    """Compare all derived tables with what the embedded engine derives.
-
-    Args:
-        warehouse: what to prove.
-        proof: takes how many facts were compared, what is wrong, and what was not compared.
-        most_records: beyond this many records an evaluation is not compared.
-
-    Raises:
-        WarehouseDamagedError: a file of records is damaged.
-    """
+    """Compare all derived tables with what the embedded engine derives."""
     known = evaluations(warehouse.manifest)
     told: set[str] = set()
     for name in known:
@@ -432,20 +423,7 @@ def prove(
     *,
     most_records: int = DEFAULT_SETTINGS.warehouse_embedded_records,
 ) -> Proof:
-    """Compare the tables with the records themselves; returns what was found.
-
-    Args:
-        session: the Spark session.
-        warehouse: what to prove.
-        sample: how many records to look at, chosen by chance; all by default.
-        most_records: up to how many records evaluations are compared with what the embedded
-            engine derives from all of them; a sample would not do.
-
-    Raises:
-        LimitExceeded: all are asked for, and they are more digests than are held at once.
-        WarehouseDamagedError: a file is damaged.
-        SparkJobError: Spark failed.
-    """
+    """Compare the tables with the records themselves; returns what was found."""
     proof = Proof()
     with translated("verify"):
         shuffle_partitions(session, warehouse.manifest.rows(RECORDS) * _FACT_BYTES)
@@ -562,15 +540,7 @@ def _fact_sets(
 def _compare(
     wanted: DataFrame, found: DataFrame, what: str, proof: Proof, *, whole: bool = True
 ) -> tuple[int, int]:
-    """Compare digests by record; returns how many there are, and the sum of their sizes.
-
-    Args:
-        wanted: `record`, `size` and `digest` of what should be.
-        found: the same of what is.
-        what: what they are of.
-        proof: takes what is wrong.
-        whole: whether all that should be must be there.
-    """
+    """Compare digests by record; returns how many there are, and the sum of their sizes."""
     from pyspark.sql import functions
 
     renamed = found.select("record", functions.col("digest").alias("found"))
@@ -707,11 +677,7 @@ def check_warehouse(
 
 
 def validate_some(warehouse: WarehouseFolder, checked: Checked) -> None:
-    """Validate up to 1,000 records again, chosen by chance, and note those that are not valid.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Validate up to 1,000 records again, chosen by chance, and note those that are not valid."""
     files = warehouse.manifest.files(RECORDS)
     total = sum(file.rows for file in files)
     chosen = sorted(SystemRandom().sample(range(total), min(total, _SOME_RECORDS)))

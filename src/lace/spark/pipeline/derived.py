@@ -69,11 +69,7 @@ class Registration:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Registration | None:
-        """Return what columns say; None where they describe no exchange.
-
-        Raises:
-            ValueError, TypeError: they are not as they were written.
-        """
+        """Return what columns say; None where they describe no exchange."""
         if not row.get("plan"):
             return None
         return cls(
@@ -87,14 +83,7 @@ class Registration:
 def register(
     manifest: Manifest, executable: Executable, public: Iterable[Fact], offered: Schema
 ) -> Registration:
-    """Return the registration of an exchange over the facts of a warehouse.
-
-    Args:
-        manifest: the state of the warehouse.
-        executable: the policy, compiled for this side.
-        public: the facts that are not of records.
-        offered: the fields that this side offers.
-    """
+    """Return the registration of an exchange over the facts of a warehouse."""
     return Registration(
         plan=executable.plan.id,
         viewer=executable.viewer,
@@ -142,11 +131,7 @@ def format_schema(schema: Schema) -> str:
 
 
 def parse_schema(text: object) -> Schema:
-    """Return the fields that a text names.
-
-    Raises:
-        ValueError, TypeError: it is no such text.
-    """
+    """Return the fields that a text names."""
     if not isinstance(text, str):
         raise TypeError(f"{text!r} names no fields")
     if text == _ALL:
@@ -186,11 +171,7 @@ class DerivedFacts:
 
 
 def check_name(name: str) -> str:
-    """Return the name of an evaluation.
-
-    Raises:
-        UsageError: it cannot be the name of a table.
-    """
+    """Return the name of an evaluation."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name for derived facts",
@@ -200,11 +181,7 @@ def check_name(name: str) -> str:
 
 
 def answer_table(name: str, predicate: PredicateKey) -> str:
-    """Return the table of a predicate's facts.
-
-    Raises:
-        UsageError: the predicate's name is too long for one.
-    """
+    """Return the table of a predicate's facts."""
     if not _PREDICATE.fullmatch(predicate.name):
         raise UsageError(
             f"{predicate} is too long for the name of a table",
@@ -268,11 +245,7 @@ def write_evaluated(done: DerivedFacts, folder: Path) -> None:
 
 
 def read_evaluated(warehouse: WarehouseFolder, name: str) -> DerivedFacts | None:
-    """Return what is known of an evaluation; None where none has that name.
-
-    Raises:
-        WarehouseDamagedError: its table is damaged.
-    """
+    """Return what is known of an evaluation; None where none has that name."""
     counts: dict[PredicateKey, int] = {}
     identities: set[str] = set()
     told: set[tuple[Registration | None, str]] = set()
@@ -306,12 +279,7 @@ def _damaged(name: str, reason: str) -> WarehouseDamagedError:
 
 
 def find_derived(warehouse: WarehouseFolder, text: str) -> str:
-    """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records.
-
-    Raises:
-        UsageError: no evaluation is there, or several could be meant.
-        WarehouseDamagedError: the table that describes an evaluation is damaged.
-    """
+    """Return the table that `NAME` or `NAME/PREDICATE` means: a derived set of records."""
     name, _, predicate = text.partition("/")
     known = read_evaluated(warehouse, name)  # a set without records has no table of its own
     found = sorted({key.name for key in known.counts if key.arity == 1}) if known else []
@@ -326,12 +294,7 @@ def find_derived(warehouse: WarehouseFolder, text: str) -> str:
 
 
 def find_exchange(warehouse: WarehouseFolder, name: str) -> tuple[str, Schema]:
-    """Return what an exchange that was evaluated may send, as `NAME/PREDICATE`, and its fields.
-
-    Raises:
-        UsageError: no exchange was evaluated under that name.
-        WarehouseDamagedError: the table that describes it is damaged.
-    """
+    """Return what an exchange that was evaluated may send, as `NAME/PREDICATE`, and its fields."""
     known = read_evaluated(warehouse, name)
     if known is None or known.registration is None:
         raise UsageError(
@@ -344,11 +307,7 @@ def find_exchange(warehouse: WarehouseFolder, name: str) -> tuple[str, Schema]:
 def read_derived(
     warehouse: WarehouseFolder, name: str, predicate: PredicateKey
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the facts of a predicate, without Spark, in no particular order.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Yield the facts of a predicate, without Spark, in no particular order."""
     columns = [f"c{at}" for at in range(predicate.arity)]
     for path in warehouse.files(answer_table(name, predicate)):
         for row in _rows(path):

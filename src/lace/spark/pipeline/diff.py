@@ -103,12 +103,7 @@ class Listing(DiffSide):
 
 
 def side_of(warehouse: WarehouseFolder, name: str) -> DiffSide:
-    """Return a state of a warehouse.
-
-    Raises:
-        UsageError: nothing has that name.
-        WarehouseDamagedError: it is damaged.
-    """
+    """Return a state of a warehouse."""
     state = read_state(warehouse, name)
     if state is None:
         names = ", ".join(state_names(warehouse.manifest))
@@ -121,12 +116,7 @@ def side_of(warehouse: WarehouseFolder, name: str) -> DiffSide:
 
 
 def given_listing(facts: Iterable[Fact], name: str) -> Listing:
-    """Return what a peer listed, from facts of anywhere: their forms are checked first.
-
-    Raises:
-        UsageError: something among them is no fact.
-        FactLineError: no peer would list this.
-    """
+    """Return what a peer listed, from facts of anywhere: their forms are checked first."""
     try:
         block = check_block(with_peer(facts, None), Phase.LISTING)
     except InterlaceFailure as failure:
@@ -135,11 +125,7 @@ def given_listing(facts: Iterable[Fact], name: str) -> Listing:
 
 
 def listing_of(facts: Sequence[Fact], file: str) -> Listing:
-    """Return what a peer listed, from its `Advertised` and `AdvertisedField` facts.
-
-    Raises:
-        FactLineError: no peer would list this.
-    """
+    """Return what a peer listed, from its `Advertised` and `AdvertisedField` facts."""
     sources = {fact[2] for fact in facts if fact[0] == "Advertised"}
     if len(sources) > 1:
         raise FactLineError(f"{file} has advertisements of {len(sources)} sources", rule="G42")

@@ -118,18 +118,7 @@ def read_inputs(
     *,
     broadcast_rows: int = SPARK_BROADCAST_ROWS,
 ) -> Inputs:
-    """Return the facts that programs read.
-
-    Args:
-        session: the Spark session.
-        warehouse: what to read.
-        programs: the rules.
-        public: facts that are not of records; their texts get numbers where they have none.
-        broadcast_rows: rows of a table that are sent to every executor for a join.
-
-    Raises:
-        WarehouseDamagedError: a file of the warehouse is damaged.
-    """
+    """Return the facts that programs read."""
     from lace.spark.engine.world import ExtendedTexts, TableTexts
 
     table = TableTexts(
@@ -217,11 +206,7 @@ def _rows(
 def read_question(
     warehouse: WarehouseFolder, name: str
 ) -> tuple[tuple[CheckedProgram, ...], tuple[Fact, ...]] | None:
-    """Return the programs and public facts of an evaluation; None where it does not tell.
-
-    Raises:
-        WarehouseDamagedError: the table is damaged, or its rules are none.
-    """
+    """Return the programs and public facts of an evaluation; None where it does not tell."""
     parts: dict[int, dict[str, list[str]]] = {}
     seen = 0
     try:
@@ -308,18 +293,7 @@ class Question:
 def exchange_question(
     executable: Executable, public: Iterable[Fact], offered: Schema = ALL_FIELDS
 ) -> Question:
-    """Return the question what an exchange may send and request.
-
-    Args:
-        executable: the policy of this side.
-        public: the facts that are not of records.
-        offered: the fields that advertisements of this side may carry.
-
-    Raises:
-        EngineError: a fact is not public.
-        FactLineError: a value is none for a fact.
-        LimitExceeded: one is too long for a program that may read it.
-    """
+    """Return the question what an exchange may send and request."""
     told = tuple(sorted(set(relabelled(public, executable))))
     check_public({(fact[0], len(fact) - 1) for fact in split_local(told)[0]})
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
@@ -341,12 +315,7 @@ def made_by() -> str:
 
 
 def find_answer(warehouse: WarehouseFolder, name: str, question: Question) -> DerivedFacts | None:
-    """Return the answer that a warehouse has under a name, if it is the one to this question.
-
-    Raises:
-        UsageError: the name, or that of a predicate, is none for a table.
-        WarehouseDamagedError: its tables are damaged.
-    """
+    """Return the answer that a warehouse has under a name, if it is the one to this question."""
     for key in question.predicates:
         answer_table(check_name(name), key)
     found = read_evaluated(warehouse, name)
@@ -368,24 +337,7 @@ def evaluate(
     options: Options | None = None,
     statistics: Statistics | None = None,
 ) -> DerivedFacts:
-    """Answer a question, and keep the answer under a name, in place of what was there.
-
-    Args:
-        session: the Spark session.
-        job: the writer's hold of the warehouse.
-        name: what to call the answer.
-        question: the rules, and what is wanted of them.
-        options: how Spark goes about it; intermediate tables that are to outlive an executor
-            are written into the warehouse's folder, and removed.
-        statistics: where to note how much work was done.
-
-    Raises:
-        LimitExceeded: it goes beyond a limit; nothing is committed.
-        UsageError: the name, or that of a predicate, is none for a table.
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        StoreUnavailableError: the disk is full.
-        SparkJobError: Spark failed.
-    """
+    """Answer a question, and keep the answer under a name, in place of what was there."""
     known = find_answer(job.warehouse, name, question)
     if known is not None:
         return known
@@ -430,11 +382,6 @@ def select_values(
     """Return the values of the one predicate, of one argument, that is asked for.
 
     Nothing is written, so nobody has to wait for it.
-
-    Raises:
-        LimitExceeded: it goes beyond a limit.
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        SparkJobError: Spark failed.
     """
     (key,) = question.predicates
     with translated("evaluate"):
@@ -555,13 +502,7 @@ class Chosen:
 
 
 def find_named(warehouse: WarehouseFolder, texts: Sequence[str]) -> frozenset[str]:
-    """Return the hashes of the records that texts name, the newest of a coordinate.
-
-    Raises:
-        AddressError: a text is no hash and no coordinate.
-        NotHeldError: at least one is not there; all of them are named.
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Return the hashes of the records that texts name, the newest of a coordinate."""
     found = find_hashes(warehouse, [parse_address(text) for text in texts])
     missing = [text for text, each in zip(texts, found, strict=True) if each is None]
     if missing:
@@ -571,11 +512,7 @@ def find_named(warehouse: WarehouseFolder, texts: Sequence[str]) -> frozenset[st
 
 
 def check_selection(question: Question) -> Question:
-    """Return a question that chooses records: of one predicate, with one argument.
-
-    Raises:
-        UsageError: the predicate has another number of arguments.
-    """
+    """Return a question that chooses records: of one predicate, with one argument."""
     (key,) = question.predicates
     if key.arity != 1:
         raise UsageError(
@@ -588,13 +525,7 @@ def check_selection(question: Question) -> Question:
 def choose_records(
     session: SparkSession, warehouse: WarehouseFolder, question: Question, options: Options
 ) -> Chosen:
-    """Return the records that a question chooses; nothing is written.
-
-    Raises:
-        LimitExceeded: it goes beyond a limit.
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        SparkJobError: Spark failed.
-    """
+    """Return the records that a question chooses; nothing is written."""
     values = select_values(session, warehouse, question, options=replace(options, cuts="local"))
     found = held_hashes(warehouse, values)
     return Chosen(found, len(values) - len(found))

@@ -231,18 +231,7 @@ def _fresh(manifest: Manifest) -> list[DataFile]:
 
 
 def make_facts(session: SparkSession, job: Job, *, frequent: int = _FREQUENT) -> Extracted:
-    """Make the facts of all records that have none yet; returns the counts.
-
-    Args:
-        session: the Spark session.
-        job: the writer's hold of the warehouse.
-        frequent: how many facts of a Name give it files of its own.
-
-    Raises:
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        StoreUnavailableError: the disk is full.
-        SparkJobError: Spark failed.
-    """
+    """Make the facts of all records that have none yet; returns the counts."""
     manifest = job.warehouse.manifest
     fresh = _fresh(manifest)
     if not fresh:

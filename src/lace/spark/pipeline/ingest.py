@@ -81,13 +81,7 @@ def file_ranges(path: Path, max_data_bytes: int) -> list[Range]:
 def find_ranges(
     view: mmap.mmap | bytes, max_data_bytes: int, range_bytes: int = RANGE_BYTES
 ) -> Iterator[Range]:
-    """Yield the ranges of bytes that hold records.
-
-    Args:
-        view: the bytes.
-        max_data_bytes: what a reader of the ranges takes; it says where it must look twice.
-        range_bytes: how large a range may become before it ends.
-    """
+    """Yield the ranges of bytes that hold records."""
     framer = Framer()
     size = len(view)
     begin = last = at = 0  # of the range; of the record before; of the record to be framed
@@ -151,11 +145,7 @@ def _next_intact(view: mmap.mmap | bytes, start: int, lost: int, max_data_bytes:
 def read_range(
     path: Path, part: Range, size: int, max_data_bytes: int
 ) -> Iterator[RawRecord | Fault]:
-    """Yield the records and faults of a range, as a reader of the whole file would.
-
-    Raises:
-        OSError: the file cannot be read, or has become shorter.
-    """
+    """Yield the records and faults of a range, as a reader of the whole file would."""
     reader = RecordReader(max_data_bytes=max_data_bytes, recover=True, size=size, start=part.start)
     with path.open("rb") as file:
         file.seek(part.start)
@@ -203,10 +193,6 @@ def find_files(names: Sequence[str]) -> list[Path]:
     """Return the files that names mean, absolute, each once, in a fixed order.
 
     A folder means all files below it but those whose name begins with a dot or an underscore.
-
-    Raises:
-        UsageError: a name means no file, or one that cannot be read or is compressed.
-        LimitExceeded: they are too many.
     """
     found: dict[Path, None] = {}
     for name in names:
@@ -277,11 +263,7 @@ def _check_readable(path: Path) -> None:
 
 
 def describe_source(path: Path) -> Source:
-    """Return a file's path, size and digest.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Return a file's path, size and digest."""
     try:
         return Source(str(path), path.stat().st_size, file_digest(path))
     except OSError as error:
@@ -471,17 +453,7 @@ class NewFiles:
 def find_new(
     warehouse: WarehouseFolder, paths: Sequence[Path], labels: Mapping[str, str] | None = None
 ) -> NewFiles:
-    """Return which files were not ingested yet as they are now.
-
-    Args:
-        warehouse: where they would go.
-        paths: the files, absolute.
-        labels: for some paths, what the tables call them instead.
-
-    Raises:
-        UsageError: a file cannot be read.
-        WarehouseDamagedError: the warehouse is damaged.
-    """
+    """Return which files were not ingested yet as they are now."""
     known = known_sources(warehouse)
     new: list[tuple[Path, Source]] = []
     for path in paths:
@@ -500,21 +472,7 @@ def ingest(
     max_data_bytes: int,
     group_bytes: int = GROUP_BYTES,
 ) -> Ingested:
-    """Ingest files, group by group; returns the counts.
-
-    Args:
-        session: the Spark session.
-        job: the writer's hold of the warehouse.
-        new: what `find_new` found for it.
-        max_data_bytes: larger data is a fault.
-        group_bytes: how many bytes of files make a commit.
-
-    Raises:
-        UsageError: a file cannot be read.
-        WarehouseDamagedError: the warehouse is damaged.
-        StoreUnavailableError: the disk is full.
-        SparkJobError: Spark failed.
-    """
+    """Ingest files, group by group; returns the counts."""
     counts = Ingested(skipped=new.skipped)
     group: list[tuple[Path, Source]] = []
     size = 0
@@ -580,11 +538,7 @@ def _ingest_group(
 def _write_validated(
     session: SparkSession, pieces: list[Piece], size: int, max_data_bytes: int, target: Path
 ) -> dict[str, list[Path]]:
-    """Validate pieces, and write their rows below a folder; returns the files of each kind.
-
-    Raises:
-        EngineError: the files are not all here: a worker has written them to a disk of its own.
-    """
+    """Validate pieces, and write their rows below a folder; returns the files of each kind."""
     parallel = int(session.sparkContext.defaultParallelism)
     number = min(len(pieces), max(parallel, -(-size // _TASK_BYTES)))
     tasks = tuple(tuple(each) for each in _shares(pieces, number))

@@ -37,11 +37,7 @@ _KEY_COLUMNS: Final = ("hash", "type", "group_path", "app", "name", "tai", "sign
 def iterate_records(
     warehouse: WarehouseFolder, wanted: Collection[str] | None = None
 ) -> Iterator[ValidRecord]:
-    """Yield every record, or those of some hashes, in the order of the warehouse.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Yield every record, or those of some hashes, in the order of the warehouse."""
     for path in warehouse.files(RECORDS):
         rows = _rows(path, ("hash", "head", "data"), wanted)
         while True:
@@ -54,11 +50,7 @@ def iterate_records(
 
 
 def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[RecordAddress]) -> list[str | None]:
-    """Return the hash of the record that each address names, the newest of a coordinate.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Return the hash of the record that each address names, the newest of a coordinate."""
     found: list[tuple[str, str] | None] = [None] * len(addresses)
     for path in warehouse.files(RECORDS):
         with damage_told(path):
@@ -68,11 +60,7 @@ def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[RecordAddress]) 
 
 
 def held_hashes(warehouse: WarehouseFolder, hashes: Collection[str]) -> frozenset[str]:
-    """Return those of some hashes that records here have.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-    """
+    """Return those of some hashes that records here have."""
     found: set[str] = set()
     for path in warehouse.files(RECORDS):
         with damage_told(path):
@@ -136,11 +124,7 @@ def _rows(
 
 
 def check_row(row: dict[str, Any]) -> ValidRecord:
-    """Return the record of a row whose bytes have the hash that they should.
-
-    Raises:
-        RecordError: they have not.
-    """
+    """Return the record of a row whose bytes have the hash that they should."""
     return trust_stored((row["head"] or b"") + (row["data"] or b""), RecordId(row["hash"] or ""))
 
 
@@ -161,15 +145,7 @@ class _Part:
 
 
 class RecordIndex:
-    """Where the records of one state of a warehouse are.
-
-    Args:
-        warehouse: the warehouse, at one state.
-        before: an index of an earlier state, whose files need not be read again.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged, or a hash in it is none.
-    """
+    """Where the records of one state of a warehouse are."""
 
     def __init__(self, warehouse: WarehouseFolder, before: RecordIndex | None = None) -> None:
         files = zip(warehouse.manifest.files(RECORDS), warehouse.files(RECORDS), strict=True)
@@ -227,9 +203,6 @@ class RecordIndex:
         """Yield the bytes of those records that are here, checked against their hashes.
 
         They come in the order of their rows.
-
-        Raises:
-            WarehouseDamagedError: a file is damaged, or has other bytes under a hash.
         """
         for path, batch in self.rows_of(records, _BYTES):
             for row in batch.to_pylist():
@@ -238,11 +211,7 @@ class RecordIndex:
                 yield record.hash_text, record.bytes
 
     def rows_of(self, records: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[Path, Any]]:
-        """Yield the rows of those records that are here as Arrow batches, with their files.
-
-        Raises:
-            WarehouseDamagedError: a file is damaged.
-        """
+        """Yield the rows of those records that are here as Arrow batches, with their files."""
         places, is_here = self._find(keys_of(records)[0])
         wanted = np.unique(places[is_here])
         bounds = np.searchsorted(wanted, self._first)
@@ -253,11 +222,7 @@ class RecordIndex:
                     yield part.path, batch
 
     def all_rows(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield the rows of all records as Arrow batches, file by file.
-
-        Raises:
-            WarehouseDamagedError: a file is damaged.
-        """
+        """Yield the rows of all records as Arrow batches, file by file."""
         for part in self._parts:
             yield from rows_at(part.path, part.rows, np.arange(part.rows), columns)
 
@@ -287,11 +252,7 @@ def _no_hash(path: Path) -> WarehouseDamagedError:
 
 
 def rows_at(path: Path, count: int, places: ArrayLike, columns: Sequence[str]) -> Iterator[Any]:
-    """Yield some rows of a file of this many as Arrow batches, by their numbers in order.
-
-    Raises:
-        WarehouseDamagedError: the file is damaged.
-    """
+    """Yield some rows of a file of this many as Arrow batches, by their numbers in order."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -51,9 +51,6 @@ class Work:
         question: the rules, and what is wanted of them.
         options: how the engine goes about it.
         asked: what to advertise; None for nothing.
-
-    Raises:
-        UsageError: the name, or that of a predicate, is none for a table.
     """
 
     paths: Sequence[Path]
@@ -79,20 +76,7 @@ class Ran:
 
 
 def run_stages(job: Job, work: Work, opening: Callable[[], AbstractContextManager[Any]]) -> Ran:
-    """Run all stages.
-
-    Args:
-        job: the writer's hold of the warehouse.
-        work: what to do.
-        opening: opens a Spark session; called once at most, and not where there is nothing to do.
-
-    Raises:
-        LimitExceeded: the evaluation goes beyond a limit; what stands before it is committed.
-        UsageError: a file cannot be read.
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        StoreUnavailableError: the disk is full.
-        SparkJobError: Spark failed.
-    """
+    """Run all stages."""
     with ExitStack() as stack:
         run = _Run(job, work, opening, stack)
         return Ran(run.ingest(), run.facts(), run.evaluate(), run.advertise())
@@ -155,18 +139,7 @@ def find_lace_records(
     snapshot: SqliteSnapshot,
     report: Callable[[int, int], None] | None = None,
 ) -> NewFiles:
-    """Write the records of a lace to a file of the job; returns it unless it was ingested so.
-
-    Args:
-        job: the writer's hold of the warehouse.
-        folder: that of the lace, by which the tables name it.
-        snapshot: the state of the lace.
-        report: hears how many of how many records were written so far.
-
-    Raises:
-        StoreUnavailableError: the disk is full.
-        StoreError: the lace or the warehouse is damaged.
-    """
+    """Write the records of a lace to a file of the job; returns it unless it was ingested so."""
     target = job.scratch("lace") / "lace.records"
     total = snapshot.totals().records
     with told(target):
@@ -188,19 +161,7 @@ def store_records(
     workers: int,
     report: Report | None = None,
 ) -> Intake:
-    """Store the records of a warehouse, each validated as an import does it; returns the counts.
-
-    Args:
-        warehouse: what to read.
-        store: where the records go.
-        settings: limits and batch sizes of the store.
-        workers: validation processes to use when there is more than one batch.
-        report: called after each batch.
-
-    Raises:
-        WarehouseDamagedError: a file of the warehouse is damaged.
-        StoreError: the records could not be stored.
-    """
+    """Store the records of a warehouse, each validated as an import does it; returns the counts."""
     return import_stream(
         store,
         (record.bytes for record in iterate_records(warehouse)),

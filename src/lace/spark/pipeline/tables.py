@@ -133,11 +133,7 @@ def read_files(
 
 
 def write_rows(rows: DataFrame, target: Path, *by: str) -> list[Path]:
-    """Write rows to a new folder of Parquet files, in a folder for each value of some columns.
-
-    Raises:
-        EngineError: the files are not all here: a worker has written them to a disk of its own.
-    """
+    """Write rows to a new folder of Parquet files, in a folder for each value of some columns."""
     from pyarrow import parquet
     from pyspark.sql import Observation, functions
 
@@ -156,11 +152,7 @@ def write_rows(rows: DataFrame, target: Path, *by: str) -> list[Path]:
 
 
 def read_table(session: SparkSession, warehouse: WarehouseFolder, table: str) -> DataFrame:
-    """Return the rows of a table.
-
-    Raises:
-        WarehouseDamagedError: one of its files is not as it was.
-    """
+    """Return the rows of a table."""
     return read_files(session, warehouse.files(table), columns_of(table))
 
 
@@ -185,18 +177,7 @@ def read_facts(
     predicate: str,
     names: Collection[str] | None = None,
 ) -> DataFrame:
-    """Return the facts of a record predicate as ids, in the columns `c0` and on.
-
-    Args:
-        session: the Spark session.
-        warehouse: what to read.
-        predicate: `Have`, `Field`, `RecordLink`, `BlobHash` or `PlexHash`.
-        names: of Field, only the facts with these Names.
-
-    Raises:
-        UsageError: there is no such record predicate.
-        WarehouseDamagedError: a file is not as it was.
-    """
+    """Return the facts of a record predicate as ids, in the columns `c0` and on."""
     found = RECORD_PREDICATES.get(predicate)
     if found is None:
         raise UsageError(f"{predicate} is no predicate of records")
@@ -343,10 +324,6 @@ def rejected_of(warehouse: WarehouseFolder) -> Iterator[Rejected]:
     """Yield what was rejected: commit by commit, in each by file and offset.
 
     Of one commit all are in memory.
-
-    Raises:
-        EngineError: pyarrow is not installed.
-        WarehouseDamagedError: a file is damaged.
     """
     paths = warehouse.files(QUARANTINE)
     if not paths:

@@ -149,11 +149,7 @@ FIRST_MANIFEST: Final = Manifest()
 
 
 def format_manifest(manifest: Manifest) -> bytes:
-    """Return the manifest's file.
-
-    Raises:
-        StoreError: it would be larger than a manifest can be.
-    """
+    """Return the manifest's file."""
     body = {
         "format": FORMAT,
         "generation": manifest.generation,
@@ -189,12 +185,7 @@ def _body_digest(body: Mapping[str, object]) -> str:
 
 
 def parse_manifest(text: bytes, source: str) -> Manifest:
-    """Return the state that a manifest's file describes.
-
-    Raises:
-        WarehouseDamagedError: it is not as it was written.
-        WarehouseVersionError: a newer Lace wrote it.
-    """
+    """Return the state that a manifest's file describes."""
     try:
         if len(text) > MAX_MANIFEST_BYTES:
             raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
@@ -299,12 +290,7 @@ _PIECE: Final = 1024 * 1024
 
 
 class WarehouseFolder:
-    """A warehouse at one state; `manifest` stays as it is while others write.
-
-    Args:
-        folder: where it is.
-        manifest: the state to read.
-    """
+    """A warehouse at one state; `manifest` stays as it is while others write."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder.absolute()  # Java has another idea of where it is
@@ -314,23 +300,12 @@ class WarehouseFolder:
 
     @classmethod
     def open(cls, folder: Path) -> WarehouseFolder:
-        """Open a warehouse that is there.
-
-        Raises:
-            NoStoreError: it does not exist.
-            WarehouseDamagedError: its manifest is damaged, or gone.
-        """
+        """Open a warehouse that is there."""
         return cls(folder, _read_manifest(folder))
 
     @classmethod
     def create(cls, folder: Path) -> WarehouseFolder:
-        """Open a warehouse, or make one where there is nothing yet.
-
-        Raises:
-            UsageError: the folder holds something else.
-            WarehouseDamagedError: there was one, and its manifest is gone.
-            StoreUnavailableError: it cannot be made.
-        """
+        """Open a warehouse, or make one where there is nothing yet."""
         if not (folder / MANIFEST_NAME).exists():
             _refuse_foreign(folder)
             with told(folder):
@@ -343,11 +318,7 @@ class WarehouseFolder:
         return cls.open(folder)
 
     def files(self, table: str) -> list[Path]:
-        """Return the files of a table, each looked at: its size and both ends are right.
-
-        Raises:
-            WarehouseDamagedError: one is missing, cut or no Parquet file.
-        """
+        """Return the files of a table, each looked at: its size and both ends are right."""
         found = self.manifest.files(table)
         for file in found:
             check_file(self.folder, file)
@@ -355,11 +326,7 @@ class WarehouseFolder:
 
     @contextmanager
     def writing(self, purpose: str, wait_seconds: float = 0) -> Iterator[Job]:
-        """Be the one who writes, inside the `with` block, from the newest state on.
-
-        Raises:
-            StoreBusyError: another process writes.
-        """
+        """Be the one who writes, inside the `with` block, from the newest state on."""
         with WriteLock(self.folder, purpose, what="warehouse").held(wait_seconds):
             self.manifest = _read_manifest(self.folder)
             self.not_removed = _sweep(self.folder, self.manifest)
@@ -392,12 +359,7 @@ class Job:
         return self._folder / f"scratch-{name}"
 
     def adopt(self, folder: Path) -> tuple[DataFile, ...]:
-        """Return the Parquet files that were written below a folder, safe on the disk.
-
-        Raises:
-            WarehouseDamagedError: one of them is not whole.
-            StoreUnavailableError: the disk is full, or fails.
-        """
+        """Return the Parquet files that were written below a folder, safe on the disk."""
         from pyarrow import parquet
 
         made: list[DataFile] = []
@@ -427,15 +389,7 @@ class Job:
         return tuple(made)
 
     def commit(self, manifest: Manifest, stage: str | None = None) -> None:
-        """Make a state the current one, in one step; the job may go on with another.
-
-        Args:
-            manifest: the state.
-            stage: what made it; it becomes the last run that the manifest lists.
-
-        Raises:
-            StoreUnavailableError: it cannot be written; the state before stays.
-        """
+        """Make a state the current one, in one step; the job may go on with another."""
         new = replace(manifest, generation=self.generation)
         if stage is not None:
             new = new.with_run(self._run(new, stage))
@@ -473,11 +427,7 @@ def file_digest(path: Path) -> str:
 
 
 def check_file(folder: Path, file: DataFile, *, whole: bool = False) -> None:
-    """Look at a file of the manifest: its size and its ends, or with `whole` all its bytes.
-
-    Raises:
-        WarehouseDamagedError: it is not the file that was committed.
-    """
+    """Look at a file of the manifest: its size and its ends, or with `whole` all its bytes."""
     path = folder / file.path
     try:
         size = path.stat().st_size
@@ -507,11 +457,7 @@ def _damaged(path: Path, reason: str) -> WarehouseDamagedError:
 
 @contextmanager
 def told(place: Path) -> Iterator[None]:
-    """Translate `OSError` to `StoreUnavailableError`.
-
-    Raises:
-        StoreUnavailableError: whatever the operating system refused.
-    """
+    """Translate `OSError` to `StoreUnavailableError`."""
     with translating(lambda error: not_written(place, error)):
         yield
 
@@ -639,13 +585,7 @@ class SparkJobError(EngineError):
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn what Spark raises into errors of Lace.
-
-    Raises:
-        WarehouseDamagedError: a file is damaged.
-        StoreUnavailableError: a disk is full.
-        SparkJobError: anything else went wrong in a job.
-    """
+    """Turn what Spark raises into errors of Lace."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -659,11 +599,7 @@ def translated(what: str) -> Iterator[None]:
 
 @contextmanager
 def damage_told(path: Path) -> Iterator[None]:
-    """Translate an error of a file of the warehouse that cannot be read to damage.
-
-    Raises:
-        WarehouseDamagedError: Arrow, or a check of what it read, refuses the file.
-    """
+    """Translate an error of a file of the warehouse that cannot be read to damage."""
     import pyarrow as pa
 
     try:

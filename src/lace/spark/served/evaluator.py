@@ -39,12 +39,7 @@ class PlanNotRegisteredError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class WarehouseEvaluating:
-    """Chooses how an exchange with a warehouse is evaluated, at the beginning of each epoch.
-
-    Args:
-        store: the warehouse as a store.
-        most_records: up to how many records a plan that is not registered is evaluated here.
-    """
+    """Chooses how an exchange with a warehouse is evaluated, at the beginning of each epoch."""
 
     store: WarehouseStore
     most_records: int
@@ -62,12 +57,7 @@ class WarehouseEvaluating:
         known: Known | None = None,
         supervisor: Supervisor | None = None,
     ) -> ExchangeEvaluator:
-        """Return what answers the questions of an epoch.
-
-        Raises:
-            PlanNotRegisteredError: the plan is not registered, and there are too many records.
-            WarehouseDamagedError: what is registered is damaged.
-        """
+        """Return what answers the questions of an epoch."""
         served = self.store.renew()
         runtime = runtime_facts(terms, transport=transport, encrypted=encrypted)
         if is_bare(terms.schema) or max_line_bytes == MAX_LINE_BYTES:

@@ -67,19 +67,7 @@ def open_served(
     *,
     most: int = DEFAULT_SETTINGS.warehouse_served_records,
 ) -> ServedWarehouse:
-    """Open the newest state of a warehouse.
-
-    Args:
-        folder: where it is.
-        before: an earlier state of it, if one is open.
-        most: how many records it may have, as all have a place in memory.
-
-    Raises:
-        EngineError: pyarrow is not installed.
-        NoStoreError: there is no warehouse.
-        WarehouseDamagedError: it is damaged.
-        LimitExceeded: it has more records.
-    """
+    """Open the newest state of a warehouse."""
     if util.find_spec("pyarrow") is None:
         raise EngineError("pyarrow is not installed", hint="pip install 'lace[spark]'")
     warehouse = WarehouseFolder.open(folder)
@@ -98,15 +86,7 @@ def open_served(
 
 
 class ServedWarehouse:
-    """One state of a warehouse; any thread may ask.
-
-    Args:
-        warehouse: the warehouse, at that state.
-        before: an earlier state, whose index is built upon.
-
-    Raises:
-        WarehouseDamagedError: a file that describes records, plans or states is damaged.
-    """
+    """One state of a warehouse; any thread may ask."""
 
     def __init__(self, warehouse: WarehouseFolder, before: ServedWarehouse | None = None) -> None:
         self.warehouse = warehouse
@@ -136,18 +116,7 @@ class ServedWarehouse:
     def find(
         self, executable: Executable, runtime: Iterable[Fact], source: str, schema: Schema
     ) -> AdvertisementSet | None:
-        """Return what is advertised in an exchange, if that was computed beforehand.
-
-        Args:
-            executable: the policy of the exchange.
-            runtime: its runtime facts.
-            source: who advertises.
-            schema: the fields that advertisements carry.
-
-        Raises:
-            WarehouseOutdatedError: it was there, and files of it were removed since.
-            WarehouseDamagedError: it is there, and damaged.
-        """
+        """Return what is advertised in an exchange, if that was computed beforehand."""
         names = self._plans.get(name_of_sending(self.warehouse.manifest, executable, runtime), ())
         tables = {answer_table(name, MAY_SEND) for name in names}
         for state in self._states:
@@ -159,12 +128,7 @@ class ServedWarehouse:
 
     @contextmanager
     def _old_or_damaged(self) -> Iterator[None]:
-        """Tell files that are missing because newer states have replaced them from damage.
-
-        Raises:
-            WarehouseOutdatedError: this state has not all of its files any more.
-            WarehouseDamagedError: a file is damaged.
-        """
+        """Tell files that are missing because newer states have replaced them from damage."""
         try:
             yield
         except WarehouseDamagedError as error:
@@ -220,12 +184,7 @@ class ServedWarehouse:
     def describe(
         self, records: Sequence[str], source: str, schema: Schema
     ) -> Iterator[Advertisement]:
-        """Yield the advertisements of records, as of a source.
-
-        Raises:
-            WarehouseOutdatedError: their files were removed since.
-            WarehouseDamagedError: a file is damaged.
-        """
+        """Yield the advertisements of records, as of a source."""
         reads = {"Field": None if schema.all else schema.names}
         with self._old_or_damaged():
             for path, batch in self.index.rows_of(records, ("hash", *HEAD_COLUMNS)):
@@ -235,23 +194,13 @@ class ServedWarehouse:
                 yield from found
 
     def facts(self) -> Iterator[Fact]:
-        """Yield the facts of all records, made of what stands before their data.
-
-        Raises:
-            WarehouseOutdatedError: their files were removed since.
-            WarehouseDamagedError: a file is damaged.
-        """
+        """Yield the facts of all records, made of what stands before their data."""
         with self._old_or_damaged():
             for batch in self.index.all_rows(HEAD_COLUMNS):
                 yield from facts_of_columns(_columns(batch))
 
     def bytes_of(self, records: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the bytes of those records that are here, checked against their hashes.
-
-        Raises:
-            WarehouseOutdatedError: their files were removed since.
-            WarehouseDamagedError: a file is damaged, or has other bytes under a hash.
-        """
+        """Yield the bytes of those records that are here, checked against their hashes."""
         with self._old_or_damaged():
             yield from self.index.bytes_of(records)
 
@@ -290,11 +239,7 @@ def _damaged(what: str) -> WarehouseDamagedError:
 
 
 class WarehouseStore:
-    """A warehouse behind one link; what it shows stays the same within an epoch.
-
-    Args:
-        newest: gives the state that new epochs begin with.
-    """
+    """A warehouse behind one link; what it shows stays the same within an epoch."""
 
     def __init__(self, newest: Callable[[], ServedWarehouse]) -> None:
         self._newest = newest
@@ -329,11 +274,7 @@ class WarehouseStore:
         """Nothing is kept beside the records."""
 
     def admit(self, records: Sequence[ValidRecord]) -> Admission:
-        """Refuse records: none was asked for.
-
-        Raises:
-            StoreError: always.
-        """
+        """Refuse records: none was asked for."""
         raise StoreError(
             f"{len(records):,} records are to be stored in a warehouse, which is only read",
             hint="take records with a lace, and `lace pipeline import-lace WAREHOUSE`",

@@ -46,11 +46,7 @@ _PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 def connect(
     path: Path, *, read_only: bool, cache_bytes: int, wait_seconds: float, create: bool = False
 ) -> apsw.Connection:
-    """Open the database of a store.
-
-    Raises:
-        StoreError: what stands in the way, in words.
-    """
+    """Open the database of a store."""
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
     if create:
         flags |= apsw.SQLITE_OPEN_CREATE
@@ -184,11 +180,7 @@ class StoreCounters:
 
 
 def read_counters(rows: Iterable[Sequence[object]], place: object) -> StoreCounters:
-    """Return the counters of the rows of their table.
-
-    Raises:
-        StoreDamagedError: one is missing that every store has.
-    """
+    """Return the counters of the rows of their table."""
     values = {str(name): int(str(value)) for name, value in rows}
     try:
         return StoreCounters(
@@ -269,12 +261,7 @@ def is_new(connection: apsw.Connection) -> bool:
 def check_version(
     connection: apsw.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
 ) -> int:
-    """Return the version of a store that this program can read.
-
-    Raises:
-        StoreVersionError: a newer program wrote it.
-        NoStoreError: it is another program's database.
-    """
+    """Return the version of a store that this program can read."""
     version = int(connection.pragma("user_version"))
     if connection.pragma("application_id") != APPLICATION_ID or version < 1:
         raise not_a_lace(path)

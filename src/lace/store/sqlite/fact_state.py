@@ -48,11 +48,7 @@ class FactState:
     records: int
 
     def tail_facts(self, max_value_bytes: int) -> Iterator[Fact]:
-        """Yield the facts of the records that segments do not cover.
-
-        Raises:
-            LimitExceeded: a value is longer than that.
-        """
+        """Yield the facts of the records that segments do not cover."""
         return facts_of_records(self.tail, max_value_bytes=max_value_bytes)
 
 
@@ -85,11 +81,7 @@ def covered_by_counters(counters: StoreCounters) -> Covered:
 
 
 def advance(segments: Segments, snapshot: SqliteSnapshot) -> Advance | None:
-    """Return how a snapshot differs from segments; None when they are of other records.
-
-    Raises:
-        SegmentDamagedError: the segments are not what was written.
-    """
+    """Return how a snapshot differs from segments; None when they are of other records."""
     now, entry = covered_by_counters(snapshot.counters()), segments.entry
     if now.high_water < entry.high_water or now.removal_sequence < entry.removal_sequence:
         return None
@@ -124,11 +116,7 @@ def _gone(segments: Segments, removals: Sequence[tuple[int, RecordId]], known: I
 
 
 def fact_state(segments: Segments, snapshot: SqliteSnapshot) -> FactState | None:
-    """Return the facts of a snapshot; None when the segments are of other records.
-
-    Raises:
-        SegmentDamagedError: the segments are not what was written.
-    """
+    """Return the facts of a snapshot; None when the segments are of other records."""
     found = advance(segments, snapshot)
     if found is None:
         return None

@@ -167,13 +167,7 @@ class SomeKnownError(StoreError):
 
 
 class Insertion:
-    """Records that are to be inserted inside a transaction.
-
-    Args:
-        connection: the connection; nobody else uses it meanwhile.
-        path: the database.
-        records: the records; those that are there already are passed over.
-    """
+    """Records that are to be inserted inside a transaction."""
 
     def __init__(
         self, connection: apsw.Connection, path: Path, records: Sequence[ValidRecord]
@@ -207,11 +201,7 @@ class Insertion:
         return self._count(range(self._first, self._first + len(self._records)))
 
     def insert_all(self) -> None:
-        """Insert the records, all of which are expected to be new.
-
-        Raises:
-            SomeKnownError: they are not.
-        """
+        """Insert the records, all of which are expected to be new."""
         if self._insert() != len(self._records):
             raise SomeKnownError("some of the records are here already")
 
@@ -340,11 +330,7 @@ class Transaction:
             self.wait()
 
     def commit(self) -> None:
-        """Commit what was done.
-
-        Raises:
-            StoreError: it could not be, and is undone.
-        """
+        """Commit what was done."""
         self._finish(lambda: None)
         self.wait()
 
@@ -356,12 +342,7 @@ class Transaction:
             self._finish(last)
 
     def wait(self) -> None:
-        """Return when it is committed.
-
-        Raises:
-            StoreError: it could not be, and is undone.
-            BaseException: what else the last work failed with; it is undone, too.
-        """
+        """Return when it is committed."""
         self._done.wait()
         if self._error is not None:
             raise self._error

@@ -67,12 +67,7 @@ def is_behind(entry: JournalEntry, counters: StoreCounters, *, more: int = 0) ->
 
 
 class SegmentKeeper:
-    """The segments of one lace.
-
-    Args:
-        folder: the lace's folder.
-        random_bytes: randomness, for the names of generations and the keys of their hashes.
-    """
+    """The segments of one lace."""
 
     def __init__(self, folder: Path, random_bytes: Callable[[int], bytes]) -> None:
         self.folder = folder / SEGMENTS_NAME
@@ -149,12 +144,7 @@ class SegmentKeeper:
         self._opened = self._private = self._writer = None
 
     def facts(self, snapshot: SqliteSnapshot, *, as_it_is: bool) -> FactState | None:
-        """Return the facts of a snapshot that is not older than the last `open`.
-
-        Args:
-            snapshot: the state of the store.
-            as_it_is: answer in any case; otherwise None when upkeep is due first.
-        """
+        """Return the facts of a snapshot that is not older than the last `open`."""
         from lace.store.sqlite.fact_state import all_as_tail, fact_state
         from lace.store.sqlite.segment_append import is_thin
 
@@ -202,13 +192,7 @@ class SegmentKeeper:
     def after_admission(
         self, inserted: Inserted, snapshots: Snapshots, committed: Callable[[], None]
     ) -> bool:
-        """Append what is being stored, under the write lock; True when a rebuild is due.
-
-        Args:
-            inserted: the records that are stored, and the counters before and after them.
-            snapshots: opens a snapshot of the store.
-            committed: waits until they are; no entry is written before.
-        """
+        """Append what is being stored, under the write lock; True when a rebuild is due."""
         state, before, now = self.state(), inserted.before, inserted.now
         if state is None:
             if now.records < APPEND_RECORDS and now.record_bytes < APPEND_BYTES:

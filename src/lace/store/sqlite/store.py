@@ -87,22 +87,7 @@ def is_lace(folder: Path) -> bool:
 
 
 class SqliteStore:
-    """A lace on disk.
-
-    Args:
-        folder: the lace's folder.
-        create: make it when it is not there.
-        read_only: never write, not even to bring an older store up to date.
-        settings: cache size, waiting time and what else the store heeds.
-        purpose: what this process is doing, for processes that wait for it.
-        migrations: the versions of the store, for tests.
-        random_bytes: randomness for the segments beside the database.
-
-    Raises:
-        NoStoreError: no lace is there, or the folder is something else.
-        StoreVersionError: a newer program wrote it.
-        StoreUnavailableError: the disk or its permissions stand in the way.
-    """
+    """A lace on disk."""
 
     def __init__(
         self,

@@ -65,11 +65,7 @@ class _DirectConnect(connect):
 async def connect_websocket(
     address: Address, *, tls: ClientTls | None, seconds: float
 ) -> ByteStream:
-    """Return a stream to a server.
-
-    Raises:
-        TransportError: nobody answers, or not as a Lace server does.
-    """
+    """Return a stream to a server."""
     opened = await connect_socket(address, seconds)
     lost: list[Exception] = []
     try:

@@ -72,12 +72,7 @@ class UpgradeRules:
         return replace(address, port=port) if address.port == 0 else address
 
     def refusal(self, path: str, headers: Callable[[str], Sequence[str]]) -> Refusal | None:
-        """Return why a request is refused, or None.
-
-        Args:
-            path: what it asks for.
-            headers: gives all values of a header.
-        """
+        """Return why a request is refused, or None."""
         if not self._has_host(headers("Host")):
             return Refusal(403, "This server does not have that name.\n")
         if not self._has_origin(headers("Origin")):
@@ -145,19 +140,7 @@ async def listen_websocket(
     channel_certificate: bytes | None = None,
     inherited: int | None = None,
 ) -> Bound:
-    """Listen on an address, and give each connection to the acceptor.
-
-    Args:
-        address: where.
-        acceptor: who takes the connections.
-        rules: which requests are taken.
-        tls: certificate and key, for `wss`.
-        channel_certificate: the certificate of a proxy that ends TLS before this server.
-        inherited: the descriptor of a listening socket that was handed over.
-
-    Raises:
-        ListenError: the address cannot be had.
-    """
+    """Listen on an address, and give each connection to the acceptor."""
     if tls and channel_certificate:
         raise ConnectionOptionError(
             "a server that ends TLS itself has no proxy's certificate",
