@@ -70,8 +70,8 @@ def test_what_it_finds(tmp_path: Path) -> None:
 
 # What a terminal makes of the story: lines that were written over are gone.
 FEW = (
-    "import importlib.util, sys; from lace.cli import demo_story, main; "
-    "demo_story.READINGS = 300; importlib.util.find_spec = lambda name, package=None: None; "
+    "import importlib.util, sys; from lace.cli import demo, main; "
+    "demo.READINGS = 300; importlib.util.find_spec = lambda name, package=None: None; "
     "main.main()"
 )
 
@@ -140,7 +140,7 @@ def test_an_interrupt_says_what_stays(tmp_path: Path, is_kept: bool) -> None:
         assert "interrupted; nothing is left behind" in told
 
 
-WITH_SPARK = "from lace.cli import demo_story, main; demo_story.READINGS = 300; main.main()"
+WITH_SPARK = "from lace.cli import demo, main; demo.READINGS = 300; main.main()"
 
 
 @pytest.mark.slow

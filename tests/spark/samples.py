@@ -197,13 +197,14 @@ def run_without(
 
 
 def hook_workers(folder: Path, code: str) -> str:
-    """Have Python workers of Spark run some code before all else, with `validating` at hand.
+    """Make Python workers of Spark run some code before all else, with `validating` imported.
 
     Returns the PYTHONPATH that they need for it. Nothing in Lace knows of such a hook.
     """
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
-        "import os, time\nfrom pathlib import Path\nfrom lace.pipeline import validating\n" + code
+        "import os, time\nfrom pathlib import Path\n"
+        "from lace.spark.pipeline import ingest as validating\n" + code
     )
     root = Path(__file__).parents[2]
     return os.pathsep.join(map(str, (folder, root / "src", root)))

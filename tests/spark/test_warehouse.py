@@ -124,7 +124,7 @@ def test_a_kill_inside_the_commit_leaves_one_state(
     script = f"""
 import os, signal, sys
 from pathlib import Path
-from lace.pipeline import warehouse as module
+from lace.spark.pipeline import warehouse as module
 from tests.spark.test_warehouse import put
 def die(*_rest): os.kill(os.getpid(), signal.SIGKILL)
 opened = module.Warehouse.open(Path(sys.argv[1]))

@@ -157,7 +157,7 @@ class Checking:
     """How much of a warehouse to verify: its files and some records, a sample, or everything.
 
     Raises:
-        UsageError: both are asked for, or the sample is none.
+        UsageError: both are given, or the sample is not a number of records.
     """
 
     def __init__(self, sample: int | None, *, everything: bool) -> None:
@@ -228,7 +228,7 @@ def write_records(
     """Write the bytes of all records, or of those of some hashes; returns how many they are.
 
     Raises:
-        UsageError: the target is none.
+        UsageError: the target is not a file or a path.
         StoreError: the file cannot be written, or the warehouse is damaged.
     """
     from lace.spark.pipeline.records import iterate_records
@@ -365,7 +365,7 @@ class Stages:
 
         Raises:
             RuleError: the rules are not legal.
-            UsageError: they do not define a predicate, or the name is none.
+            UsageError: they do not define a predicate, or the name is not valid.
             LimitExceeded: a limit was reached; nothing is kept.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
@@ -410,7 +410,7 @@ class Stages:
         Raises:
             RuleError: the peer's selector is not legal.
             PolicyError: the viewer is no verifier, or there is no plan for these two.
-            UsageError: the name is none, or an argument is of another type.
+            UsageError: the name is not valid, or an argument is of another type.
             LimitExceeded: a limit was reached; nothing is kept.
             EngineError: a fact is not public, what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
@@ -473,7 +473,7 @@ class Stages:
             master: where to start one otherwise.
 
         Raises:
-            UsageError: there is no such set or exchange, or the name or the source is none.
+            UsageError: the set or exchange is unknown, or the name or the source is not valid.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
@@ -526,7 +526,7 @@ class Stages:
 
         Raises:
             RuleError: the rules are not legal.
-            UsageError: a file cannot be read, a predicate is not defined, a name or source is none.
+            UsageError: a file is unreadable, a predicate undefined, or a name or source invalid.
             LimitExceeded: the evaluation reached a limit; the stages before it stay.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.

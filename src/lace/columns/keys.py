@@ -70,7 +70,7 @@ def nothing() -> None:
 
 
 def stretches_of(rows: int) -> Iterator[slice]:
-    """Yield stretches of so many rows, each of which is worked off at once."""
+    """Yield slices of this number of rows, each processed at once."""
     return (slice(first, min(first + AT_ONCE, rows)) for first in range(0, rows, AT_ONCE))
 
 
@@ -444,7 +444,7 @@ class Members:
         return flags
 
     def units(self, rows: int) -> int:
-        """Return what each of so many rows counts for that is looked for here next."""
+        """Return the cost of each row if this number of rows is looked up next."""
         if self._flags is not None or (self._asked + rows) * _TABLE_SHARE >= self._size:
             return costs.PROBE
         return costs.PROBE if len(self._sorted) <= _SMALL else costs.SEARCHED
@@ -611,7 +611,7 @@ class Index:
         return made
 
     def units(self, rows: int) -> int:
-        """Return what each of so many rows counts for that is looked for here next."""
+        """Return the cost of each row if this number of rows is looked up next."""
         keys = self._sorted
         if self._table is not None or keys is None:
             return costs.PROBE

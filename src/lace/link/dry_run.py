@@ -82,7 +82,7 @@ class DryRun:
     def take(self, party: Party, event: Event) -> None:
         """Have a party take an event, in its thread; its request list is kept back.
 
-        With the peer's request list all is known, and it ends. A TickReady alone is none, and
+        With the peer's request list all is known, and it ends. A TickReady alone is not one, and
         the machine's to judge (G54d).
         """
         match event:

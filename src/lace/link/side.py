@@ -131,7 +131,7 @@ def run_exchange(
 
 
 def _result(parties: Sequence[Party]) -> Interlaced:
-    """Return what came of an exchange, or raise why it failed."""
+    """Return the outcome of an exchange, or raise its failure."""
     outcomes = [party.outcome for party in parties]
     if outcomes[0] is None or outcomes[1] is None:
         raise AssertionError("an exchange that nobody disturbs ends")
@@ -258,7 +258,7 @@ class OpenInterlace:
         return None if self.is_running else self.stop()
 
     def stop(self) -> Interlaced:
-        """End it once what is under way is done, and return what came of it; call it at will.
+        """End it after the work under way, and return the outcome; may be called again.
 
         Raises:
             ProtocolError: it has failed before; `result` of the error says what had come of it.

@@ -403,7 +403,7 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
 
 
 def check_master(master: str, archive: Path | None = None) -> None:
-    """Refuse a master that is none, and an archive that is not there, before anything starts."""
+    """Refuse an invalid master or a missing archive before anything starts."""
     if not _MASTER.fullmatch(master):
         raise UsageError(
             f"{master!r} is no Spark master", hint="write local[*], local[4] or spark://HOST:PORT"
