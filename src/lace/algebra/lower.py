@@ -99,6 +99,9 @@ def _scan(atom: Atom, at: int) -> Scan:
     return Scan(atom.key, atom.terms, columns_of_terms(atom.terms), at)
 
 
+# -- Which fixed points an answer needs: those of what is wanted, and of all that these read.
+
+
 def step_numbers(program: RelationalProgram) -> dict[PredicateKey, int]:
     """Return the number of the fixed point that each derived predicate is of."""
     return {key: number for number, step in enumerate(program.steps) for key in step.predicates}
@@ -126,6 +129,14 @@ def needed_steps(
                     waiting.append(found)
     # What is only counted is not made, but what it is made of is needed.
     return sorted(number for number in needed if not virtual.issuperset(steps[number].predicates))
+
+
+# -- Plans that start from a change, or from the facts that are asked about.
+#
+# A fact that comes or goes changes what a rule makes only through rows that it takes part
+# in. For each place in a body there is a plan that starts there: a positive atom reads the
+# change instead of all its rows; before a negated or counted atom the change only chooses
+# rows, and the condition itself stays.
 
 
 def places(plan: Project) -> Iterator[tuple[Scan, bool]]:

@@ -192,6 +192,9 @@ class RelationalProgram:
         return explain(self)
 
 
+# -- The stable text of a relational program: for people, for tests, for bug reports.
+
+
 def explain(program: RelationalProgram) -> str:
     """Return the text of a program: its fixed points, their branches, their plans.
 
@@ -256,6 +259,10 @@ def _line(node: Node) -> tuple[str, tuple[Node, ...]]:
 def _scan(scan: Scan) -> str:
     return f"{scan.version.value}{scan.predicate.name}({','.join(map(str, scan.terms))})"
 
+
+# -- A plan's body in pieces: the scans that are joined, and the conditions on their rows.
+#
+# Passes take a plan apart with `parts_of`, and put it together with `replace_input`.
 
 Condition: TypeAlias = Filter | AntiJoin | CountTest | RankTest
 
@@ -329,6 +336,9 @@ def scans_of(plan: Project) -> Iterator[tuple[Scan, bool]]:
                 yield condition.plain.counted, True
             case Filter():
                 pass
+
+
+# -- What an engine is to the rest of Lace: rules and facts in, an answer out.
 
 
 class Answer(Protocol):

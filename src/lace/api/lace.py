@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 
+# -- Records that a program adds: values or bytes, validated, and stored all or none.
+
+
 def admit_records(
     store: SqliteStore, settings: Settings, records: Iterable[Record | bytes]
 ) -> tuple[list[RecordId], Admission]:

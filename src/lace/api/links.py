@@ -1,4 +1,4 @@
-"""Links: exchanges with a server that go on beside the program, with what happens on them.
+"""Links: exchanges with a server that run beside the program, blocking or not.
 
 A `Link` is for programs with an event loop, and is used in an `async with` block. In a
 plain `with` block it is a `BlockingLink`, which waits where the other is awaited.
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
     from lace.transport.listening import ConnectOptions
 
+
+# -- An event loop in a thread of its own, for programs that do not have one.
 
 Made = TypeVar("Made")
 

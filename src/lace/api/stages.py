@@ -1,4 +1,4 @@
-"""The stages of the pipeline from a program: what each takes, and that Spark runs only for work.
+"""The stages of the pipeline, and the verification of a warehouse, from a program.
 
 A stage starts Spark at its `master`, or takes a session that there is.
 
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.ingest import Ingested, NewFiles
     from lace.spark.pipeline.run import Ran
     from lace.spark.pipeline.warehouse import Job, WarehouseFolder
+
+
+# -- Going through a warehouse from a program: what differs, what is wrong, records into a file.
+#
+# Here, too, is how a program comes by a Spark session: its own, or one for a while.
 
 
 def check_lace(store: object) -> None:

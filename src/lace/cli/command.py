@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+# -- The options that stand before or after any command.
+
+
 class GlobalOption(click.Option):
     """An option that stands before or after any command."""
 

@@ -129,6 +129,11 @@ def command(session: Session, keep: Path | None) -> int:
     return 0
 
 
+# -- Where the demonstration plays: commands run as they would be typed, shown with what they say.
+#
+# Most run in this process, which is quick. The server of an exchange and Spark are processes of
+# their own, as they are for users.
+
 _MOST_LINES: Final = 14
 """Lines of an answer that are shown; of a longer one, how many are left."""
 _END_SECONDS: Final = 20.0
@@ -377,6 +382,8 @@ def _quoted(word: str, names: Mapping[str, str]) -> str:
         return f'"{word}"'
     return shlex.quote(word)
 
+
+# -- The story of the demonstration: a club with two members, a diary, and somebody who is blocked.
 
 READINGS: Final = 20_000
 """Generated records: the levels of a tide gauge, each signed."""

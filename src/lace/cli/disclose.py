@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from lace.store.interface import Snapshot
 
 
+# -- Baselines of `lace disclose`: a disclosure that was saved, or the modules before an edit.
+
 _OPTION = "--baseline"
 
 
@@ -159,6 +161,8 @@ def check_baseline(session: Session, baseline: Baseline, now: Disclosure) -> Non
     if before.sent.lowering != now.sent.lowering:
         session.output.note(f"the baseline was made with the lowering {before.sent.lowering}")
 
+
+# -- Disclosures and their changes as `lace disclose` writes them, for people and for pipes.
 
 _EXAMPLE: Final = 40
 """Characters of an example, so that a field has one line of a usual terminal."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+# -- What was perhaps meant by a word that means nothing here.
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the word that is most like another, if one is like it at all.
 

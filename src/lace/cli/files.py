@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all."""
+"""Files of rules and facts that commands read, and files that they write whole or not at all."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ def refuse_terminal(output: Output, what: str, instead: str = "") -> None:
             hint=f"write them to a file with -o FILE, or pipe them{instead}",
         )
 
+
+# -- Files of rules as commands read them, and what is said of those that are not legal.
 
 STANDARD_INPUT: Final = "-"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -171,6 +173,8 @@ def refusing(session: Session, file: RuleFile, error: RuleError) -> RuleError:
     complain_findings(session, error.findings)
     return RuleError(f"{count_findings(error.findings)} in {file.name}")
 
+
+# -- Files of fact lines as commands read them, and as what is wrong with one is told.
 
 Check: TypeAlias = "Callable[[Fact], None]"
 _LEAST_LINE_BYTES: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""`lace get`: one record, whole or only its data."""
+"""`lace get`: one record, whole or only its data; and RECORD arguments."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
     from lace.store.interface import Snapshot, StoredRecord
 
+
+# -- One record as a command writes it: whole, only its data, or as JSON.
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 RECORD_PIPED: Final = (
@@ -109,6 +111,8 @@ def write_record(output: Output, found: ValidRecord, *, body: bool, target: str 
     if output.terminal and data and not data.endswith(b"\n"):
         output.write(b"\n")
 
+
+# -- RECORD arguments: a hash, `////hash` or a coordinate.
 
 _PEER: Final = re.compile(r"(unix|tcp|ws|wss):")
 

@@ -1,4 +1,4 @@
-"""The options that `sync` and `serve` have in common, and what they are read into."""
+"""The options that `sync` and `serve` share, and the log of links."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
+
+# -- The log of links on standard error: lines of words for people, or a JSON object each.
+#
+# An event has a time, a level, a name, the link and plan it is about, and figures. Neither names
+# nor
+# content of records are in it, and no secret.
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 LOG_FORMATS: Final = ("text", "json")

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from lace.transport.capture import Capture
 
 
+# -- What a dry run shows: what would move, and what the peer has learned.
+
 DRY_RUN_KEYS: Final = {
     "dry-run": "with --dry-run: {request, request-in-all, send, may-send, named}: hashes that "
     "would be requested first and how many in all, hashes that the peer requests first, hashes "

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lace.store.interface import Snapshot, StoredRecord
 
 
+# -- Tables and lines of records, as `list` and `remote list` show them.
+
 TERMINAL_ROWS: Final = 1000
 """Rows that a terminal shows unless more are asked for."""
 HEADER: Final = "header:"

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+# -- The register of commands: the module of each, and what it does in a sentence.
+#
+# The help of `lace` is written from this, without loading what the commands need.
+
 REGISTER: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "init": ("lace.cli.init", "Make a lace."),

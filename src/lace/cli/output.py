@@ -1,4 +1,4 @@
-"""What a command writes: data to standard output, everything else to standard error.
+"""What a command writes: data to standard output, all else to standard error; tables, times.
 
 On a terminal data is a table, elsewhere lines that a script can cut; `--json` gives
 JSON in both places. Every text that came from outside passes `safe_text` on its way
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
     from lace.cli.link_options import JsonLog, Level
 
+
+# -- Tables for people: as many columns as the terminal has room for, else row below row.
+#
+# A column may say that it goes where room is short, or that its texts are cut in the middle
+# then: so a row stays a line. Where even that is too wide, nothing is left out: the values
+# of a row stand one below the other, each beside its heading.
 
 _GAP: Final = 3
 _LEAST_COLUMN: Final = 10
@@ -490,6 +496,9 @@ def _broken_as(lines: Iterable[str], whole: Text) -> Iterator[Text]:
         at += len(rest)
 
 
+# -- TAI instants as people read and write them.
+
+
 def time_text(tai: str) -> str:
     """Return a TAI instant as UTC, to the second; return any other text unchanged.
 
@@ -525,6 +534,9 @@ def parse_time(text: str, option: str) -> Tai:
         f"{option} must be an instant, got {shorten(text)!r}",
         hint="write 2026-11-20T00:00:00Z, or a TAI instant: ten digits, a colon and nine digits",
     )
+
+
+# -- Questions to a person at a terminal.
 
 
 class DeclinedError(LaceError):

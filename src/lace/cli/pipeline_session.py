@@ -1,4 +1,4 @@
-"""What the commands of the pipeline share: the Spark options, the session and the job."""
+"""What the pipeline commands share: Spark options, the session, its progress, rules."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.warehouse import Job, Manifest, WarehouseFolder
 
+
+# -- What Spark is at, shown on a terminal: the stage, its tasks, the rows so far, the time left.
 
 _AFTER_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 0.25
@@ -262,6 +264,8 @@ def open_job(session: Session, warehouse: WarehouseFolder, purpose: str) -> Iter
                 f"{error.filename} is needed no more and cannot be removed: {error.strerror}"
             )
 
+
+# -- Rules over a warehouse, as the commands of the pipeline read them and show their answers.
 
 RULES_NAME = "result"
 """What the answer to rules is called, unless --out says another name."""

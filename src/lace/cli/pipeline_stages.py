@@ -1,4 +1,4 @@
-"""`lace pipeline ingest`: files of records into a warehouse."""
+"""`lace pipeline ingest|facts|evaluate|advertise|run|import-lace`: the stages."""
 
 from __future__ import annotations
 
@@ -118,6 +118,9 @@ def ingest(
     return show_ingested(session, done, opened.folder)
 
 
+# -- `lace pipeline facts`: facts and their dictionary from the records of a warehouse.
+
+
 @lace_command(
     "facts",
     piped="Lines of a name and a number: records (that had no facts yet), facts, texts (new ones).",
@@ -162,6 +165,9 @@ def facts(
     else:
         session.output.counts(counts)
     return 0
+
+
+# -- `lace pipeline evaluate`: what follows from rules, over the facts of a warehouse.
 
 
 def _read(
@@ -261,6 +267,9 @@ def evaluate(
     return 0
 
 
+# -- `lace pipeline advertise`: advertisements and Merkle roots of the records of a warehouse.
+
+
 @lace_command(
     "advertise",
     piped="Lines of a name and a number: records (advertised in all), added (of them, now), "
@@ -350,6 +359,9 @@ def advertise(
         session.output.counts(counts)
         session.output.say(f"root {root}")
     return 0
+
+
+# -- `lace pipeline run`: all stages one after another, in one Spark session.
 
 
 def _counts(ran: Ran) -> dict[str, dict[str, int]]:
@@ -460,6 +472,9 @@ def run(
         ran = run_stages(job, work, lambda: spark_session(session, options, "run"))
     _show(session, _counts(ran))
     return note_quarantine(session, ran.ingested, opened.folder)
+
+
+# -- `lace pipeline import-lace`: the records of a lace into a warehouse.
 
 
 def _find_records(session: Session, job: Job) -> NewFiles:

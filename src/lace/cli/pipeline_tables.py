@@ -1,4 +1,4 @@
-"""`lace pipeline status`: what a warehouse holds, and what was done to it last."""
+"""`lace pipeline status|verify|diff|export|export-lace`: what a warehouse holds."""
 
 from __future__ import annotations
 
@@ -185,6 +185,8 @@ def _table_rows(tables: dict[str, dict[str, int]]) -> list[tuple[str, str, str, 
     ]
 
 
+# -- `lace pipeline verify`: every file of a warehouse, and what its tables say of its records.
+
 _DAMAGED = 6
 
 
@@ -333,6 +335,8 @@ def _show(session: Session, found: Checked) -> None:
         )
 
 
+# -- `lace pipeline diff`: what two advertisement states of a warehouse, or a peer's, do not share.
+
 _KINDS = ("a", "b", "differs")
 
 
@@ -417,6 +421,9 @@ def _show_difference(session: Session, compared: Comparison, spark: Any, only: s
         output.row((record,) if only else (kind, record))
         number += 1
     return int(number > 0)
+
+
+# -- `lace pipeline export`: record bytes out of a warehouse.
 
 
 def _chosen(
@@ -519,6 +526,9 @@ def export(
         size = plural(goal.bytes, "byte")
         session.output.note(f"wrote {plural(goal.records, 'record')}, {size}, to {target}")
     return 0
+
+
+# -- `lace pipeline export-lace`: the records of a warehouse into a lace.
 
 
 @lace_command(

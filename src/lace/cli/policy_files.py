@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
 
 
+# -- Facts that come with an exchange, as commands read them: advertisements and runtime facts.
+#
+# They are held to what an exchange would take. A value of a wrong form is refused. What is
+# well formed, and no exchange would have it so, is warned of with its place: a preview may be
+# asked about it all the same.
+
 _OPTION_OF: Final = {
     FactClass.ADVERTISEMENT: "--advertised",
     FactClass.RUNTIME: "--runtime",

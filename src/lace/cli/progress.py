@@ -231,6 +231,8 @@ class Waiting:
         return frame
 
 
+# -- What a command that was started says, beside a line that moves on the same terminal.
+
 _PIECE_BYTES: Final = 65536
 _LAST_SECONDS: Final = 1.0
 """How long its last words are waited for: something that it started may hold the pipe open."""

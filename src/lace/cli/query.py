@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
 
 
+# -- What an evaluation did, for `--stats`: a table on standard error, or JSON.
+#
+# A short run is told iteration by iteration, a long one summed up for each rule, so that
+# the table can be read whatever happened.
+
 _MOST_RUNS: Final = 40
 """Applications of rules that are shown one by one."""
 _MOST_RULES: Final = 40

@@ -1,4 +1,4 @@
-"""What `query`, `why`, `export` and `remove` have in common: rules from a command line, asked."""
+"""What `query`, `why`, `export` and `remove` share: rules from a command line, and results."""
 
 from __future__ import annotations
 
@@ -237,6 +237,11 @@ def select_records(
     return found
 
 
+# -- The answer to a query as it is written: fact lines, tables, JSON, CSV, Parquet.
+#
+# Fact lines and JSON come in the order of the fact lines, sorted bytewise over the whole
+# output. One predicate's facts are held as text at a time, and written in small pieces.
+
 FORMATS: Final = ("facts", "table", "json", "csv", "parquet")
 SINGLE_FORMATS: Final = ("csv", "parquet")
 """Formats that have one shape of row, and so one predicate."""
@@ -381,6 +386,8 @@ def _headings(checked: CheckedProgram, key: PredicateKey) -> list[str]:
                     headings[at] = term.name
     return headings
 
+
+# -- Records in tables for people: those that a policy is about, with what is known of them.
 
 MOST_ROWS: Final = 100
 """Rows of one table that a terminal shows."""

@@ -100,6 +100,9 @@ def command(ctx: click.Context) -> None:
     require_subcommand(ctx)
 
 
+# -- `lace remote get`: one record of a peer, written like `lace get` does.
+
+
 def _find(remote: Remote, text: str, outcome: Outcome) -> ValidRecord:
     """Return the newest of the records that the peer offers and are here now."""
     claimed = remote.claims.claimed
@@ -184,6 +187,8 @@ def get(
     write_record(session.output, found, body=body, target=target)
     return 0
 
+
+# -- `lace remote list`: what a peer offers, from its advertisements; nothing moves.
 
 _COLUMNS: Final = ("id", "coordinate", "tai", "data-length", "signed-by", "here")
 _LEAST: Final = "\0"
@@ -287,6 +292,8 @@ def list_(
     _show(session.output, found, limit)
     return 0
 
+
+# -- `lace remote store`: hand records of this lace over to a peer.
 
 _STATES: Final = {
     "confirmed": "the peer says that it has it",
@@ -454,6 +461,8 @@ def store(
             )
     return 0
 
+
+# -- `lace remote watch`: an open exchange that shows records as they come.
 
 _LEAST_COORDINATE: Final = 24
 """Columns that a coordinate gets on the narrowest terminal."""

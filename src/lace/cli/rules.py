@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
 
 
+# -- Drawing with Graphviz: its program `dot`, where it is installed.
+
 _PROGRAM: Final = "dot"
 _SECONDS: Final = 60
 _INSTEAD: Final = "or use --format dot and draw it elsewhere"

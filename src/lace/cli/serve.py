@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from lace.transport.duplex import Proven
 
 
+# -- The listening socket that a service manager hands over, as systemd does.
+
 FIRST_DESCRIPTOR: Final = 3
 """The descriptor of the first socket that is handed over."""
 
@@ -86,6 +88,9 @@ def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
         f"one socket is taken over, and LISTEN_FDS is {count!r}",
         hint="let the socket unit have one ListenStream=",
     )
+
+
+# -- How `lace serve` listens: certificates, maps of who peers are, limits, an inherited socket.
 
 
 def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
@@ -126,6 +131,8 @@ def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> 
         inherited=inherited_descriptor(session.environ),
     )
 
+
+# -- The warehouse behind `lace serve`: opened once, read again when that is wanted.
 
 _LINKS: Final = "warehouse"
 """Cursors of these links are kept apart from those of the lace: they hold less."""

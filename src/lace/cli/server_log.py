@@ -1,4 +1,4 @@
-"""What a server adds to the log of its lace: links that moved something, and changes of rules."""
+"""What `lace serve` reports: its log, the links that ended, and metrics."""
 
 from __future__ import annotations
 
@@ -99,6 +99,8 @@ class ServeLog:
             self._session.output.warn(f"the log of the lace has no entry for this: {error}")
 
 
+# -- What is told of a link that has ended: who, what, how much; no names of records.
+
 _ABSENT = {"from": "-", "peer": "unproven", "link_id": "-", "plan": "-"}
 """What stands in a line for what is not known."""
 
@@ -186,6 +188,11 @@ def _value(name: str, value: object) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return json.dumps(text) if not text or " " in text or '"' in text else text
 
+
+# -- The figures of a server, in the text form that Prometheus collects.
+#
+# Counters go over all links, those that have ended and those that are under way. No figure has a
+# name, a hash, a verifier or anything else of a peer as its label: labels are few and our own.
 
 OUTCOMES: Final = ("fixed-point", "unfinished", "failed", "error")
 """How a link can end."""
@@ -333,6 +340,8 @@ def _single(name: str, kind: str, meaning: str, value: float) -> Iterator[str]:
     yield from _head(name, kind, meaning)
     yield f"{name} {value}"
 
+
+# -- Lines for a pipe that a thread writes: a server does not wait for a reader.
 
 MAX_STDERR_BYTES: Final = 1 << 20
 """What waits to be written to standard error at most; lines beyond are counted and dropped."""

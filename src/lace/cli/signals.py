@@ -1,4 +1,4 @@
-"""Signals while links run: the first ends them at a good moment, a second the process at once.
+"""Signals: how a first one ends work at a good moment, and a second one ends the process.
 
 A reader of the output that has gone counts as a signal, where the work is done for a reader.
 """
@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+# -- How signals end the process: none is lost, and the exit code says which it was.
+#
+# The first one ends a command in order. A second one ends the process at once: records that were
+# said to be stored are, and locks go with the process.
+
 _AGAIN_SECONDS: Final = 0.01
 """How long after it was lost a signal comes again."""
+# -- Signals during long work in batches: the batch in hand is finished first.
+#
+# A first SIGINT or SIGTERM is kept until `check` is called. Input that the work is waiting
+# for, or asks for later, ends there: so what was read before is still stored. A second
+# signal ends the work at once; a batch in hand is then undone.
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _BY_SIGNAL: Final = 128
 """What an exit code adds to the number of a signal."""

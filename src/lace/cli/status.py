@@ -1,4 +1,4 @@
-"""`lace status`: what a lace holds."""
+"""`lace status` and `lace log`: what a lace holds, and what was done to it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.session import Session
     from lace.store.sqlite.store import Operation
+
+
+# -- `lace log`: what was done to a lace, and the outcome.
 
 
 def operation_json(operation: Operation) -> dict[str, object]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lace.transport.capture import Direction
 
 
+# -- A captured exchange as a story for people, or a line of JSON for each item.
+
 STORY_KEYS: Final = {
     "connection": "the number of the connection, from 1; on every line",
     "item": "preface, resource, facts, record, comment, blank; wrong, broken or unread for what "

@@ -403,6 +403,11 @@ class RowSet:
         return made
 
 
+# -- What rows are found by: sets of values, and rows by key.
+#
+# Both answer for whole columns at a time. Small ones search sorted values; a large one is
+# a table over all numbers, made when enough was asked of it to be worth it.
+
 Slots = npt.NDArray[np.signedinteger[Any]]
 _TABLE_SHARE: Final = 32
 """A table pays when the values, or what was asked, are at least this share of all numbers."""

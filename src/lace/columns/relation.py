@@ -367,6 +367,8 @@ class Relation:
         return Relation(self.arity, (*parts, ColumnPart(columns, rows)))
 
 
+# -- Relations whose rows lie in files: the columns of segments, read as far as rules need them.
+
 PARTITIONED: Final = frozenset({"Field", "RecordLink"})
 """Predicates whose rows can be had by the value of their second position alone."""
 NAME_AT: Final = 1

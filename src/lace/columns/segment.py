@@ -235,6 +235,11 @@ def _check_shape(folder: Path, entry: JournalEntry, files: dict[str, CheckedFile
         raise SegmentDamagedError(f"{folder} contradicts itself")
 
 
+# -- The texts of one append: which are new, what they get as ids, and how they are stored.
+#
+# Texts of one length (record hashes, signatures, times) are rows of a matrix and never
+# become Python values; all others go through a dictionary once.
+
 _HASH_END: Final = ".H3"
 _SIGNATURE_BYTES: Final = 86
 _TAI_BYTES: Final = 20
@@ -382,6 +387,12 @@ def _is_hash(target: str) -> bool:
     """Tell whether a record link's target is a record hash."""
     return len(target) == HASH_TEXT_BYTES and target.endswith(_HASH_END)
 
+
+# -- Segments, for writing: a generation is made once and then only appended to.
+#
+# One append adds the facts of some records as a chunk; it counts once its entry in the journal
+# is whole, which may be written later than the chunk. Nothing is forced to the disk: what a power
+# cut takes away, the checksums of the next reader notice, and the segments are rebuilt.
 
 MOST_NAMES: Final = 256
 """Names of an append that the directory lists one by one; rarer ones share a range."""

@@ -126,6 +126,12 @@ class CheckedFile:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
+# -- Numbers in a file, in blocks whose sums are checked before they are believed.
+#
+# A lookup touches many blocks in no order, a few entries in each. So blocks are small, and
+# the sums of many are computed at once: each entry times an odd number that depends on its
+# place in the block, all added up modulo 2^64. Any change of one entry changes the sum.
+
 BLOCK: Final = 256
 """Entries in a block."""
 _AT_ONCE: Final = 4096

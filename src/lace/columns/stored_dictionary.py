@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from lace.columns.segment_files import Bytes, CheckedFile, Ids
 
 
+# -- Keyed hashes of texts, many at a time: where a stored dictionary looks for a text.
+#
+# Multilinear hashing: a text's 32-bit words, its length and a constant, each times a secret
+# 64-bit number, are added up; the upper half of such a sum is universal, and two of them make
+# 64 bits. Who does not know the key of a generation cannot choose texts that collide. A hash
+# only says where to look: the texts themselves are always compared.
+
 Hashes = npt.NDArray[np.uint64]
 
 MOST_TEXT_BYTES: Final = 4096
@@ -90,6 +97,13 @@ class TextHash:
         made: Hashes = (first & _UPPER_HALF) | (second >> _UPPER)
         return made
 
+
+# -- The index of a stored dictionary: sorted runs of text hashes, each a file that never changes.
+#
+# A run holds hashes, then the ids of their texts, then a table: the first hash and the
+# checksums of each block. A lookup reads the blocks that can hold a hash and no others. An
+# append writes a run of its own and merges it with the last ones while they are not more
+# than twice as large, so there are only as many runs as the size has binary digits.
 
 _GROUP: Final = 1024
 """Blocks that are merged together."""

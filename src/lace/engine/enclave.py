@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
 
 
+# -- An order of rows that only the rows themselves decide.
+#
+# The numbers of a dictionary tell in which order texts arrived, and so something of whatever
+# arrived between them. Here rows are put into the order of the texts that identify them; who
+# numbers texts as they come up in that order tells nothing else.
+
 Identifying: TypeAlias = "Mapping[PredicateKey, tuple[int, ...]]"
 """For each predicate the positions whose texts no two of its rows share."""
 _Order: TypeAlias = "npt.NDArray[np.int64]"

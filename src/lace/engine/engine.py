@@ -145,6 +145,12 @@ class Evaluation:
         return self.state.dictionary.rows(found.columns(), found.rows)
 
 
+# -- Sessions: evaluations that stay up to date while facts change.
+#
+# A session holds base facts and the evaluations of the programs asked so far. When facts
+# come or go, every evaluation is brought up to date from the change alone. What it answers
+# is always what a full evaluation of the facts of that moment would.
+
 _MAX_PROGRAMS: Final = 64
 """Programs whose evaluations are kept; the one asked longest ago goes first."""
 

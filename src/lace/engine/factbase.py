@@ -182,6 +182,9 @@ class FactBase:
         return found
 
 
+# -- Changes of base facts taken together: what came and what went between two moments.
+
+
 class Difference:
     """What came and what went, however often: rows that did both in the end did neither."""
 
@@ -234,6 +237,11 @@ def only(changes: Changes, keys: Iterable[PredicateKey]) -> Changes:
         {key: found for key, found in changes.removed.items() if key in wanted},
     )
 
+
+# -- Rows that were written to stored columns since they were opened, in numbers of a fact base.
+#
+# A base numbers texts that are new to it behind the stored ones. When these grow, the numbers
+# that they get in the files are taken by others here, so rows that come are translated.
 
 RECORD_KEYS: Final = tuple(
     PredicateKey(found.name, found.arity) for found in RECORD_PREDICATES.values()
@@ -294,6 +302,11 @@ class ColumnFollower:
         made[later] = self._numbers[made[later] - self._first]
         return made
 
+
+# -- The facts of records as base facts: stored columns, and what came or went since.
+#
+# A record's facts come and go together, and are a function of its hash alone. So a record
+# is removed by its number, and one that comes back needs no comparing.
 
 _HAVE = PredicateKey("Have", 1)
 _KEYS = RECORD_KEYS

@@ -1,4 +1,4 @@
-"""A census of some records: which fields and links their facts have, counted in columns.
+"""Fields and links of records, counted; and names in rules that no record has.
 
 Nothing is evaluated here. The facts of a base are looked at as they are, in numbers; texts
 are made for what is told: names, examples and hashes.
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Rule, Term
 
+
+# -- Names that rules use and no record has: fields, groups and apps, compared with stored facts.
+#
+# Nothing is evaluated here. Each name is looked up by its number; what there is instead is listed
+# only where one is missing, from the columns and without a look at any record.
 
 _HAVE: Final = PredicateKey("Have", 1)
 _FIELD: Final = PredicateKey("Field", 4)

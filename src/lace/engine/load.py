@@ -158,6 +158,11 @@ def count_classes(relations: Mapping[PredicateKey, Relation]) -> tuple[int, int]
     return split_counts({key: found.rows for key, found in relations.items()})
 
 
+# -- Texts of a dictionary of others, under numbers of one's own.
+#
+# Numbers are given as texts come up here, so they tell nothing of what the others have
+# besides. A text takes eight bytes: it is held as its number there.
+
 _SMALL_SHARE: Final = 64
 """Numbers that are fewer than one in this many are sorted, not looked up in a table."""
 

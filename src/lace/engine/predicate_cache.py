@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from lace.rules.syntax import Operator, Term, Test
 
 
+# -- The order of texts by number, so that comparing two columns of texts compares two of ranks.
+#
+# A rank is a mark on a scale with room between two marks. A few texts that are new are put
+# between those that are known; all are only put in order again when there are many new ones.
+
 _Item = TypeVar("_Item")
 _Key: TypeAlias = "str | tuple[int, int, str]"
 _SCALE: Final = 2**31 - 2
@@ -296,6 +301,13 @@ def _place(key: _Key, key_at: Callable[[int], _Key], high: int, low: int) -> int
             high = middle
     return low
 
+
+# -- A `TextShape` of several variables, answered for whole columns at once.
+#
+# Which texts begin with a text is a stretch of the texts in their order, and which end with
+# one a stretch of their order from behind. So a pair of texts takes a few comparisons of
+# numbers, and only different values are looked at as texts. What is left of the meaning are
+# lengths, and where delimiters stand. The meaning is that of `lace.rules.builtins.text_shape`.
 
 _Numbers = npt.NDArray[np.int64]
 _LAST: Final = 0x10FFFF

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from lace.rules.syntax import IntCompare, LexCompare, Operator, PredicateKey
 
 
+# -- From a relational plan to steps: joins in order, constants as numbers, columns placed.
+
 _NOTHING: Final = Unit()
 """The input of a test that a step holds: what it tests comes as a frame."""
 
@@ -123,6 +125,8 @@ def _compile(node: Node, dictionary: Texts) -> tuple[Step, Node]:
         case _:
             raise AssertionError(f"not an ordered plan: {type(node).__name__}")
 
+
+# -- Bounded counts: how many facts a rule would make for a key, as far as the answer needs.
 
 _SLICE_WORK: Final = 2**20
 """Combinations of keys and rows to look at before keys that are certain are dropped."""
@@ -292,6 +296,13 @@ def _longest(plan: StepPlan, state: EvaluationState) -> JoinStep | None:
                 found.append((growth, step))
     return max(found, key=lambda each: each[0])[1] if found else None
 
+
+# -- Count tests: by index, by rank, or by a bounded count of facts that are never made.
+#
+# The facts of a predicate that exists as a relation are counted by its index. Those of a
+# predicate that nothing reads but counts are made only as far as the answer needs: for the
+# keys that are asked about, a slice of the facts they come from at a time, and a key whose
+# count has passed the bound is asked about no more.
 
 Counts = npt.NDArray[np.int64]
 _COUNT_BYTES: Final = 48

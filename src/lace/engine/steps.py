@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lace.rules.syntax import Test
 
 
+# -- Frames: rows as columns by variable, and what is too long for one of them.
+
 MAX_FRAME_ROWS: Final = 2**21
 """Rows that one frame has at most; longer results are worked off frame by frame."""
 FRAME_ROW_BYTES: Final = 32

@@ -141,6 +141,12 @@ def _field_bytes(field: Field) -> int:
     return len(quote(name).encode()) + len(index) + len(quote(value).encode())
 
 
+# -- Claims as they arrive: the advertisement records of a block, each checked and whole (050).
+#
+# Lines may come in any order; another source, a field without its `Advertised`, a name
+# outside the schema or one index with two values makes the whole block malformed (G42).
+
+
 def _malformed(message: str) -> InterlaceFailure:
     return InterlaceFailure(Failure.MALFORMED_BLOCK, message, rule="G42")
 

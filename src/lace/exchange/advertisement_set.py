@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
+# -- Rows of an advertisement set: record digests in order, and the digest of each claim (050).
+#
+# A row's key is the digest of the record and the letter of its type. Base64-Ascend keeps the
+# order of bytes, so the records whose hashes begin with some characters lie together. Rows
+# are values: a change copies them, and hashes nothing that was hashed before.
+
 Keys: TypeAlias = "npt.NDArray[np.bytes_]"
 _KEY_BYTES: Final = DIGEST_BYTES + 1
 _KEY_TYPE: Final = f"S{_KEY_BYTES}"
@@ -326,6 +332,11 @@ def _slices_of(sources: Mapping[str, Rows]) -> Iterator[tuple[Rows, slice]]:
     while outer:
         yield outer.pop()[1:]
 
+
+# -- Records of other formats in an advertisement set: held apart from those that rows hold (G49).
+#
+# They are few as a rule, but a peer may claim as many as its limits allow. So they are in the
+# order of the part of their hash that partitions go by, and a partition is found by bisection.
 
 _OTHER: Final = re.compile(rf"[A-Z]\.[{b64a.ALPHABET}]+\.[0-9A-Za-z]+")
 _LAST_CHARACTER: Final = "\x7f"

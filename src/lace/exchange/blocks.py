@@ -1,4 +1,4 @@
-"""Blocks of control facts: the one way from facts that a peer sent to facts that are used.
+"""Blocks of control facts: which facts there are, and where each may be (050, G36).
 
 After `check_block`, every fact is known, has its arity, stands in a phase that has it, and
 its values have their form. What the values say is judged by the modules that use them. A
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from lace.facts.lines import Fact
 
+
+# -- The control facts of an exchange: which there are, and where each may stand (G36).
 
 FINGERPRINT_CHARACTERS: Final = 8
 """Characters of a child's fingerprint in `AdvertisementChildren`: 48 bits of its root."""

@@ -1,4 +1,4 @@
-"""What a side brings into negotiation: formats, the schema of advertisements, limits (050).
+"""What a side brings into an exchange: formats, schema, limits, its configuration (050).
 
 A limit has the name of its setting. Six of them travel in hello, and the smaller value of
 the two sides counts; the others hold on this side alone.
@@ -163,6 +163,13 @@ def _capabilities_of(settings: Settings) -> Capabilities:
     )
 
 
+# -- Sources: who advertises, on the wire and for rules (050-41, G42).
+#
+# On the wire S is a name that both sides know: the verifier of the sender's HelloSigner, or the
+# verifier that it claimed as origin and its transport proves, else its opaque label. Digests and
+# roots are over that form. For rules S is the verifier that the peer has proven by any means: the
+# receiver replaces the source before it evaluates, so that `Peer(S)` holds for a proven peer.
+
 _CLAIMS = ("Advertised", "AdvertisedField")
 
 
@@ -196,6 +203,9 @@ def relabelled(facts: Iterable[Fact], executable: Executable) -> tuple[Fact, ...
         (*fact[:2], source, *fact[3:]) if fact[0] in _CLAIMS and fact[2:3] == (label,) else fact
         for fact in facts
     )
+
+
+# -- What one side of a link is told at the start: its policy, its means, its limits.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Hello blocks: what each side announces once both know the plan (050, G38, G39).
+"""Setup and hello blocks, and the proofs of identity in them (050, G38, G39).
 
 Here a hello is made, written and read; what two of them give together is decided by
 `lace.exchange.negotiation`.
@@ -43,6 +43,14 @@ if TYPE_CHECKING:
     from lace.policy.plan import ExchangePlan
     from lace.record.seal import SigningKey
 
+
+# -- Who a side is: proofs of hello, and the identifier of a link (050, G39b).
+#
+# A proof signs what both sides said in setup, with both nonces in it, the plan, and who
+# signs under which index; on a TLS stream the server's certificate too. So it holds for
+# one exchange and one side of it. What is signed is the digest of a text that begins with
+# a label of its own, which no payload of a record does: a proof is never the signature of
+# a Seal, nor the reverse.
 
 PROOF_LABEL: Final = b"lace-hello-proof/v1"
 """What the hashed bytes of a proof begin with."""
@@ -271,6 +279,11 @@ def _read_limit(name: str, text: str) -> int:
         )
     return value
 
+
+# -- Setup blocks: the operand that a side presents, its claim of an origin, its nonce (050).
+#
+# A claim is provisional: negotiation proves it or aborts. Getting the bytes of the peer's
+# module and compiling the plan is done by the caller.
 
 NONCE_BYTES = 32
 """Random bytes of a nonce."""

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
 
 
+# -- The advertise phase of a loop: what both sides have is compared, turn by turn (050).
+#
+# An `Advertising` is one side's, for all loops of an epoch. It makes the blocks of this side's
+# turns and takes the peer's, until both know what the other advertises.
+
 _BARE_BYTES: Final = 114
 _FIELD_BYTES: Final = 150
 """Bytes of an advertised field's line, about."""

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
 
 
+# -- How long phases take, how long a peer may take for a turn, and when to be woken (G47b).
+#
+# The timeout holds for a turn and starts again with every mebibyte that arrives. What this
+# side needs to validate and store what has arrived does not count. All instants here are
+# readings of a steady clock, which nobody sets: a wall clock that jumps ends no turn early, and
+# keeps none waiting.
+
 _SECOND: Final = 1_000_000_000
 
 
@@ -111,6 +118,9 @@ class Timing:
             return []
         self._alarm = made
         return [made]
+
+
+# -- The account of an exchange: what was counted over all its epochs, and how it came out (050).
 
 
 class Account:

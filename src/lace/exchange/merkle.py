@@ -1,4 +1,4 @@
-"""Merkle roots over advertisement record digests (050).
+"""Merkle trees and roots over advertisement record digests (050).
 
 Leaves in the order of the digests, padded with the empty value to a power of two, are
 paired from left to right. Roots of partitions do not combine to the root of the whole:
@@ -189,6 +189,14 @@ def _rows(level: bytes) -> list[bytes]:
     return [level[at : at + DIGEST_BYTES] for at in range(0, len(level), DIGEST_BYTES)]
 
 
+# -- The nodes of a Merkle tree, kept for the tree of a set that differs in little (050).
+#
+# Leaves stand in the order of their digests. Where a record comes or goes, all leaves behind it
+# move by one, and all nodes above these are others; those before it stay. So a tree after a
+# change takes half the hashes of a whole one on average, and those of the last records next
+# to none.
+
+
 class Tree:
     """Leaves in their order, and the nodes above them, level by level."""
 
@@ -227,6 +235,13 @@ class Tree:
         )
         differs = (mine != others).any(axis=1)
         return int(differs.argmax()) if differs.any() else len(differs)
+
+
+# -- Merkle trees over more leaves than one place holds: spans of leaves, and what they come to.
+#
+# A tree pairs leaves by their index among all. A span knows the index of its first leaf, and so
+# which of its nodes are whole subtrees; the few of them that it cannot pair alone are what it gives
+# to others. Spans that follow one another come together to the root that `merkle` computes at once.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Negotiation: from both hellos to the terms that both sides then hold to (050, G38-G42, X2).
+"""From setup and both hellos to the terms that both sides hold to (050, G38-G42, X2).
 
 Both sides compute the same terms, but for who is who. Nothing is evaluated before this,
 and whatever does not fit ends the exchange. The blocks themselves are made and read by
@@ -285,6 +285,11 @@ def runtime_facts(
     facts.append(("ClockSkewSeconds", str(terms.clock_skew_seconds)))
     return tuple(facts)
 
+
+# -- Setup and hello of one side: from its operand to an executable policy and terms (050).
+#
+# A handshake is run at the start, and again whenever a side has another operand. Modules
+# travel once in a stream, so what was sent and received is kept.
 
 _CLAIMS: Final = (PredicateKey("Advertised", 2), PredicateKey("AdvertisedField", 5))
 _TICK: Final = PredicateKey("TickTAI", 1)

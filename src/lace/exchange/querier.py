@@ -48,6 +48,12 @@ if TYPE_CHECKING:
     from lace.exchange.summaries import Summary
 
 
+# -- The agenda of an inquiry: which partitions are wanted, and what is asked about them (G44).
+#
+# Nothing is asked twice, questions that are open do not nest, and a turn asks only for what
+# it expects to fit. Where answers would pass the limit of summaries, larger partitions are
+# listed instead.
+
 Estimate: TypeAlias = "Callable[[str], float]"
 
 _PUNCTUATION: Final = 5
@@ -251,6 +257,13 @@ class Agenda:
         return min(CHILDREN, int(wanted.count)) if self._mode == 1 else 2
 
 
+# -- What is known of the peer's advertisements so far, put together of partitions (G44).
+#
+# Some partitions are known for certain: they were listed, or a known state has their count
+# and root. Others are taken on trust, by a fingerprint or because a side follows; these can
+# be doubted. Where partitions lie in each other, the inner one counts.
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """States of the peer by partition: those that are certain, and those on trust."""
@@ -296,6 +309,12 @@ class Assembly:
         for prefix in [prefix for prefix in doubted if len(prefix) == level]:
             yield prefix, self.trusted.pop(prefix).count(prefix)
 
+
+# -- Partitions of which the peer lacks just one record: found by the fingerprint alone (G44).
+#
+# A partition that differs most often differs in one record. If it is this side that has it,
+# then what the peer has is this side's partition less that record, and there are not many of
+# those: the one that has the peer's fingerprint needs no question.
 
 _LEAST: Final = 2
 """Records of a partition that has something left without one of them."""

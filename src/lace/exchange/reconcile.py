@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from lace.policy.schema import Schema
 
 
+# -- The answering half of reconciliation: about one's own frozen send set (G44).
+#
+# Questions are answered in the order in which they came, as many as fit into a block and at
+# least one; the rest follows in later turns. One answer is never split.
+
+
 @dataclass(slots=True)
 class Answers:
     """The peer's questions about one loop's own advertisements."""
@@ -175,6 +181,9 @@ def _prefixes_of(prefix: str) -> list[str]:
 
 def _malformed(message: str) -> InterlaceFailure:
     return InterlaceFailure(Failure.MALFORMED_BLOCK, message, rule="G44")
+
+
+# -- The full listing of mode 0: every advertisement in one block, each way (050, G42).
 
 
 def make_listing(

@@ -109,6 +109,11 @@ class Outcome:
         }
 
 
+# -- What moves beside records: the bytes of reconciliation and of all other control.
+#
+# A machine sees facts, not bytes. The driver says how many bytes came and went; where
+# nothing is written out, they are those that the lines would have.
+
 _PER_FACT: Final = 2
 """Two parentheses and a line feed, less the comma that the last value has not."""
 _PER_VALUE: Final = 3

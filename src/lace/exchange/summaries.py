@@ -1,4 +1,4 @@
-"""Summaries of partitions as facts: how they are told, and what they say when they come (G44)."""
+"""Summaries of partitions as facts, and the questions about those that differ (G44)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from lace.exchange.advertisement_set import AdvertisementSet
     from lace.facts.lines import Fact
 
+
+# -- What to ask of a partition that differs: its records, or what it is divided into (G44).
+#
+# The choice is by expected bytes. How many records of a partition differ is judged by how
+# many of the partitions of its size do. Limits bound both.
 
 LIST: Final = "ListAdvertisementPartition"
 NARROW: Final = "NarrowAdvertisementPartition"

@@ -1,4 +1,4 @@
-"""The transfers of one epoch: what is sent, what arrives, what is stored (050).
+"""The transfers of one epoch: what is requested, sent, received and stored (050).
 
 Records that arrive are validated, compared with what was claimed of them, and stored;
 whatever was asked for is accounted for. Byte limits count each direction, round by round.
@@ -281,6 +281,13 @@ class Transfer:
         """Take the end of the peer's batch."""
         self._ledger.end_batch()
         self.is_received = True
+
+
+# -- The ledger of requests: what was requested, with what outcome, what is not requested again (G47).
+#
+# A hash that was answered `NotAvailable` is not asked for again in this round, unless its
+# advertisement was absent from one loop; a rejected one not in this epoch while its
+# advertisement is the one that it was rejected under. Every request is accounted for.
 
 
 class Ledger:

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from lace.record.validate import HeadParts, ValidRecord
 
 
+# -- The facts of many records at once, column by column: the one body that computes record facts.
+#
+# `record_facts` turns the columns of one record into tuples; segments intern the columns of
+# many. A Plex has its own fields and those of its Blob; a Seal has all of these by reference,
+# under the Seal's identifier, and its own. Coordinates are never facts.
+
 FIRST: Final = "0"
 """The index of a header's first occurrence."""
 

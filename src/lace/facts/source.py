@@ -99,6 +99,13 @@ class RecordFacts:
                 yield tuple(values)
 
 
+# -- Views: the facts of some records only, as a source of their own (020).
+#
+# What a viewer may query is a set of records; which they are is for policy to say. Through
+# a view, the facts of other records do not exist: not for positive atoms, and no more for
+# negated or counted ones.
+
+
 class RecordView:
     """The facts of a source whose record is visible; facts of other classes stay as they are."""
 

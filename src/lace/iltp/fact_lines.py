@@ -223,6 +223,8 @@ def _first_problem(facts: Iterable[Fact]) -> WriteError:
     raise AssertionError("lines that are legal each, but not together")
 
 
+# -- The fact lines and comments of a block, out of the bytes that came, within its limits (060).
+
 MAX_COMMENT_BYTES: Final = 128
 """Bytes of a comment line, `#` and LF included."""
 LETTERS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")

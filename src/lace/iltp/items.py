@@ -1,4 +1,4 @@
-"""The items of a stream as values, and the bytes that they begin with (060).
+"""The items of a stream as values, the bytes that they begin with, and their faults (060).
 
 A reader gives them and a writer takes them, so that what was read can be written again,
 byte for byte. Each knows the offset at which it begins.
@@ -141,6 +141,12 @@ Event: TypeAlias = Item | StreamEnd | NeedMore
 def claimed_id(head: bytes | bytearray) -> str:
     """Return the identifier in a markline, which is the beginning of these bytes."""
     return bytes(head[len(MARKER) : MARKLINE_BYTES - 1]).decode("ascii")
+
+
+# -- What can be wrong with the bytes of a stream.
+#
+# Nothing of it is sent to the peer: the message is for this side alone. What a fault
+# does to an exchange is decided by its driver.
 
 
 class StreamFault(Enum):

@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from lace.iltp.items import Event, Item
 
 
+# -- The buffer between a stream and its reader: bytes are put in behind and taken in front.
+#
+# Nothing is looked at twice: a search that found nothing goes on where it ended, and
+# bytes that were taken are dropped all at once, when the next ones come.
+
+
 class Buffer:
     """Bytes that have come and were not yet taken; positions count from the first of them."""
 
@@ -131,6 +137,11 @@ class Buffer:
         self.append(b"")
 
 
+# -- What a stream and its items begin with, told from as few bytes as can tell it (060).
+#
+# A marker counts when all of its bytes are there, because several begin alike; what
+# cannot become one is known at the first byte that differs.
+
 _MARKERS: Final = (KNOT, PUZZLE_PIECE, RECORD, OPEN_RECORD)
 LONGEST_MARKER: Final = max(map(len, _MARKERS))
 """This many bytes tell every marker."""
@@ -197,6 +208,11 @@ def leading_marker(head: bytes) -> bytes | Mismatch | None:
         at, f"no item of a stream begins with {head[: at + 1].hex(' ')}", _HINTS.get(head[0])
     )
 
+
+# -- Records in a stream: framed in the reader's buffer, large ones put together beside it.
+#
+# The bytes of a large record go past the buffer, straight to where they are kept; what
+# is given out is that very object, so that a record is never held twice.
 
 LARGE_RECORD_BYTES: Final = 64 * 1024
 """A record with more bytes is announced by a `RecordHead`."""
@@ -295,6 +311,9 @@ class RecordAssembler:
         self.done = True
         raw = RawRecord(offset, data, framer.plex_at, framer.blob_at, framer.data_at)
         return RecordItem(raw=raw, joined=self._joined)
+
+
+# -- Resources in a stream: from the marker line to the blank line behind the last line.
 
 
 class ResourceAssembler:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from lace.rules.limits import RuleLimits
 
 
+# -- What a party says to its peer, in order; who moves it is not said here.
+
+
 @dataclass(frozen=True, slots=True)
 class BlockMessage:
     """A block of facts, with the modules that go before it."""

@@ -1,4 +1,4 @@
-"""A dry run: everything up to the request lists, and nothing moves.
+"""Dry runs, in which nothing moves; and what a peer claims and requests in an exchange.
 
 The peer cannot tell it from an exchange that is broken off. What it learned is what was
 advertised: its rules had run over the view that is exposed to it.
@@ -115,6 +115,9 @@ class DryRun:
 
 def _records(facts: Iterable[Fact], predicate: str) -> list[str]:
     return [fact[1] for fact in facts if fact[0] == predicate]
+
+
+# -- What a peer claims to have, and what was asked of this side and sent, as an exchange goes on.
 
 
 class Claims:

@@ -52,6 +52,13 @@ if TYPE_CHECKING:
     from lace.store.store_view import ExchangeStore
 
 
+# -- When an evaluation would say what was said before: nothing that it reads has changed.
+#
+# At a fixed point a store, a policy and what a peer claims are in a state of which everything
+# is known: what may be sent is what was advertised, and nothing is left to be requested. The
+# name of that state is kept with the cursor. An exchange that finds both sides in it again need not
+# evaluate anything, however many records there are.
+
 _LABEL: Final = "lace-state/1"
 
 
@@ -344,6 +351,9 @@ def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
     if fields:
         made[PredicateKey(_ADVERTISED_FIELD, 5)] = fields
     return made
+
+
+# -- Who answers a machine's questions about a store, whatever store it is.
 
 
 class ExchangeEvaluator(Protocol):

@@ -1,4 +1,4 @@
-"""What happens on a link, for observers in this process (050-207).
+"""What observers see of a link: events and status; and what they ask of it (050-207).
 
 Nobody else hears of it: these are no facts, and no peer sees them.
 """
@@ -113,6 +113,9 @@ def arrival_of(record: ValidRecord) -> Arrival:
     )
 
 
+# -- The status of an exchange, for observers.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
     """The status of an exchange at a moment, for observers.
@@ -140,6 +143,9 @@ class LinkStatus:
     records_sent: int
     rejected: int
     validating: int
+
+
+# -- Telling the observer of a link what happens on it, in the event loop and in order (050-207).
 
 
 class Announcer:
@@ -187,6 +193,8 @@ class Announcer:
         if self.hear is not None:
             self.tell(RecordsStored(tuple(map(arrival_of, records))))
 
+
+# -- What the caller wants of a running side: to end, or to go on with another policy.
 
 ROUND_SECONDS: Final = 5.0
 """How long a round may go on once this side is to end; then it ends with its phase."""

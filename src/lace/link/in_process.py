@@ -126,6 +126,11 @@ def _arrivals(records: tuple[RawRecord, ...], max_data_bytes: int) -> list[Event
     return [*made, happened.RecordsReceived(taken)] if taken else made
 
 
+# -- An open exchange of two parties in one process: it waits for something new, and goes on.
+#
+# It runs in a thread of its own. Waiting costs nothing but a look at the databases now and
+# then, for what other processes store.
+
 LOOK_SECONDS: Final = 1.0
 """How often the databases are looked at."""
 _LAST_LOOKS: Final = 3

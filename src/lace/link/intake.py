@@ -228,6 +228,12 @@ def _validated(verdicts: ValidationResults) -> Validated:
     return Validated(tuple(made))
 
 
+# -- Receipts that a side publishes for what it stores: signed, bounded, stored together (050).
+#
+# A receipt is an ordinary record of this lace, and moves by the ordinary rules. A receipt gets no
+# receipt: two sides that both publish them would never end.
+
+
 def choose_receipt_key(
     keys: KeyRing, key: SigningKey | None, claim: Verifier | None = None
 ) -> SigningKey:

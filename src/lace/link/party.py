@@ -1,4 +1,4 @@
-"""A party: one machine with its store, clock and evaluator; its effects carried out.
+"""A party: one machine with its store, clock and evaluator, which carries out its effects.
 
 What a machine wants to say comes out as messages, in order: blocks, records, the end of a
 batch, the end of all. Who moves them to the peer, and brings the peer's, is the caller.
@@ -59,6 +59,11 @@ if TYPE_CHECKING:
     from lace.store.store_view import ExchangeStore
 
 
+# -- What can go wrong on this side while effects are carried out, as errors of Lace.
+#
+# Disk, memory and operating system fail with exceptions of their own. An exchange ends with
+# each of them as with a store that cannot work, so that the caller learns what failed.
+
 LOCAL_ERRORS: Final = (LaceError, OSError, MemoryError)
 """What an effect may end with, where nobody has made a mistake."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -80,6 +85,8 @@ def error_of(error: LaceError | OSError | MemoryError, folder: Path) -> LaceErro
     made.__cause__ = error
     return made
 
+
+# -- When the cursors of an exchange are kept, and what is known by them of the peer.
 
 _SAVED_EVERY: Final = 30 * 1_000_000_000
 """How long an open exchange goes on before it keeps another cursor."""
@@ -129,6 +136,8 @@ class CursorSaver:
         self._unsaved = None
 
 
+# -- A batch: requested records, loaded and given out as far as its budget goes.
+
 RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
 _LOOK_BYTES: Final = 256 * 1024
@@ -172,6 +181,8 @@ def send_batch(
     yield BatchEnd()
     return BatchSent(tuple(sent), tuple(missing), size)
 
+
+# -- Waiting: the clock that it is timed by, and the peer's bytes while records are validated.
 
 GATHER_SECONDS: Final = 0.5
 """How long records that are valid wait for others, which are stored with them."""
@@ -638,6 +649,9 @@ def _clear_frames(error: BaseException) -> None:
         called = called.f_back
 
 
+# -- What a store keeps of links: cursors, and the claims that belong to them.
+
+
 class KeptLinks:
     """The cursors of a lace, by Link-Id, with the claims that belong to them."""
 
@@ -668,6 +682,11 @@ class KeptLinks:
         """Keep a cursor, what the peer claims under it, and the state in which that is all."""
         self._files.save(link_id, KeptLink(cursor=cursor, claims=claims, state=state))
 
+
+# -- Waiting for ticks: a close condition around the machine of a bounded side (050-143).
+#
+# The machine is that of an open side and does not know of it. The driver ends it
+# once the tick has come, or once the peer has had time enough to be ready for it.
 
 _LAST: Final = Tai("9999999999:999999999")
 _ENDED: Final = "the peer ended the exchange"

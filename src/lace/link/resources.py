@@ -1,4 +1,4 @@
-"""What the links of one server share: the load of their intakes, and memory for evaluations.
+"""What the links of one server share: processor, memory for evaluations, load of intakes.
 
 A server owns one `Resources` and gives it to each of its links; a link without a server has its
 own. Nothing of it is global to the process, and every part may be used from any thread.
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
 
+
+# -- The memory that evaluations of peers' rules share, of all links of a server.
+#
+# A third of the pool is divided into equal shares, and the rest goes to one evaluation at a time.
+# An evaluation begins when it has a share; when it needs more, it gets the rest as well. The holder
+# of the rest never waits, so no evaluation waits forever, and all together never hold more than the
+# pool. Waiting evaluations take turns by group, such as the address of a peer, whatever number of
+# links a group has; a group has half of the shares at most.
+#
+# A link keeps what its evaluation has made for the next one, and its share with it. It is dropped
+# when others need the memory while that link does not evaluate.
 
 SHARES: Final = 32
 """Evaluations that may run at once, each within its share."""
@@ -265,6 +276,9 @@ class Resources:
         self.memory = MemoryPool(settings.peer_memory_pool)
 
 
+# -- Watching the evaluations of a link: they can be stopped, take turns, and share memory.
+
+
 def _nothing() -> None:
     """Free nothing."""
 
@@ -357,6 +371,12 @@ class LinkSupervisor:
         if self.reason is not None:
             raise EvaluationCancelled(f"the evaluation was cancelled: {self.reason.value}")
 
+
+# -- Memory while records move: fewer searches for garbage, and less that is held for nothing.
+#
+# An exchange makes millions of small values without cycles and keeps many of them for a
+# while. Looking through all of them again and again finds nothing and takes a fifth of the
+# time; so while one runs, that is done less often. Garbage is still collected.
 
 _RARELY: Final = (250_000, 50, 100)
 """New values between two searches of the young; of those, between two of the older; of all."""

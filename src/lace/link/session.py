@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
 
 
+# -- The thread of a party: whatever it does happens there, one step after the other.
+#
+# A process has one for each of its links; few of them compute at the same time.
+
 _Made = TypeVar("_Made")
 
 STEP_LOOK_SECONDS: Final = 0.1
@@ -94,6 +98,11 @@ class PartyThread:
         """Take no more work; what is under way is not waited for."""
         self._thread.shutdown(wait=False)
         self._after = self._during = self._abandon = _nothing
+
+
+# -- What a party has to say, as bytes on its stream: made in its thread, written by the event loop.
+#
+# Writing does not wait for reading. A peer that takes nothing for too long ends the exchange.
 
 
 async def _ignore(_error: LaceError) -> None:

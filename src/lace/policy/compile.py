@@ -51,6 +51,14 @@ if TYPE_CHECKING:
     from lace.rules.limits import RuleLimits
 
 
+# -- Intersection and lowering: from two selections to what may be sent and requested (040).
+#
+# A record is in the shared set when both operands select it. A peer's operand selects in the
+# view that it has: that it names a record which is here and hidden from it, by a constant or
+# by a link, selects nothing. What 050 observes follows from the shared set: `MaySend/1`,
+# `MayRequest/1`, and nothing else. A lowering may ask for more than the shared set; it never
+# asks for less.
+
 _INTERSECTION: Final = """\
 MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), CanQueryRecord({viewer},P).
 MergedSelectHave(P) :- o0_SelectHave(P), o1_SelectHave(P), not Have(P).
@@ -85,6 +93,10 @@ def lowering_rules(name: str, viewer: str) -> tuple[Rule, ...]:
     intersection = _INTERSECTION.format(viewer=quote(viewer))
     return parse_source(f"{intersection}\n{LOWERING_RULES[name]}").rules
 
+
+# -- Provenance: every generated rule leads back to the rule and the operand it came from (040).
+#
+# These are facts about rules, for people and tools. No rule can read them.
 
 _NONE: Final = MappingProxyType[str, object]({})
 

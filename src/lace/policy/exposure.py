@@ -109,6 +109,13 @@ def read_clock(exposures: Iterable[Exposure]) -> bool:
     return any(LOCAL_TAI in exposure.module.required_base for exposure in exposures)
 
 
+# -- Scopes: the predicates of a module get names that no other module has (040).
+#
+# A scope is lexical hygiene and nothing else: it grants nothing and names nobody. Base
+# predicates keep their names; whatever a module defines, or reads though nobody defines
+# it, gets the prefix of its scope.
+
+
 def scope_name(prefix: str, predicate: PredicateKey) -> PredicateKey:
     """Return a predicate's name in a scope.
 

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from lace.record.ids import Verifier
 
 
+# -- The lines of an exchange plan's transcript: writing them, and reading them with care (040).
+#
+# Each line is one fact. Reading names the line at fault and what is wrong with it; the
+# plan itself, and whether the lines are the ones it would be written with, is for
+# `lace.policy.transcript`.
+
 PLAN_PROFILE: Final = "lace-040-exchange-plan-v1"
 LOWERINGS: Final = ("standard-v1", "encrypted-v1", "proven-peer-v1")
 """What may be asked beyond selection: nothing; an encrypted transport; a proven source."""

@@ -105,6 +105,11 @@ class PolicyTests:
         }
 
 
+# -- Names in a test file: keys and records, and texts that mention them as `${name}`.
+#
+# Keys of tests are made from a text, so that a test gives the same hashes everywhere. Anyone who
+# knows the text has the key: they are for tests and nothing else.
+
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """What keys and records may be called."""
 PEER: Final = "peer"
@@ -247,6 +252,8 @@ class Substitution:
 
         return _MENTION.sub(value, text)
 
+
+# -- The records of a test file: real ones, made and validated, by the names they have there.
 
 DEFAULT_TAI: Final = "1700000000:000000000"
 """The TAI of records that give none."""

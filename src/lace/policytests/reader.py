@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from lace.rules.syntax import PredicateKey
 
 
+# -- The cases of a test file: who asks, which facts there are, what must follow.
+
 MAX_FACTS: Final = 10_000
 """Fact lines of one case, and as many for the whole file."""
 LIMITS: Final = tuple(
@@ -325,6 +327,8 @@ def read_fact(line: str, peer: str) -> Fact:
     raw = filled.encode("utf-8", "surrogatepass")
     return parse_fact(raw, max_value_bytes=MAX_VALUE_SETTING)  # the evaluation has its own limit
 
+
+# -- The rules that a test file names or holds: selectors, exposures and plain rules.
 
 MAX_RULE_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one file of rules."""

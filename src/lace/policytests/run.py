@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
 
 
+# -- Rule coverage: which rules of the files under test made a fact in at least one case.
+
+
 @dataclass(frozen=True, slots=True)
 class MeasuredRule:
     """A rule under test: its line, its text as it was written, and its id."""

@@ -138,6 +138,11 @@ class TomlTable:
         return made
 
 
+# -- Where things stand in a test file, and the collection of all that is wrong with it.
+#
+# TOML as it is read has no lines any more; here they are found again from the text. A path
+# is the way to a value: `("case", 0, "send")` is `send` of the first case.
+
 KeyPath: TypeAlias = "tuple[str | int, ...]"
 """Keys, and positions in arrays from 0."""
 

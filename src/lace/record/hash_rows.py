@@ -139,6 +139,9 @@ def keys_of_hashes(texts: Sequence[str]) -> tuple[Octets, npt.NDArray[np.bool_]]
     return found, is_hash
 
 
+# -- A long list of record hashes that takes half the memory of separate texts.
+
+
 class HashList(Sequence[str]):
     """Record hashes in the order in which they were added.
 

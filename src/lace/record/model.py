@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lace.record.seal import SigningKey
 
 
+# -- Values to bytes: the one writer of record bytes (010).
+
 MARKER: Final = bytes.fromhex("f09f96a73a20")
 MARKLINE_BYTES: Final = len(MARKER) + HASH_TEXT_BYTES + 1
 
@@ -295,6 +297,8 @@ def _as_headers(headers: object) -> list[Header]:
 def _show(data: bytes) -> str:
     return repr(data) if len(data) <= 40 else f"{shorten(repr(data[:24]))}, {len(data)} bytes"
 
+
+# -- Receipts: a receiver's signed word that it has stored a record (050).
 
 RECEIPT_GROUP: Final = "lace"
 RECEIPT_APP: Final = "receipt"

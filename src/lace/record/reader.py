@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
+# -- Where a record's data begins and ends, found by parsing its frame in a buffer that grows.
+#
+# The frame is the marklines and their letters, LF-ended header lines, the nesting and
+# `Data-Length`. It is found without a search for the next record's marker, because data
+# may contain marker bytes. Whether headers, hashes and signatures are right is decided
+# in `validate`; what to do about large or broken records is for the reader.
+
 MARKLINE: Final = re.compile(MARKER + rb"([BPS])\.[0-9A-Z_a-z~]{43}\.H3\n")
 OPEN_MARKER: Final = bytes.fromhex("e28baf")
 """What stands before the marker of a record in trailer-hash form."""

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+# -- The structure of a framed record: hashes, headers, paths and times; everything but signatures.
+#
+# A Plex head is accepted by one pattern. Only a head that the pattern does not match is
+# read line by line, which says exactly what is wrong and where; that reading alone
+# decides what is legal.
+
 Octets: TypeAlias = bytes  # the class below has a field of the name `bytes`
 
 _TAI: Final = re.compile(TAI_PATTERN)

@@ -132,6 +132,8 @@ class _Tarjan:
         return tuple(sorted(members, key=self._number.__getitem__))
 
 
+# -- Strata and dependencies of a program as text, and as DOT for drawing tools.
+
 _WORDS: Final = {Use.POSITIVE: "from", Use.NEGATIVE: "not", Use.CARDINALITY: "counts"}
 _STYLES: Final = {
     Use.POSITIVE: "",

@@ -197,6 +197,8 @@ def _order(finding: Finding) -> tuple[int, int]:
     return finding.place.line or 0, finding.place.column or 0
 
 
+# -- Did you mean …? Names close to one that nobody knows, at a bounded cost.
+
 FIELD_NAMES: Final = (
     "Type",
     "Data-Length",

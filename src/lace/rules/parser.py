@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from lace.rules.findings import Reporter
 
 
+# -- One source line to tokens: words, constants, marks; anything else is a token too.
+#
+# The lexer refuses nothing. What no rule may hold becomes a token of a kind that the
+# parser reports, so that one bad character does not hide the rest of the line. Time is
+# linear in the length of the line.
+
 Kind = Literal[
     "word", "quoted", "open", "double", "neck", "unequal", "operator", "comment", "other", "end",
     "(", ")", ",", ".",
@@ -97,6 +103,12 @@ def tokenize(line: str) -> list[Token]:
     tokens.append(Token("end", "", last + 1, last + 2))
     return tokens
 
+
+# -- Reading the terms of an atom: variables, `_` and constants, and what was meant instead.
+#
+# The reader holds the tokens of one line and the place in them; `lace.rules.parser`
+# builds atoms and rules on it. After a fault it goes on at the next comma or bracket,
+# and marks the line as unsound: what it then returns stands in for what was written.
 
 _QUOTES: Final = '"\u2018\u2019\u201c\u201d\u00b4\u0060'
 _ESCAPE: Final = re.compile(r"\\(.)")
@@ -304,6 +316,8 @@ def hint_for_character(character: str) -> str | None:
     """Return what a character that belongs nowhere was probably meant to be."""
     return "a comment is a line that begins with #" if character in "%/" else None
 
+
+# -- Reading body atoms: predicates, negation, tests and counting, each in its one legal shape.
 
 _SHAPES: Final = {
     "IntCompare": "IntCompare(A, Op, B)",

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# -- Comment lines of authoring text: human comments, and `#:json` annotations (030).
+#
+# An annotation is a JSON object that belongs to the next rule. Annotations never reach
+# canonical text; they are kept beside it, by rule identifier.
+
 Annotation = dict[str, object]
 """One JSON object: what an author says about a rule."""
 
@@ -347,6 +352,12 @@ class _SourceReader:
 def _first_difference(span: Span, text: str, normal: str) -> Span:
     same = next((i for i, (a, b) in enumerate(zip(text, normal, strict=False)) if a != b), 0)
     return Span(span.line, span.column + same, span.column + same + 1)
+
+
+# -- The standard form of authoring text: canonical rules, with comments and groups kept.
+#
+# Formatting never changes what a lacegram means: its identifiers stay the same, and
+# formatting twice gives the same text as formatting once.
 
 
 def format_source(

@@ -1,4 +1,4 @@
-"""What a store of records is: admission, removal and consistent snapshots.
+"""What a store of records is: admission, removal, snapshots, and who is told of a change.
 
 A store admits `ValidRecord`s only, whole batches or nothing. A snapshot is one
 state of the store, whatever writers do meanwhile, and is a `FactSource`.
@@ -158,6 +158,11 @@ class RecordStore(Protocol):
         """Release what the store holds open."""
         ...
 
+
+# -- Who wants to know that a store has changed: watchers in this process, by folder.
+#
+# Several handles of one lace may be open here, and threads of their own may wait for records
+# that another adds. What another process stores shows in the database's own counters.
 
 _lock = threading.Lock()
 _watchers: dict[Path, list[Callable[[], None]]] = {}

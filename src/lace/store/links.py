@@ -1,4 +1,4 @@
-"""What is kept of exchanges from one to the next: one file for each link, beside the records.
+"""Files kept between exchanges: cursors of links, and selectors of peers.
 
 A link is two proven verifiers and a plan (its Link-Id). Its file says what each side
 advertised when they last agreed, so that the next exchange tells changes only. All of it is
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
 
+
+# -- Files of a cache: each written whole or not at all, and the ones used longest ago removed.
+#
+# A file that is missing costs time and nothing else, so that whatever keeps one lets an `OSError`
+# pass. When a file was used last is its modification time.
 
 _UNFINISHED: Final = ".new"
 """The suffix of a file that is being written."""
@@ -235,6 +240,15 @@ def _claims(sizes: list[tuple[str, int]] | None, raw: memoryview) -> ClaimTable 
         raise ValueError("bytes behind the claims")
     return ClaimTable(tuple(map(str, json.loads(pieces.pop("")))), pieces)
 
+
+# -- Selectors of peers, kept from one connection to the next: one file for each, beside the
+# cursors.
+#
+# A peer that its transport proves may leave out the bytes of a module that it has sent before
+# (G58a). A file is found by the peer's verifier and the module's identifier together, so that
+# nobody
+# can ask whether another peer's module is here. All of it is a cache: a file that is missing or
+# damaged means that the module has to be sent.
 
 MODULES_NAME: Final = "modules"
 _MODULE_FORMAT: Final = b"lace-module/1\n"

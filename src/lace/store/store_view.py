@@ -1,4 +1,4 @@
-"""Following a store: its facts as base facts that stay up to date as records come and go.
+"""The facts of a store as base facts that stay up to date, as exchanges and queries read them.
 
 A `StoreFollower` holds the facts of one open lace and whatever was built on them, and
 brings both up to date from what changed since it looked last. Only facts that somebody
@@ -252,6 +252,11 @@ def _reads_of(program: RelationalProgram) -> Reads:
                 else:
                     reads[name] = known | {at.value}
     return reads
+
+
+# -- What an exchange needs of a store: its records' bytes and facts, and a place for new ones.
+#
+# A lace is one; so is a warehouse, which takes no records.
 
 
 class ExchangeSnapshot(Protocol):

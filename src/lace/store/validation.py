@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from lace.record.seal import RandomBytes
 
 
+# -- A process beside this one that validates records, and the pipes to it.
+#
+# It ends with its pipe: a killed parent leaves none behind, and one that is killed costs
+# nothing but its speed.
+
 _COLLECT_AFTER: Final = 64
 """Batches between two collections of garbage in a validation process."""
 _PIPE_BYTES: Final = 1 << 20

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from lace.transport.capture import Direction
 
 
+# -- Setup and hello of a captured exchange, judged again: plan, proofs, terms (050, G38-G42).
+#
+# Both sides' blocks and modules are in a capture, so that everything they agreed on can be computed
+# once more, for both. What a transport proves is not in it: neither a user nor, unless it is named,
+# the certificate that a proof over TLS contains.
+
 _CLAIMS = ("Advertised", "AdvertisedField")
 _NOBODY = -1
 """No operand's index."""

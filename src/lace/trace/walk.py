@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from lace.transport.capture import Direction
 
 
+# -- The course of an exchange as both directions show it: which phase comes next (G46, G47b).
+#
+# Nothing here knows what the sides have stored or expose. The turns alone tell where an exchange
+# stands: setup and hello, then loops of advertise, request and transfer, in lockstep. Pure.
+
 PhaseName: TypeAlias = Literal["setup", "hello", "advertise", "request", "transfer"]
 PHASES: Final[tuple[PhaseName, ...]] = ("setup", "hello", "advertise", "request", "transfer")
 _TICK: Final = "TickReady"

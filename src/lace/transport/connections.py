@@ -343,6 +343,12 @@ class Acceptor:
             await stream.close(CloseReason.LEAVING)
 
 
+# -- Listening sockets that count their connections, from accept to close.
+#
+# A connection that only begins a handshake, or says nothing at all, uses up a server as one
+# that works does. So the socket counts, not the protocol above it: one too many is only told so
+# before anything is set up for it.
+
 REFUSAL_SECONDS: Final = 2.0
 """How long a connection that is turned away may take to hear of it."""
 

@@ -1,4 +1,4 @@
-"""Streams over the transports of asyncio: an inbox, an outlet, and the stream of both.
+"""Byte streams, and their form over the transports of asyncio: an inbox and an outlet.
 
 The standard library's stream reader forgets what it holds when a connection is reset, so
 that the last bytes of a peer could be lost. This one gives them out first.
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from lace.record.ids import Verifier
 
 
+# -- Asking the system whether the other end of a connection is closed.
+#
+# A stream that holds much unread takes no more from the system, and so does not see the peer's
+# end. The system knows it all the same.
+
 # Not every system tells a peer that only ended its writing; then a reset is seen, and no more.
 _EVENTS: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
@@ -34,6 +39,13 @@ def has_hung_up(transport: asyncio.BaseTransport) -> bool:
     asking.register(source.fileno(), _EVENTS)
     return any(events & _EVENTS for _, events in asking.poll(0))
 
+
+# -- A stream of bytes between two processes, and what its transport proves about it.
+#
+# Bindings make streams; the driver of an exchange reads and writes them. Nothing here
+# knows what the bytes mean. A stream holds a bounded number of bytes in each direction:
+# a peer that sends faster than it is read waits, and so does a writer that the peer does
+# not read (060).
 
 PIECE_BYTES: Final = 64 * 1024
 """What is given to the system at once, and the largest WebSocket frame that is sent."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from lace.errors import LaceError
 
 
+# -- Small files that a server or client is told of: maps, certificates, keys.
+
+
 def read_small_file(
     path: Path, most: int, refusal: Callable[[str, str], LaceError]
 ) -> tuple[bytes, int]:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from lace.transport.connections import Acceptor
 
 
+# -- Listening sockets that a service manager has opened and handed over.
+#
+# Who hands one over has chosen its address, its owner and its mode; here it is only checked to be
+# what the server was told to listen on. It is never removed: it is the service manager's.
+
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 _FAMILIES: Final = {
     "unix": frozenset({socket.AF_UNIX}),

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
 
 
+# -- How explanations look: a tree of lines, as text for a terminal or as HTML for a notebook.
+#
+# Whatever comes from records or rules is made safe to show here, and nowhere else.
+
 SHOWN_FACTS: Final = 100
 """Facts of a derivation that are shown unless more are asked for; the rest are counted."""
 _CELL_CHARACTERS: Final = 200

@@ -1,4 +1,4 @@
-"""The bindings that make items of a body true, one after the other, least first.
+"""The search for bindings of a body, least first; derivations and lookups are built on it.
 
 Variables get their values in the order in which the positive atoms name them, and each
 its values in the order of their texts. The values to try come from the atom that has
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import BodyAtom, Term, Test
 
+
+# -- Items of a rule's body under one binding of texts: their values, their text, their tests.
 
 Binding: TypeAlias = "Mapping[str, str]"
 
@@ -147,6 +149,13 @@ def test_holds(test: Test, binding: Binding) -> bool:
             return lex_compare(value(left), operator, value(right))
         case TextShape(text, start, delimiters, end):
             return text_shape(value(text), value(start), delimiters.value, value(end))
+
+
+# -- Which values of a variable are worth trying: those that the engine finds in whole bindings.
+#
+# A search that goes value by value would try many in vain where few take part in any
+# binding. The engine tells them all at once, on whole columns. It knows nothing of
+# heights, so a value that survives is not yet certain.
 
 
 class Survivors:
@@ -297,6 +306,11 @@ def _cost(item: BodyAtom) -> int:
     name = type(item).__name__
     return kinds.index(name) if name in kinds else len(kinds)
 
+
+# -- Single questions to finished relations: which facts fit an atom under a binding.
+#
+# Rules run on whole columns; explanations ask about one binding at a time. A binding has
+# texts, so it may hold values that no fact has.
 
 EXACT_COUNT: Final = 1000
 """Facts up to which a count of facts that are not kept is always exact."""
@@ -486,6 +500,13 @@ def _pieces(
 def _enough(item: Cardinality) -> int:
     """Return up to where to count: so far that the answer is certain, and further if cheap."""
     return max(count_bound(item.bound) + 1, EXACT_COUNT)
+
+
+# -- Derivations: the shortest way from base facts to a fact, the same one every time.
+#
+# The height of a fact is least over all its derivations. Of those that reach it the one
+# by the first rule is taken, and of its bindings the least; where a rule says `_`, the
+# least fact that fits.
 
 
 def derive(

@@ -1,4 +1,4 @@
-"""Misses: what each rule lacks to give a fact that does not hold.
+"""Why a fact holds in an evaluation, or what each rule lacks to give it.
 
 The body of a rule is gone through as it is written; a condition waits until its
 variables have values. The first item that no binding passes is the one that failed.
@@ -215,6 +215,9 @@ def _nearest(
         found = least if found is None or here > most else min(found, least)
         most = here
     return most, found
+
+
+# -- Why a fact holds in an evaluation, or why it does not.
 
 
 def explain_fact(evaluation: Evaluation, key: PredicateKey, values: Sequence[str]) -> Explanation:

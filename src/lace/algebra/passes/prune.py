@@ -89,6 +89,12 @@ def _join(scans: tuple[Scan, ...], columns: tuple[str, ...]) -> Node:
     return scans[0] if scans else Unit()
 
 
+# -- Which predicates get no fact twice: an engine need not look for what it made already.
+#
+# A rule makes each fact once when one of its scans gives all its columns to the head and
+# every other scan only tests these, by all of its own columns. Several rules of a predicate
+# make no common fact when their heads differ in a constant.
+
 _Head: TypeAlias = "tuple[str | None, ...]"
 _MOST_BRANCHES: Final = 256
 """Rules of one predicate that are compared with one another."""
@@ -137,6 +143,9 @@ def _differ(one: _Head, other: _Head) -> bool:
         left is not None and right is not None and left != right
         for left, right in zip(one, other, strict=False)
     )
+
+
+# -- Which predicates are only counted: their facts need not be made to answer for the rest.
 
 
 def find_counted(program: RelationalProgram) -> RelationalProgram:

@@ -1,4 +1,4 @@
-"""Rules that can never fire: an empty predicate or a test that cannot hold (030).
+"""Predicates that nobody defines, and rules that can never fire (030).
 
 A predicate is certainly empty when no rule for it can fire, whatever the base facts
 are. What is found is certain; many rules that never fire are not found.
@@ -145,6 +145,16 @@ def _texts(left: Term, right: Term) -> tuple[str, str] | None:
     return None
 
 
+# -- Predicates that nobody defines (030): a warning, or in one's own modules a refusal.
+#
+# A predicate that is neither a base predicate nor defined by a rule is empty. Where only
+# positive atoms lead to it, a mistyped name gives too little, and a warning says so. Where an
+# atom that is negated or counted depends on it, itself or through helpers, it may give too much:
+# `not Blokced(P)` holds for every record. In modules that act for their owner such a name is
+# refused, unless it is named as empty on purpose; in the rules of a peer and in plain questions
+# it stays a warning.
+
+
 def parse_allowed(texts: Iterable[str]) -> frozenset[PredicateKey]:
     """Return the predicates that are empty on purpose, by their names with arity."""
     said = "allow_undefined has predicates by name and arity"
@@ -254,6 +264,8 @@ def _hint(
     name = near.closest(key.name, arities)
     return f"did you mean {name}?" if name else None
 
+
+# -- Where steps lead to: from predicate to predicate, or from place to place.
 
 _Node = TypeVar("_Node")
 

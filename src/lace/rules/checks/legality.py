@@ -1,4 +1,4 @@
-"""Safety: every variable that a rule tests or gives out is bound by a positive atom (030).
+"""What every lacegram must satisfy: safety, strata, reserved names and limits (030).
 
 The order of atoms does not matter. `true`, tests and Cardinality bind nothing. A rule
 that does not stand as it was written is left out: its variables are not the author's.
@@ -149,6 +149,11 @@ class _RuleSafety:
             seen.update(inside)
 
 
+# -- Strata: no predicate depends on itself through negation or counting (030).
+#
+# A lacegram that breaks this has a cycle; the finding names every step of it with its
+# line, and its excerpt shows the rules.
+
 Strata = tuple[tuple[PredicateKey, ...], ...]
 """The derived predicates by stratum, lowest first."""
 
@@ -227,6 +232,11 @@ def _report_cycle(cycle: list[Edge], rules: Sequence[Rule], reporter: Reporter) 
         also=[edge.atom.span for edge in shown[1:]],
     )
 
+
+# -- Reserved names: base predicates, built-ins, removed built-ins, and what a profile keeps (030).
+#
+# Each finding names the predicate as the author wrote it. A predicate that a profile
+# forbids is reported once, where it first occurs; a forbidden head at every rule.
 
 REMOVED: Final = PredicateKey("Prefix", 2)
 """A built-in of earlier texts; TextShape replaces it. Other arities are ordinary predicates."""
@@ -322,6 +332,11 @@ class _Reserved:
             f"{REMOVED} is not part of the language",
             show(f"write TextShape({first},{second},'','')"),
         )
+
+
+# -- Limits on what rules hold: atoms in a body, the arity of atoms, the bytes of a value (030).
+#
+# The number of rules and the length of a line are limited while the text is parsed.
 
 
 def check_limits(rules: Sequence[Rule], limits: RuleLimits, reporter: Reporter) -> None:

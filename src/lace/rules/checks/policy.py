@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from lace.rules.profiles import Profile
 
 
+# -- Places: the positions of predicates, and how a property of them spreads over rules.
+
 Place = tuple[PredicateKey, int]
 """A predicate and one of its positions, from 0."""
 
@@ -324,6 +326,20 @@ class _Others:
         return place not in _HERE and (place[0] not in self._defined or place in self._found)
 
 
+# -- Authority taken from records that nobody vouches for (a warning).
+#
+# Anyone can write a record that says "V is a member". Rules that decide by verifiers
+# should take them from records whose signer they look at. The check is simple on
+# purpose, and it is this:
+#
+# 1. A variable is a *verifier* when it is the value of `Field(_,'Signed-By',_,V)` or the
+#    argument of `Peer`, `Here` or `_Viewer`. A place of a derived predicate holds
+#    verifiers when a verifier stands there in any rule, in the head, in a positive or in
+#    a negated atom; and a variable that stands in such a place is a verifier as well.
+# 2. A rule whose head gives out a verifier that it takes from a field or link of a
+#    record `P`, other than `Signed-By`, is reported, unless its body also has
+#    `Field(P,'Signed-By',_,…)`, or gives `P` to a derived predicate that has it.
+
 _FIELD: Final = PredicateKey("Field", 4)
 _VALUES: Final = {_FIELD: 3, PredicateKey("RecordLink", 5): 4}
 _IDENTITIES: Final = frozenset(
@@ -403,6 +419,21 @@ def _signed_records(rule: Rule, signed: set[Place]) -> set[str]:
 def _is_signer(atom: Atom) -> bool:
     return atom.key == _FIELD and atom.terms[1] == _SIGNED_BY
 
+
+# -- Policies that rest on what a peer does not claim (warnings; 040).
+#
+# A rule that gives more when a peer leaves out a claim: one with `not` or a
+# "fewer than" over `Advertised`, `AdvertisedField`, or a predicate that is made from them
+# (one that negates them is reported itself). It is reported once, unless
+#
+# 1. what its head gives only ever takes away from the results. Where a profile names no
+#    results, they are the predicates that are nowhere negated or counted as "fewer than";
+# 2. the predicate's rules read only claims that the rule asks for as well, so that it gives
+#    nothing without them: the same atom, or `Advertised` about a record and a source that
+#    it has from claims;
+# 3. they rank such claims: LexCompare or IntCompare compares them with the same claims about
+#    another record, as "the newest hundred" does. A record is its atoms' first term. Who
+#    leaves out a claim has another record ranked higher, and no more of them selected.
 
 _ADVERTISED: Final = PredicateKey("Advertised", 2)
 _CLAIMS: Final = frozenset({_ADVERTISED, PredicateKey("AdvertisedField", 5)})

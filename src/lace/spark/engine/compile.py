@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from lace.spark.engine.world import World
 
 
+# -- Built-in tests as Spark columns of text: they mean what `lace.rules.builtins` says.
+#
+# Spark compares strings as UTF-8 bytes. Integers of any length are compared by sign, number
+# of digits and digits, never as numbers.
+
 _INTEGER: Final = r"\A-?[0-9]+\z"
 _DIGITS: Final = "0123456789"
 
@@ -134,6 +139,11 @@ def _constant(term: Term) -> str:
         raise AssertionError("a term of a test is a variable or a constant")
     return term.value
 
+
+# -- Count tests: by counting the facts of each key, or by the rank of an item in an order.
+#
+# A rank needs no pairs: the items are sorted by what orders them, and only as far as the
+# bound asks. The plain count is kept for facts in which an item has two values of its order.
 
 _FACTS: Final = "facts"
 _LARGE: Final = 2**62

@@ -69,6 +69,14 @@ if TYPE_CHECKING:
     from lace.spark.engine.world import TextTable
 
 
+# -- What a fixed point reads, reduced to what it needs: small tables, each made once.
+#
+# A fixed point that is repeated should not read whole base tables each time, and one that is
+# handed to another engine should not carry them there. Each scan of another predicate
+# becomes one of a table of its own that has only the rows that fit and the columns that are
+# needed; scans that need the same share it.
+
+
 @dataclass(slots=True)
 class Pruned:
     """A fixed point over tables of its own; the program has it last, behind what it counts."""

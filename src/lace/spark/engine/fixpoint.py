@@ -211,6 +211,13 @@ class _Rounds:
             world.relations[predicate] = relation
 
 
+# -- Handing a fixed point, or a whole program, to an engine in this process.
+#
+# Recursion over a small table takes an engine in memory milliseconds a round, and a cluster a
+# job. So where what a fixed point reads fits, it is collected, evaluated here and given back
+# as tables. The engine that does it is the caller's: engines do not know each other.
+
+
 class Handover(Protocol):
     """An engine of this process that evaluates over columns of numbers."""
 

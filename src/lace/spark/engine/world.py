@@ -248,6 +248,8 @@ class World:
             raise AssertionError("a limit that was passed is told") from error
 
 
+# -- Where the texts of numbers come from: a table, with the texts that only rules have.
+
 _MOST_LISTED: Final = 1000
 """Texts that are looked for one by one, without a join."""
 

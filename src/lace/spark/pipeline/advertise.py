@@ -65,6 +65,13 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
+# -- Advertisement states of a warehouse: what was advertised under a name, and its roots.
+#
+# The tables `advertised/NAME` (what was asked for, one row), `partitions/NAME` (count and root of
+# the
+# whole and of each two-character prefix) and `advertisements/NAME` are one state. All here is small
+# and read without Spark; the advertisements themselves are not.
+
 PREFIX_LENGTH: Final = 2
 """Characters of a prefix, as mode 1 of reconciliation begins with (G44)."""
 WHOLE: Final = ""
@@ -216,6 +223,10 @@ def inputs_of(manifest: Manifest, of: str) -> str:
             hasher.update(f"{table} {file.path} {file.digest}\n".encode())
     return hasher.digest().hex()
 
+
+# -- What an executor does for advertisements: records to claims, sorted digests to roots.
+#
+# All of it is the code that an exchange uses; here it takes Arrow batches and gives some.
 
 CLAIM_COLUMNS: Final = columns_of(ADVERTISEMENTS)
 ROOT_COLUMNS: Final = (("prefix", "string"), ("count", "bigint"), ("root", "binary"))

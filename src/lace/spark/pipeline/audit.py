@@ -1,4 +1,4 @@
-"""Proving a warehouse: its tables say what the embedded code says of the records' own bytes.
+"""Auditing a warehouse: files, records, tables and derived facts, computed again.
 
 Every record, or a sample of them, is read and validated again: hashes, structure and signature. The
 set of its facts, as one digest, is compared with that of the tables; so are the digests of its
@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.warehouse import DataFile, Manifest
 
 
+# -- What a proof of a warehouse found: how much was compared, what is wrong, what was left out.
+
 Reports: TypeAlias = "list[tuple[str, str]]"
 """What something was found about, and what was found: the first of them."""
 MOST_SAMPLED: Final = 100_000
@@ -119,6 +121,8 @@ class Proof:
         """Note something that was not compared."""
         add_report(self.uncompared, what, reason)
 
+
+# -- What an executor does to prove a warehouse: records validated again, and digests of fact sets.
 
 PROVEN_COLUMNS: Final = (("record", "string"), ("size", "bigint"), ("digest", "binary"))
 VERDICT_COLUMNS: Final = (("record", "string"), ("reason", "string"))
@@ -265,6 +269,12 @@ def _sets(
     if about is not None:
         yield record, [tuple(each) for each in facts.values()]
 
+
+# -- Proving derived facts: the same rules, evaluated by the embedded engine over the same records.
+#
+# An evaluation keeps its rules. They are asked again about the records that had facts at that time,
+# read from their own bytes, and each predicate's set of facts must have the digest of that in its
+# table. Neither Spark nor a table of facts has a part in it.
 
 _UNKNOWN: Final = "it does not tell by which rules it was made; run `lace pipeline evaluate` again"
 _OTHER: Final = "it was not made of the rules and facts that are kept"
@@ -630,6 +640,8 @@ def _embedded_roots(rows: DataFrame, *, whole: bool) -> Iterator[tuple[str, tupl
         yield prefix, (last - first, root_of(digests[first:last]))
         first = last
 
+
+# -- Checking a warehouse without Spark: every file, byte by byte, and some of its records.
 
 _SOME_RECORDS: Final = 1000
 """Records that are validated again, where nobody says how many."""

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.warehouse import Manifest, WarehouseFolder
 
 
+# -- Plans that are registered in a warehouse: what each may send was evaluated beforehand.
+#
+# A registration is made by `lace pipeline evaluate` for an exchange. It tells the plan, the viewer
+# and the fields that advertisements need, and has a name for all that decides what may be sent: the
+# rules, the facts of records, and of the public facts those that matter to it. One that finds the
+# same name for an exchange of now need not evaluate.
+
 _FORMAT: Final = 1
 _ALL: Final = "*"
 _VARYING: Final = frozenset(

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
+# -- The facts of a warehouse as an engine takes them: only those tables that rules read.
+
 _FIELD: Final = PredicateKey("Field", 4)
 _NAME_AT: Final = 1
 
@@ -157,6 +159,12 @@ def _numbered(session: SparkSession, facts: Sequence[Fact], texts: ExtendedTexts
     rows = [[numbers[value] for value in fact[1:]] for fact in facts]
     return frame_of_rows(session, rows, len(facts[0]) - 1)
 
+
+# -- Questions as tables: the rules and public facts that an evaluation was made of, to ask again.
+#
+# One row a part: of each program its limits, the predicates that it reads and its rules in
+# canonical text; and the facts that are not of records. A reader trusts none of it: rules
+# are parsed and checked again, and together they must have the identity of the evaluation.
 
 _COLUMNS: Final = ("program", "part", "text")
 _LIMITS, _BASE, _RULE, _FACT = "limits", "base", "rule", "fact"
@@ -487,6 +495,9 @@ def _as_texts(tables: Tables, key: PredicateKey, broadcast_rows: int) -> DataFra
     if not key.arity:
         return frame
     return frame.selectExpr(*(f"t{at} AS c{at}" for at in range(key.arity)))
+
+
+# -- Choosing records of a warehouse: those that are named, or those that rules choose.
 
 
 class NotHeldError(LaceError):

@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
+# -- What an executor does for facts: texts become numbers, its own and then the dictionary's.
+#
+# A *unit* is a share of the records with a list of texts of its own. `Interning` gives the facts
+# of a
+# unit as numbers in that list, and the list; `resolve` puts the dictionary's ids for the unit's
+# numbers. So each text is compared with others once for a unit, and facts are never joined by text.
+
 TEXT: Final = "text"
 """The kind of the rows that are a unit's texts; of all others it is their predicate."""
 HEAD_COLUMNS: Final = ("head", "size", "plex_at", "blob_at", "group_path", "app", "name", "tai")

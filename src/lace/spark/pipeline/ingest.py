@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     from lace.store.validation import ValidationResults
 
 
+# -- Byte ranges of a file of records that can be read apart, and together give the same outcomes.
+#
+# The frames are hopped over one after another, without a look at the data. Where a frame is lost,
+# a recovering reader goes on until it has found an intact record; from there the hops continue, and
+# what lies between is a range of its own. A search for marklines would be wrong: data holds them
+# too.
+
 RANGE_BYTES: Final = 32 * 1024 * 1024
 """A range ends behind the record that makes it larger than this."""
 _SEARCH_PIECE: Final = 256 * 1024
@@ -168,6 +175,8 @@ def read_range(
                 yield outcome
 
 
+# -- Which files an ingest reads: those named, those in folders, those that patterns match.
+
 MAX_SOURCES: Final = 1_000_000
 """Files that one ingest reads."""
 _PATTERN: Final = frozenset("*?[")
@@ -269,6 +278,13 @@ def describe_source(path: Path) -> Source:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
+
+# -- What an executor does of an ingest: ranges of files in, rows of records and of faults out.
+#
+# Everything here is importable by name, so that Spark sends no code. The rows are made by the same
+# functions as those of `lace import`. A fault is a row of the kind `fault`, whose `head` is its
+# rule
+# and reason as JSON.
 
 RECORD: Final = "record"
 FAULT: Final = "fault"

@@ -133,6 +133,9 @@ class _Run:
         )
 
 
+# -- Records between a lace and a warehouse: a snapshot as a file to ingest, and the way back.
+
+
 def find_lace_records(
     job: Job,
     folder: Path,

@@ -1,4 +1,4 @@
-"""The tables of a warehouse: their columns, and how each is read as a DataFrame.
+"""The tables of a warehouse: their columns, how each is read, what a warehouse holds.
 
 Facts are rows of 64-bit ids, whose texts the dictionary has. `Field` is kept apart by Name: the
 standard names have fixed slots, frequent others get a numbered one, and one slot has the rest.
@@ -237,6 +237,8 @@ def _named(
     ).select(*rows.columns)
 
 
+# -- What a warehouse holds, from its manifest alone: nothing that takes long to load is needed.
+
 DERIVED: Final = "derived"
 """What the names of the tables of derived facts begin with."""
 
@@ -299,6 +301,11 @@ def _derived(manifest: Manifest) -> dict[str, int]:
             name, _, predicate = rest.partition("/")
             found[f"{name} {predicate.replace('~', '/')}"] = manifest.rows(table)
     return dict(sorted(found.items()))
+
+
+# -- What was rejected when files were ingested, and why: the rows of the table `quarantine`.
+#
+# They are read without Spark. Making them is `lace.pipeline.ingest`'s.
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# -- The manifest of a warehouse: which files it consists of, and nothing else counts.
+#
+# A manifest is one JSON file with the digest of its own body. It lists every file with size, digest
+# and rows, and the generation that brought it; and it lists the last runs of stages. A file's path
+# is made of the writer's own names, never of anything that a record holds, and a manifest with any
+# other path is refused.
+
 FORMAT: Final = "lace-warehouse/1"
 LOST_HINT: Final = (
     "take the newest whole one of the folder manifests as manifest.json, or ingest again into "
@@ -567,6 +574,8 @@ def _sweep(folder: Path, manifest: Manifest) -> list[OSError]:
     replaced = {*states} - {*old[-_KEPT_STATES - 1 :]}
     return remove_all([*replaced, *folder.glob(f"{MANIFEST_NAME}.*.part"), *unlisted])
 
+
+# -- What a failure inside Spark means: damage, a disk without room, or something else.
 
 _FULL: Final = re.compile("No space left on device|File too large|Disk quota exceeded")
 _DAMAGE: Final = re.compile(

@@ -238,6 +238,9 @@ def _damaged(what: str) -> WarehouseDamagedError:
     )
 
 
+# -- A warehouse as the store of one side of an exchange: its records are sent, and it takes none.
+
+
 class WarehouseStore:
     """A warehouse behind one link; what it shows stays the same within an epoch."""
 

@@ -1,4 +1,4 @@
-"""Connections to the store's database, their settings, and what SQLite's errors mean.
+"""Connections to the store's database: settings, errors, versions and counters.
 
 The SQLite is the one that the `apsw` wheel carries, so that its version is known.
 Commits reach the disk before they are acknowledged (`synchronous=FULL`).
@@ -168,6 +168,13 @@ def not_a_lace(path: Path) -> NoStoreError:
     return NoStoreError(f"{path} is not a lace", hint="name another folder with --lace DIR")
 
 
+# -- The counters of the store: what it holds, and a mark that tells sets of records apart.
+#
+# `key_xor` is the XOR of the first 64 digest bits of every stored record. Together with the
+# number of records it tells whether facts that are kept beside the database are those of the
+# records in it, without a look at any of them.
+
+
 @dataclass(frozen=True, slots=True)
 class StoreCounters:
     """The counters of one state; a store of version 1 has only the first three."""
@@ -212,6 +219,8 @@ def xor_of_digests(digests: Sequence[bytes]) -> int:
     found = reduce(xor, words[:: DIGEST_BYTES // words.itemsize].tolist(), 0)
     return int.from_bytes(found.to_bytes(words.itemsize, sys.byteorder), "big", signed=True)
 
+
+# -- Versions of the store: making one, bringing an old one up to date, refusing a newer one.
 
 Migration = str
 """The SQL that brings a store from one version to the next."""

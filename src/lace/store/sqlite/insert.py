@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
 
 
+# -- Records that were stored or read a moment ago: a follower of a store need not read them.
+#
+# A record is known by its key, which its bytes decide. So what is remembered stays right
+# whatever happens to the store; which records there are, only a snapshot says. All who have
+# the same lace open in one process remember together, as the links of a server do. A peer sees
+# nothing of that but time: it hears of a record when its own view has it, remembered or not.
+
 MOST_RECORDS: Final = 4096
 """Records that are remembered at most."""
 MOST_BYTES: Final = 4 * 1024 * 1024

@@ -84,6 +84,9 @@ def append_all(
     writer.publish()
 
 
+# -- A look at the segments of a lace, all of them: are they whole, and of its records.
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentCheck:
     """What was found: records covered and not covered, and why segments cannot be used."""

@@ -1,4 +1,4 @@
-"""Listening for WebSockets: what is refused before the upgrade, and what a client proves."""
+"""Listening for WebSockets: which requests are upgraded, and what a client proves."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from lace.transport.connections import Acceptor
     from lace.transport.tls import ServerTls
 
+
+# -- Which HTTP requests become WebSockets: Host, Origin and path, and the words of a refusal.
+#
+# Any web page can make a browser connect to a server on its user's machine, and can give
+# that machine a name of its own (DNS rebinding). A browser says both: the page in Origin,
+# the name in Host. So a request with an Origin is refused unless it was allowed, and Host
+# has to be a name of this server.
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z_.-]+)(?::[0-9]{1,5})?")
 

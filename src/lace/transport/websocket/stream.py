@@ -223,6 +223,8 @@ def _ending_of(closed: ConnectionClosed) -> Ending:
     return Ending.CLEAN if closed.rcvd.code in _CLEAN_CODES else Ending.CUT
 
 
+# -- What client and server have in common: limits, silence, and a guard on each connection.
+
 MAX_FRAME_BYTES: Final = 1024 * 1024
 """The largest frame that is taken; messages may have any number of frames."""
 MAX_UNREAD_FRAMES: Final = 4
