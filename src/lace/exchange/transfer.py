@@ -283,7 +283,7 @@ class Transfer:
         self.is_received = True
 
 
-# -- The ledger of requests: what was requested, with what outcome, what is not requested again (G47).
+# -- The ledger of requests: their outcomes, and what is not requested again (G47).
 #
 # A hash that was answered `NotAvailable` is not asked for again in this round, unless its
 # advertisement was absent from one loop; a rejected one not in this epoch while its
