@@ -10,8 +10,6 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -98,38 +96,41 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module}.{alias.name}"
 
 
-@pytest.mark.parametrize("path", modules(*PURE), ids=name_of)
-def test_pure_packages_have_no_effects(path: Path) -> None:
+def test_pure_packages_have_no_effects() -> None:
     found = [
         f"{name_of(path)}:{line}: imports {name}"
+        for path in modules(*PURE)
         for line, name in imports(path)
         if name.split(".")[0] in EFFECTS
     ]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        match node:
-            case ast.Call(func=ast.Name(id=called)) if called in EFFECTFUL_CALLS:
-                found.append(f"{name_of(path)}:{node.lineno}: calls {called}()")
+    for path in modules(*PURE):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id=called)) if called in EFFECTFUL_CALLS:
+                    found.append(f"{name_of(path)}:{node.lineno}: calls {called}()")
     assert not found
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=name_of)
-def test_libraries_stay_where_they_belong(path: Path) -> None:
-    place = name_of(path)
+def test_libraries_stay_where_they_belong() -> None:
     found = [
-        f"{place}:{line}: imports {name}; allowed in: {', '.join(allowed) or 'nowhere'}"
+        f"{name_of(path)}:{line}: imports {name}; allowed in: {', '.join(allowed) or 'nowhere'}"
+        for path in sorted(SOURCE.rglob("*.py"))
         for line, name in imports(path)
         if (allowed := CONFINED.get(name.split(".")[0])) is not None
-        and not place.startswith(allowed or ("nowhere/",))
+        and not name_of(path).startswith(allowed or ("nowhere/",))
     ]
     assert not found
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=name_of)
-def test_nothing_inside_imports_the_front_page(path: Path) -> None:
+def test_nothing_inside_imports_the_front_page() -> None:
     """`import lace` is for callers: inside, name the module that has the thing."""
-    if path in {SOURCE / "__init__.py", SOURCE / "__main__.py"}:
-        return
-    found = [f"{name_of(path)}:{line}" for line, name in imports(path) if name == "lace"]
+    found = [
+        f"{name_of(path)}:{line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path not in {SOURCE / "__init__.py", SOURCE / "__main__.py"}
+        for line, name in imports(path)
+        if name == "lace"
+    ]
     assert not found
 
 
