@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
+from lace.errors import UsageError
 from lace.exchange.events import Admitted, Validated
-from lace.link.intake import FEW_RECORDS, IntakeLoad, LinkIntake, Receipts
+from lace.link.intake import FEW_RECORDS, IntakeLoad, LinkIntake, Receipts, choose_receipt_key
+from lace.record.seal import SigningKey
 from lace.record.validate import ValidRecord, frame_record, frame_records
 from lace.store import validation
 from lace.store.interface import Admission, watching
+from lace.store.keys import KeyRing
 from lace.store.sqlite.store import SqliteStore
 from lace.store.validation import ValidationProcess
 from tests.link.clocks import START
@@ -350,3 +353,17 @@ def test_intakes_of_many_threads_are_counted(opened: lace.Lace) -> None:
     assert not load.has_others(intake)
     for each in (intake, *others):
         each.close()
+
+
+@pytest.mark.requirement("050-209")
+def test_the_key_that_signs_receipts(tmp_path: Path) -> None:
+    keys = KeyRing(tmp_path / "keys", os.urandom)
+    with pytest.raises(UsageError, match="no default key"):
+        choose_receipt_key(keys, None)
+    default, claimed, own = (SigningKey.generate() for _ in range(3))
+    keys.add(default)
+    keys.add(claimed)
+    assert choose_receipt_key(keys, None).verifier == default.verifier
+    assert choose_receipt_key(keys, None, claimed.verifier).verifier == claimed.verifier
+    assert choose_receipt_key(keys, None, own.verifier).verifier == default.verifier
+    assert choose_receipt_key(keys, own, claimed.verifier) is own

@@ -106,6 +106,22 @@ def test_what_is_kept_is_dropped_for_others() -> None:
     assert pool.holders == (0, 0)
 
 
+def test_all_shares_together_are_never_more() -> None:
+    """Members that keep something give their share to one of another group, one at a time."""
+    pool = MemoryPool(96 * MIB)
+    dropped: list[int] = []
+    for number in range(SHARES):
+        each = member(pool, f"{number % 4}")
+        each.drop = lambda number=number: dropped.append(number)  # type: ignore[misc]
+        each.begin()
+        each.end(1)
+    assert pool.holders == (SHARES, 0)
+    another = member(pool, "another")
+    another.begin()
+    assert dropped == [0], "the one that has kept it for longest"
+    assert pool.holders == (SHARES, 0)
+
+
 def test_turns_go_round_between_groups() -> None:
     """One with many links does not get more turns than one with a single link."""
     pool = MemoryPool(96 * MIB)

@@ -20,7 +20,9 @@ from lace.link.resources import collecting_rarely
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
 from lace.rules.program import check_canonical, check_source
+from lace.store.interface import StoreBusyError
 from lace.store.sqlite.snapshot import SqliteSnapshot
+from lace.store.sqlite.store import SqliteStore
 from lace.transport.duplex import DuplexStream, Proven
 from lace.transport.listening import connect, listen
 from tests.link.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
+    from lace.errors import LaceError
     from lace.exchange.result import Outcome
     from lace.link.bridge import Message
     from lace.rules.limits import RuleLimits
@@ -162,6 +165,32 @@ def test_long_rules_of_a_peer_that_has_left_are_not_checked(
     assert outcome.failure is not None
     assert outcome.failure.failure is Failure.PEER_CLOSED
     assert checked.count(body) == 1
+
+
+def test_a_failure_of_this_side_is_shown_as_such(
+    sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = sides
+    right.add(plex("there"))
+    found: list[LaceError | None] = []
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreBusyError("the store is busy")
+
+    async def serve(stream: ByteStream) -> None:
+        await session(right, left, 1, stream).run()
+
+    async def run() -> None:
+        async with connected(BINDINGS[0], serve) as stream:
+            made = session(left, right, 0, stream)
+            found.append(made.error)
+            await made.run()
+            found.append(made.error)
+
+    monkeypatch.setattr(SqliteStore, "admit", fail)
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert found[0] is None
+    assert isinstance(found[1], StoreBusyError)
 
 
 def test_a_peer_that_says_nothing_is_given_up(

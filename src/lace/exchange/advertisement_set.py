@@ -26,7 +26,6 @@ from lace.exchange.merkle import (
     Digests,
     Tree,
     as_digests,
-    known_root_of,
     leaves_of,
     order_of,
     root_of_leaves,
@@ -649,18 +648,15 @@ class AdvertisementSet:
         return self._root_of(prefix, self._rows.span(prefix))
 
     def _root_of(self, prefix: str, found: slice) -> bytes:
-        digests = self._digests_in(prefix, found)
-        made = known_root_of(digests, lambda: self._compute(prefix, found, digests))
+        digests, leaves = self._digests_in(prefix, found), self._leaves_in(prefix, found)
+        if prefix or len(digests) > _MOST_KEPT:
+            made = root_of_leaves(digests, leaves)
+        else:
+            self._tree = Tree(digests, leaves, self._tree)
+            made = self._tree.root
         if len(self._roots) < _MOST_ROOTS or not prefix:
             self._roots[prefix] = made
         return made
-
-    def _compute(self, prefix: str, found: slice, digests: Digests) -> bytes:
-        leaves = self._leaves_in(prefix, found)
-        if prefix or len(digests) > _MOST_KEPT:
-            return root_of_leaves(digests, leaves)
-        self._tree = Tree(digests, leaves, self._tree)
-        return self._tree.root
 
     def _digests_in(self, prefix: str, found: slice) -> Digests:
         digests, others = self._rows.digests[found], self._other_digests(prefix)

@@ -7,8 +7,6 @@ each is a tree of its own.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from lace.base.digest import DIGEST_BYTES, digest, digest_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 
 Digests = npt.NDArray[np.uint8]
@@ -30,10 +28,6 @@ _AT_ONCE: Final = 1 << 12
 """Hashes that are made before they are put together: they stay in the processor's cache."""
 _FEW: Final = 64
 """Up to this number of rows, prefixing the label row by row takes less time."""
-_MANY: Final = 4_096
-"""Digests whose root is worth remembering."""
-_MOST_KNOWN: Final = 4_096
-"""Roots that are remembered: there may be some for each partition that is listed."""
 EMPTY_ROOT: Final = digest(b"lace-advertisement-empty/v1")
 """The root of no records, and what leaves are padded with."""
 
@@ -98,48 +92,6 @@ def root_of_leaves(digests: Digests, leaves: Digests) -> bytes:
         pad = node_of(pad, pad)  # what a whole subtree of padding comes to
         level = nodes_above(level, pad)
     return level
-
-
-class KnownRoots:
-    """Roots of many digests that were computed before, by the digest of these.
-
-    Two sides in one process compute the root of the same set, one after the other; to
-    compare what it is of takes a hundredth of that. Links do not share them: how long one
-    takes would tell what is known of another.
-    """
-
-    __slots__ = ("_roots",)
-
-    def __init__(self) -> None:
-        self._roots: dict[bytes, bytes] = {}
-
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Have them used for what is computed meanwhile."""
-        token = _KNOWN.set(self)
-        try:
-            yield
-        finally:
-            _KNOWN.reset(token)
-
-    def root(self, digests: Digests, compute: Callable[[], bytes]) -> bytes:
-        """Return the root of digests; it is computed if it is not known."""
-        content = digest(np.ascontiguousarray(digests).data)
-        made = self._roots.get(content)
-        if made is None:
-            made = self._roots[content] = compute()
-            if len(self._roots) > _MOST_KNOWN:
-                del self._roots[next(iter(self._roots))]
-        return made
-
-
-_KNOWN: Final[ContextVar[KnownRoots | None]] = ContextVar("known roots", default=None)
-
-
-def known_root_of(digests: Digests, compute: Callable[[], bytes]) -> bytes:
-    """Return the root of digests, from those that are known if there are many."""
-    known = _KNOWN.get() if len(digests) >= _MANY else None
-    return compute() if known is None else known.root(digests, compute)
 
 
 def node_of(left: bytes, right: bytes) -> bytes:

@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from lace.exchange import events as happened
-from lace.exchange.merkle import KnownRoots
 from lace.exchange.result import line_bytes
 from lace.link.bridge import BatchEnd, BlockMessage, EndMessage, Message, NotAvailable, Records
 from lace.link.resources import CancelReason, collecting_rarely
@@ -38,7 +37,6 @@ class Pairing:
         self._sides = (left, right)
         self._mail: tuple[deque[Message], deque[Message]] = (deque(), deque())
         """What each side has sent and the other has not taken."""
-        self._roots = KnownRoots()
 
     def start(self) -> None:
         """Start both machines."""
@@ -48,7 +46,7 @@ class Pairing:
     def run(self) -> bool:
         """Go on until neither side has anything to say or to take; tells whether one had."""
         has_moved = False
-        with collecting_rarely(), self._roots.used():
+        with collecting_rarely():
             while self._step() or any(side.work(wait=True) for side in self._sides):
                 has_moved = True
         return has_moved
