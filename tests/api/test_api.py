@@ -12,7 +12,7 @@ import pytest
 import lace
 from lace.api import now, open_lace, processors, read_chunks
 from lace.errors import SettingError, UsageError
-from lace.record.paths import RecordAddressError
+from lace.record.paths import AddressError
 from lace.store.interface import NoStoreError, StoreUnavailableError
 from tests.store.actors import finish, start
 from tests.store.samples import blob, contents, flip, forged, key, mixed, plex, seal
@@ -228,7 +228,7 @@ def test_addresses(store: lace.Lace) -> None:
 )
 def test_what_is_no_address_is_wrong_usage(store: lace.Lace, text: str) -> None:
     for ask in (store.get, store.find):
-        with pytest.raises(RecordAddressError) as caught:
+        with pytest.raises(AddressError) as caught:
             ask(text)
         assert caught.value.exit_code == 2
 

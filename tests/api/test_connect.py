@@ -14,7 +14,7 @@ import lace
 from lace.api import now
 from lace.errors import UsageError
 from lace.exchange.failures import Failure, InterlaceFailure
-from lace.iltp.address import Address, parse_address
+from lace.iltp.address import LinkAddress, parse_address
 from lace.link.client import LinkOptions
 from lace.link.server import Served, Server
 from lace.store.interface import NoStoreError
@@ -43,7 +43,7 @@ async def served(
         report=reports.append,
         once=once,
     )
-    bound: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+    bound: asyncio.Future[LinkAddress] = asyncio.get_running_loop().create_future()
     address = parse_address("tcp:127.0.0.1:0", for_serving=True)
     running = asyncio.create_task(server.run(address, bound=bound.set_result))
     try:

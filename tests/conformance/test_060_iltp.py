@@ -10,7 +10,7 @@ import pytest
 from lace.base.digest import digest
 from lace.exchange.events import BatchEnded, BlockReceived, Unavailable
 from lace.facts.lines import format_fact
-from lace.iltp.address import Address, AddressError, parse_address
+from lace.iltp.address import LinkAddress, LinkAddressError, parse_address
 from lace.iltp.items import (
     KNOT,
     PREFACE,
@@ -123,7 +123,7 @@ def test_there_are_vectors_for_both() -> None:
 
 @requirement("060-01", "060-02", "060-03", "060-04", "060-05", "060-06", "060-07", "060-08")
 def test_address_forms_and_default_ports() -> None:
-    assert parse_address("stdio") == Address(scheme="stdio")
+    assert parse_address("stdio") == LinkAddress(scheme="stdio")
     assert parse_address("unix:/a/b").path == "/a/b"
     for scheme, port in (("tcp", 4790), ("ws", 80), ("wss", 443)):
         for host in ("host.example", "10.0.0.1", "[2001:db8::1]"):
@@ -131,7 +131,7 @@ def test_address_forms_and_default_ports() -> None:
             assert (found.host, found.effective_port) == (host.strip("[]"), port)
             assert parse_address(f"{scheme}:{host}:9").effective_port == 9
     for wrong in ("stdio:x", "unix:a", "tcp:2001:db8::1", "tcp:h:0x9", "tcp:h:00", "nothing"):
-        with pytest.raises(AddressError):
+        with pytest.raises(LinkAddressError):
             parse_address(wrong)
 
 
@@ -140,7 +140,7 @@ def test_websocket_addresses() -> None:
     assert parse_address("ws:h").transport_text == "ws:h/interlace"
     assert parse_address("wss:h:443").transport_text == "wss:h:443/interlace"
     for wrong in ("ws:h/other", "ws:h/interlace?q", "ws://h/interlace", "wss://h"):
-        with pytest.raises(AddressError) as caught:
+        with pytest.raises(LinkAddressError) as caught:
             parse_address(wrong)
         assert "h/interlace" in (caught.value.hint or "")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lace.record.ids import RecordId
-    from lace.record.paths import RecordAddress
+    from lace.record.paths import Address
 
 __all__ = ["MemorySnapshot", "MemoryStore"]
 
@@ -91,7 +91,7 @@ class MemorySnapshot:
             if found.store_record_id > after:
                 yield self._entries[found.id][1]
 
-    def find(self, address: RecordAddress, *, limit: int | None = None) -> list[StoredRecord]:
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
         found = [entry for entry in self._described() if _matches(entry, address)]
         return sorted(found, key=_tip_order, reverse=True)[:limit]
@@ -157,7 +157,7 @@ def _order_key(entry: StoredRecord, order: Order) -> tuple[str | int, ...]:
             return (str(entry.id),)
 
 
-def _matches(stored: StoredRecord, address: RecordAddress) -> bool:
+def _matches(stored: StoredRecord, address: Address) -> bool:
     """Tell whether a record is one that the address names."""
     wanted = address.coordinate
     if wanted is not None and stored.coordinate != str(wanted):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lace.rules.syntax import BodyAtom, Rule, Term
-    from lace.why.explanation import DerivationStep, Explanation, Miss
+    from lace.why.explanation import Explanation, Miss, Step
 
 pytestmark = pytest.mark.property
 
@@ -211,7 +211,7 @@ def check_derivation(world: World, found: Explanation) -> None:
     assert found._repr_html_().startswith("<div")
 
 
-def check_step(world: World, step: DerivationStep) -> None:
+def check_step(world: World, step: Step) -> None:
     """A step is the first rule and the least binding that reach the height of its fact."""
     below = {fact for fact, height in world.heights.items() if height < step.height}
     givers = [

@@ -10,10 +10,10 @@ from lace.errors import RecordError
 from lace.record.headers import RESERVED_NAMES, Header, check_line, parse_headers, sort_headers
 from lace.record.ids import Verifier
 from lace.record.paths import (
+    Address,
+    AddressError,
     Coordinate,
     PathError,
-    RecordAddress,
-    RecordAddressError,
     check_path,
     format_address,
     parse_address,
@@ -121,17 +121,15 @@ verifiers = st.sampled_from([key.verifier for key in KEYS])
 plex_ids = record_ids().filter(lambda text: text.type == "P")
 seal_ids = record_ids().filter(lambda text: text.type == "S")
 addresses = st.one_of(
-    st.builds(RecordAddress, hash=record_ids()),
-    st.builds(RecordAddress, coordinate=coordinates),
-    st.builds(RecordAddress, coordinate=coordinates, type=st.sampled_from("PS")),
-    st.builds(RecordAddress, coordinate=coordinates, type=st.just("P"), tai=tais),
-    st.builds(RecordAddress, coordinate=coordinates, type=st.just("P"), tai=tais, hash=plex_ids),
-    st.builds(RecordAddress, coordinate=coordinates, type=st.just("S"), signed_by=verifiers),
+    st.builds(Address, hash=record_ids()),
+    st.builds(Address, coordinate=coordinates),
+    st.builds(Address, coordinate=coordinates, type=st.sampled_from("PS")),
+    st.builds(Address, coordinate=coordinates, type=st.just("P"), tai=tais),
+    st.builds(Address, coordinate=coordinates, type=st.just("P"), tai=tais, hash=plex_ids),
+    st.builds(Address, coordinate=coordinates, type=st.just("S"), signed_by=verifiers),
+    st.builds(Address, coordinate=coordinates, type=st.just("S"), signed_by=verifiers, tai=tais),
     st.builds(
-        RecordAddress, coordinate=coordinates, type=st.just("S"), signed_by=verifiers, tai=tais
-    ),
-    st.builds(
-        RecordAddress,
+        Address,
         coordinate=coordinates,
         type=st.just("S"),
         signed_by=verifiers,
@@ -142,7 +140,7 @@ addresses = st.one_of(
 
 
 @given(addresses)
-def test_addresses_round_trip(address: RecordAddress) -> None:
+def test_addresses_round_trip(address: Address) -> None:
     text = format_address(address)
     assert parse_address(text) == address
     if address.coordinate is None and address.hash is not None:
@@ -156,7 +154,7 @@ def test_a_changed_address_is_refused_or_means_itself(text: str, source: st.Data
     changed = text[:at] + piece + text[at + source.draw(st.integers(0, 2)) :]
     try:
         found = parse_address(changed)
-    except RecordAddressError:
+    except AddressError:
         return
     assert format_address(found).removeprefix("////") == changed.removeprefix("////")
 

@@ -254,7 +254,7 @@ class Side:
         )
         return Advertisement(record, fields)
 
-    def _evaluate(self, effect: wanted.Evaluate) -> happened.Evaluated:
+    def _evaluate(self, effect: wanted.Evaluate) -> happened.EvaluationDone:
         assert self._terms is not None
         assert self._tick is None or effect.tick >= self._terms.start_tai
         assert self._local is None or effect.local >= self._local, "a clock never goes back"
@@ -286,7 +286,7 @@ class Side:
             and each not in effect.excluded
             and each.rpartition(".")[2] in self._terms.formats
         )
-        return happened.Evaluated(
+        return happened.EvaluationDone(
             tuple(come), tuple(gone), tuple(found[: effect.most_requests]), len(found)
         )
 

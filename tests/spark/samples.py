@@ -14,7 +14,7 @@ from lace.record.model import Blob, Plex, Seal
 from lace.rules.syntax import PredicateKey
 from lace.spark.pipeline.advertise import advertise
 from lace.spark.pipeline.derived import (
-    DerivedFacts,
+    Evaluated,
     answer_table,
     evaluation_table,
     write_evaluated,
@@ -130,7 +130,7 @@ def derive(warehouse: WarehouseFolder, name: str, sets: Mapping[str, Sequence[st
     with warehouse.writing("a test") as job:
         counts = {PredicateKey(each, 1): len(texts) for each, texts in sets.items()}
         folder = job.folder("evaluation")
-        write_evaluated(DerivedFacts(name, "0" * 64, counts, made_by=made_by()), folder)
+        write_evaluated(Evaluated(name, "0" * 64, counts, made_by=made_by()), folder)
         new = warehouse.manifest.with_replaced(evaluation_table(name), job.adopt(folder))
         for number, (key, texts) in enumerate(zip(counts, sets.values(), strict=True)):
             target = job.folder(f"derived-{number}")

@@ -10,10 +10,11 @@ import pytest
 
 from lace.api import SigningKey
 from lace.rules.syntax import PredicateKey
-from lace.spark.pipeline.audit import Proof, prove_derived
+from lace.spark.pipeline.audit import prove_derived
 from lace.spark.pipeline.derived import answer_table, evaluation_table, question_table
 from lace.spark.pipeline.evaluate import made_by
 from lace.spark.pipeline.facts import make_facts
+from lace.spark.pipeline.proof import Proof
 from lace.spark.pipeline.warehouse import WarehouseFolder
 from tests.cli.running import call
 from tests.spark.samples import derive, ingest_files, rewrite, write_rules

@@ -127,7 +127,7 @@ from pathlib import Path
 from lace.spark.pipeline import warehouse as module
 from tests.spark.test_warehouse import put
 def die(*_rest): os.kill(os.getpid(), signal.SIGKILL)
-opened = module.Warehouse.open(Path(sys.argv[1]))
+opened = module.WarehouseFolder.open(Path(sys.argv[1]))
 with opened.writing("a test") as job:
     file = put(job)
     where = {where!r}

@@ -16,7 +16,7 @@ from lace.facts.catalogue import BASE_PREDICATES, RECORD_PREDICATES
 from lace.facts.extract import record_facts
 from lace.record.ids import RecordId
 from lace.record.model import Blob, Plex, Record, Seal
-from lace.record.paths import RecordAddress, parse_address
+from lace.record.paths import Address, parse_address
 from lace.record.validate import ValidRecord, embedded_records
 from lace.store.intake import import_stream
 from lace.store.interface import Order, RecordStore, Snapshot, StoredRecord, Totals
@@ -271,7 +271,7 @@ class StoreContract:
             assert snapshot.read(first[0].id) == first[0].bytes
             assert not snapshot.has(second[0].id)
             assert snapshot.count("Have") == 5
-            assert snapshot.find(RecordAddress(hash=second[1].id)) == []
+            assert snapshot.find(Address(hash=second[1].id)) == []
         assert set(contents(store)) == {record.id for record in [*first[1:], *second]}
 
     def test_snapshots_inside_each_other_keep_their_own_states(self, store: RecordStore) -> None:
@@ -578,7 +578,7 @@ class StoreContract:
             for record in (outer.plex, outer.plex.blob):
                 assert not snapshot.has(record.id)
                 assert snapshot.read(record.id) is None
-                assert snapshot.find(RecordAddress(hash=record.id)) == []
+                assert snapshot.find(Address(hash=record.id)) == []
                 for name in RECORD_PREDICATES:
                     assert list(snapshot.query(name, record.id)) == []
         assert len(store.admit(inner).stored) == 2

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lace.base.tai import Tai
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.client import LinkOptions, Opening
     from lace.link.events import LinkEvent
     from lace.link.session import LinkSession
@@ -188,7 +188,7 @@ class Link:
 
     def __init__(
         self,
-        address: Address,
+        address: LinkAddress,
         opening: Opening,
         options: LinkOptions,
         clock: Callable[[], Tai],

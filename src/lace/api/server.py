@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.base.tai import Tai
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.client import LinkOptions
     from lace.link.server import Served
     from lace.link.side import Side
@@ -56,7 +56,7 @@ class Serving:
 
     def __init__(
         self,
-        address: Address,
+        address: LinkAddress,
         policy: Policy,
         opening: Callable[[Policy], AbstractContextManager[Side]],
         options: LinkOptions,
@@ -70,7 +70,7 @@ class Serving:
         self._served: deque[Served] = deque(maxlen=MOST_SERVED)
         self._server = Server(policy, opening, options, clock, report=self._take, settings=settings)
         self._running: asyncio.Task[None] | None = None
-        self._bound: asyncio.Future[Address] | None = None
+        self._bound: asyncio.Future[LinkAddress] | None = None
         self._loop: LoopThread | None = None
 
     def __repr__(self) -> str:
@@ -142,7 +142,9 @@ class Serving:
             raise
         return self
 
-    async def _give_up(self, running: asyncio.Task[None], bound: asyncio.Future[Address]) -> None:
+    async def _give_up(
+        self, running: asyncio.Task[None], bound: asyncio.Future[LinkAddress]
+    ) -> None:
         """End the server, as soon as it has all that its end gives back."""
         either: list[asyncio.Future[Any]] = [running, bound]
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lace.spark.engine.session import Options
     from lace.spark.pipeline.advertise import Done
     from lace.spark.pipeline.audit import Checked
-    from lace.spark.pipeline.derived import DerivedFacts
+    from lace.spark.pipeline.derived import Evaluated
     from lace.spark.pipeline.diff import DiffSide
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.facts import Extracted
@@ -167,7 +167,7 @@ class Checking:
 
     def __init__(self, sample: int | None, *, everything: bool) -> None:
         check_count(sample, "a sample")
-        from lace.spark.pipeline.audit import MOST_SAMPLED
+        from lace.spark.pipeline.proof import MOST_SAMPLED
 
         if sample is not None and everything:
             raise UsageError("a sample and everything exclude each other", hint="give one of them")
@@ -362,7 +362,7 @@ class Stages:
         predicates: Iterable[str] = (),
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
-    ) -> DerivedFacts:
+    ) -> Evaluated:
         """Evaluate rules over the facts of the warehouse, and keep what follows under a name.
 
         The facts of `Selected/1` are then the table `derived/NAME/Selected~1`. The same rules
@@ -392,7 +392,7 @@ class Stages:
         name: str = _EXCHANGE,
         spark: Any = None,  # noqa: ANN401 - a session of PySpark, which is optional
         master: str = "local[*]",
-    ) -> DerivedFacts:
+    ) -> Evaluated:
         """Evaluate what an exchange with a peer may send and request, and keep it under a name.
 
         It is what `Lace.preview` shows of a lace. The tables are `derived/NAME/MaySend~1` and
@@ -435,7 +435,7 @@ class Stages:
         question = exchange_question(found.executable, facts, offer.schema)
         return self._evaluated(question, name, spark, master)
 
-    def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> DerivedFacts:  # noqa: ANN401
+    def _evaluated(self, question: Question, name: str, spark: Any, master: str) -> Evaluated:  # noqa: ANN401
         from lace.spark.pipeline.derived import check_name
         from lace.spark.pipeline.evaluate import evaluate, find_answer
 

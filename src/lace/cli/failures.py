@@ -61,6 +61,8 @@ TERMINATED: Final = 143
 
 _SECRET: Final = re.compile(r"&\.[0-9A-Z_a-z~]+(\.H3)?")
 _MISSING: Final = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG})
+_LOGGED_AS: Final = {"LinkAddressError": "AddressError"}
+"""Names in the log of a lace, which stay, of classes that are called otherwise now."""
 
 
 class Terminated(BaseException):
@@ -120,7 +122,8 @@ class CommandFailure:
     def logged(self, error: BaseException) -> dict[str, object]:
         """Return what the log of a lace keeps: the error's name, what is wrong, the rule."""
         is_signal = self.exit_code in (INTERRUPTED, TERMINATED)
-        made: dict[str, object] = {"error": self.message if is_signal else type(error).__name__}
+        name = _LOGGED_AS.get(type(error).__name__, type(error).__name__)
+        made: dict[str, object] = {"error": self.message if is_signal else name}
         if isinstance(error, (LaceError, OSError)):  # others were not written for a log
             text = f"{self.place}: {self.message}" if self.place else self.message
             made["message"] = logged_text(text)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lace.api import Lace
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.policy.local import Policy
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
@@ -259,7 +259,7 @@ def signing_key(
 def warn_of_links(
     session: Session,
     policy: Policy,
-    address: Address,
+    address: LinkAddress,
     key: SigningKey | None,
     *,
     is_plain: bool,

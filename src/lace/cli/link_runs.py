@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.exchange.negotiation import Terms
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.client import LinkOptions
     from lace.link.dry_run import DryRun
     from lace.link.events import LinkEvent
@@ -113,7 +113,7 @@ class LinkRun:
         self,
         session: Session,
         side: Side,
-        address: Address,
+        address: LinkAddress,
         options: LinkOptions,
         connecting: ConnectOptions,
         capture: Capture | None = None,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lace.cli.session import Session
     from lace.rules.syntax import PredicateKey
     from lace.spark.engine.session import Options
-    from lace.spark.pipeline.derived import DerivedFacts
+    from lace.spark.pipeline.derived import Evaluated
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.warehouse import Job, Manifest, WarehouseFolder
 
@@ -346,7 +346,7 @@ def note_without_facts(session: Session, manifest: Manifest) -> None:
         )
 
 
-def show_evaluated(session: Session, done: DerivedFacts) -> None:
+def show_evaluated(session: Session, done: Evaluated) -> None:
     """Show how many facts an answer has."""
     counts = {str(key): count for key, count in done.counts.items()}
     if session.output.json:

@@ -29,7 +29,7 @@ from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
 from lace.cli.questions import SELECTED
 from lace.errors import UsageError
-from lace.spark.pipeline.audit import MOST_SAMPLED
+from lace.spark.pipeline.proof import MOST_SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.errors import RecordError
-    from lace.spark.pipeline.audit import Checked, Proof
+    from lace.spark.pipeline.audit import Checked
     from lace.spark.pipeline.diff import Comparison, DiffSide
+    from lace.spark.pipeline.proof import Proof
     from lace.spark.pipeline.tables import Rejected
     from lace.spark.pipeline.warehouse import WarehouseFolder
     from lace.store.intake import Intake

@@ -47,7 +47,7 @@ from lace.policy.operations import (
     select_records,
 )
 from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, receipt_name
-from lace.record.paths import Coordinate, RecordAddress, parse_address
+from lace.record.paths import Address, Coordinate, parse_address
 from lace.rules.checks.emptiness import parse_allowed
 from lace.rules.profiles import SELECTOR
 
@@ -336,7 +336,7 @@ def _receipt(remote: Remote, record: str, signer: str | None) -> str | None:
         return None
     at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
     with remote.lace.snapshot() as snapshot:
-        for found in snapshot.find(RecordAddress(coordinate=at, type="S")):
+        for found in snapshot.find(Address(coordinate=at, type="S")):
             if found.signed_by == signer:
                 return str(found.id)
     return None

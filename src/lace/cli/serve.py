@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from lace.errors import Finding
     from lace.exchange.negotiation import Terms
     from lace.facts.lines import Fact
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.server import Served
     from lace.link.side import Side
     from lace.policy.local import Policy
@@ -239,7 +239,7 @@ class _Serve:
     """A server as this command runs it: its rule files, its log, its end."""
 
     def __init__(
-        self, session: Session, lace: Lace, address: Address, given: dict[str, Any]
+        self, session: Session, lace: Lace, address: LinkAddress, given: dict[str, Any]
     ) -> None:
         self._session, self._lace, self._address, self._given = session, lace, address, given
         claim = claimed_verifier(given["claim"], given["key"])
@@ -360,7 +360,7 @@ class _Serve:
         )
         return opened if self._warehouse is None else self._warehouse.side(opened)
 
-    def _bound(self, address: Address) -> None:
+    def _bound(self, address: LinkAddress) -> None:
         output = self._session.output
         if not (output.quiet and address.scheme == "stdio"):  # there it is told in passing
             if output.json:

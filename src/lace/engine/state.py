@@ -36,10 +36,10 @@ from lace.engine.steps import (
     ExistsStep,
     FilterStep,
     JoinStep,
+    PlanStep,
     ProductStep,
     RankStep,
     SemiJoinStep,
-    Step,
     StepPlan,
     run_plan,
 )
@@ -95,14 +95,14 @@ def access_to(scan: Scan, bound: tuple[str, ...], dictionary: Texts) -> Access:
 
 def compile_plan(node: Node, dictionary: Texts) -> StepPlan:
     """Return the steps of a plan whose joins are in order."""
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     while not isinstance(node, Unit):
         step, node = _compile(node, dictionary)
         steps.append(step)
     return StepPlan(tuple(reversed(steps)))
 
 
-def _compile(node: Node, dictionary: Texts) -> tuple[Step, Node]:
+def _compile(node: Node, dictionary: Texts) -> tuple[PlanStep, Node]:
     match node:
         case Join((left, Scan() as right), columns):
             access = access_to(right, left.columns, dictionary)

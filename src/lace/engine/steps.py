@@ -220,7 +220,7 @@ class Access:
     keys: tuple[int, ...]
 
 
-class Step(Protocol):
+class PlanStep(Protocol):
     """One step of a plan."""
 
     def apply(self, frame: Frame, context: Context) -> Frame | Frames:
@@ -232,7 +232,7 @@ class Step(Protocol):
 class StepPlan:
     """Steps, from one row without columns to the rows that make facts."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
 
 
 def run_plan(plan: StepPlan, context: Context) -> Iterator[Frame]:
@@ -292,7 +292,7 @@ class _Level:
     next_size: int = 0
 
 
-def _look_ahead(steps: tuple[Step, ...], at: int, frames: Frames, context: Context) -> None:
+def _look_ahead(steps: tuple[PlanStep, ...], at: int, frames: Frames, context: Context) -> None:
     """Stop a join that many frames would go through before the first of them does.
 
     Each frame alone may stay within the budget and keep the engine busy for hours all the

@@ -69,7 +69,7 @@ class BatchEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluationDone:
     """The answer to `Evaluate`.
 
     `come` and `gone` say how the records that may be sent and are here changed since the
@@ -165,7 +165,7 @@ Event: TypeAlias = (
     | RecordLost
     | Unavailable
     | BatchEnded
-    | Evaluated
+    | EvaluationDone
     | Described
     | Validated
     | Admitted

@@ -373,7 +373,7 @@ class Loops:
         """Take an answer, or what belongs to a transfer."""
         transfer = self.transfer
         match event:
-            case happened.Evaluated():
+            case happened.EvaluationDone():
                 return self._evaluated(event, now)
             case happened.Described():
                 return self._take_described(event, now)
@@ -395,7 +395,7 @@ class Loops:
                 raise AssertionError(f"{type(event).__name__} is taken elsewhere")
         return []
 
-    def _evaluated(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
+    def _evaluated(self, event: happened.EvaluationDone, now: Tai) -> list[Effect]:
         """Take an evaluation: of what may be sent, of what may be requested, or the last check."""
         if event.kept is not None:
             self.states.take_kept(event.kept)
@@ -512,7 +512,7 @@ class Loops:
         relabelled = tuple(record for record in added if record not in listed)
         return claims, relabelled, tuple(removed)
 
-    def _request(self, event: happened.Evaluated, now: Tai) -> list[Effect]:
+    def _request(self, event: happened.EvaluationDone, now: Tai) -> list[Effect]:
         suffixes = tuple(f".{each}" for each in self.terms.formats)
         requests = [record for record in event.requestable if record.endswith(suffixes)]
         self.ledger.ask(requests)

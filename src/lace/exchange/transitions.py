@@ -70,12 +70,12 @@ LEGAL: Final[Mapping[State, frozenset[type]]] = MappingProxyType(
         State.NEW: _ALWAYS | {happened.Started},
         State.SETUP: _ALWAYS | _BLOCK,
         State.HELLO: _ALWAYS | _BLOCK,
-        State.EVALUATING: _ALWAYS | {happened.Evaluated},
+        State.EVALUATING: _ALWAYS | {happened.EvaluationDone},
         State.DESCRIBING: _ALWAYS | {happened.Described},
         State.ADVERTISING: _ALWAYS | _BLOCK,
-        State.COMPARING: _ALWAYS | {happened.Evaluated},
+        State.COMPARING: _ALWAYS | {happened.EvaluationDone},
         State.REQUESTING: _ALWAYS | _BLOCK,
-        State.CHECKING: _ALWAYS | {happened.Evaluated},
+        State.CHECKING: _ALWAYS | {happened.EvaluationDone},
         State.TRANSFERRING: _ALWAYS
         | {
             happened.Admitted,

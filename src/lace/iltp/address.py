@@ -52,12 +52,12 @@ _SCHEME_LIKE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _URLS: Final[Mapping[str, str]] = MappingProxyType({"http": "ws", "https": "wss"})
 
 
-class AddressError(UsageError):
+class LinkAddressError(UsageError):
     """A text that is no address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class LinkAddress:
     """The end of a transport; `parse_address` makes it.
 
     `host` is without brackets, `path` the path of a Unix socket or `/interlace`; what a
@@ -96,7 +96,7 @@ class Address:
         return self.transport_text
 
 
-def parse_address(text: str, *, for_serving: bool = False) -> Address:
+def parse_address(text: str, *, for_serving: bool = False) -> LinkAddress:
     """Return the address that a text is.
 
     >>> parse_address("ws:example.com").effective_port
@@ -116,7 +116,7 @@ def parse_address(text: str, *, for_serving: bool = False) -> Address:
             "only the path of unix:/path may have spaces, and no address has control characters",
         )
     if text == "stdio":
-        return Address(scheme="stdio")
+        return LinkAddress(scheme="stdio")
     scheme, colon, rest = text.partition(":")
     if not colon or scheme not in _SCHEMES:
         raise _no_scheme(text)
@@ -132,15 +132,15 @@ def parse_address(text: str, *, for_serving: bool = False) -> Address:
             return _parse_websocket("wss" if secure else "ws", rest, for_serving=for_serving)
 
 
-def _refusal(message: str, rule: str, hint: str) -> AddressError:
-    return AddressError(message, rule=rule, hint=hint)
+def _refusal(message: str, rule: str, hint: str) -> LinkAddressError:
+    return LinkAddressError(message, rule=rule, hint=hint)
 
 
 def _all_forms() -> str:
     return ", ".join(_FORMS.values())
 
 
-def _no_scheme(text: str) -> AddressError:
+def _no_scheme(text: str) -> LinkAddressError:
     hint = f"write one of {_all_forms()}"
     found = _SCHEME_LIKE.fullmatch(text)
     if found:
@@ -176,7 +176,7 @@ def _write(scheme: str) -> str:
     return f"write {_FORMS[scheme]}"
 
 
-def _parse_unix(path: str) -> Address:
+def _parse_unix(path: str) -> LinkAddress:
     if path.startswith("//"):
         raise _refusal(f"'{show(path)}' begins as a URL does", "060-03", _meant("unix", path))
     if not path.startswith("/"):
@@ -196,19 +196,19 @@ def _parse_unix(path: str) -> Address:
             "060-03",
             "rules could not name it; choose another path",
         )
-    return Address(scheme="unix", path=path)
+    return LinkAddress(scheme="unix", path=path)
 
 
-def _parse_tcp(rest: str, *, for_serving: bool) -> Address:
+def _parse_tcp(rest: str, *, for_serving: bool) -> LinkAddress:
     if re.search(r"[/?#@]", rest):
         raise _refusal(
             f"'{show(rest)}' has more than a host and a port", "060-04", _meant("tcp", rest)
         )
     host, port = _parse_host("tcp", rest, for_serving=for_serving)
-    return Address(scheme="tcp", host=host, port=DEFAULT_PORTS["tcp"] if port is None else port)
+    return LinkAddress(scheme="tcp", host=host, port=DEFAULT_PORTS["tcp"] if port is None else port)
 
 
-def _parse_websocket(scheme: Literal["ws", "wss"], rest: str, *, for_serving: bool) -> Address:
+def _parse_websocket(scheme: Literal["ws", "wss"], rest: str, *, for_serving: bool) -> LinkAddress:
     if rest.startswith("//"):
         raise _refusal(
             f"'{scheme}:{show(rest)}' is a URL, not an address", "060-12", _meant(scheme, rest)
@@ -227,7 +227,7 @@ def _parse_websocket(scheme: Literal["ws", "wss"], rest: str, *, for_serving: bo
             _meant(scheme, rest),
         )
     host, port = _parse_host(scheme, place, for_serving=for_serving)
-    return Address(scheme=scheme, host=host, port=port, path=INTERLACE_PATH)
+    return LinkAddress(scheme=scheme, host=host, port=port, path=INTERLACE_PATH)
 
 
 def _parse_host(scheme: str, text: str, *, for_serving: bool) -> tuple[str, int | None]:

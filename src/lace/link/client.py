@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lace.base.tai import Tai
     from lace.exchange.result import Outcome
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.dry_run import Claims, DryRun
     from lace.link.resources import Resources
     from lace.link.session import LinkSession
@@ -163,7 +163,7 @@ def _teller(session: LinkSession) -> Callable[[], None]:
 
 
 async def sync(
-    address: Address,
+    address: LinkAddress,
     opening: Opening,
     options: LinkOptions,
     clock: Callable[[], Tai],

@@ -72,7 +72,7 @@ class DryRun:
         match effect, answer:
             case wanted.SendBlock(facts), _:
                 self._named.update(_records(facts, "Advertised"))
-            case wanted.Evaluate(), happened.Evaluated():
+            case wanted.Evaluate(), happened.EvaluationDone():
                 if answer.kept is not None:
                     self._may_send.update(answer.kept)
                 self._may_send.update(each.record for each in answer.come)
@@ -143,7 +143,7 @@ class Claims:
                 self.may_send.clear()
                 if effect.known is None:
                     self.claimed.clear()
-            case wanted.Evaluate(), happened.Evaluated():
+            case wanted.Evaluate(), happened.EvaluationDone():
                 for record in effect.removed:
                     self.claimed.pop(record, None)
                 self.claimed.update((each.record, each.fields) for each in effect.added)

@@ -28,7 +28,7 @@ from lace.engine.exchange_facts import (
 )
 from lace.engine.load import GroupedFacts
 from lace.exchange.advertisement import Advertisement, bare_advertisements, is_bare, ordered_fields
-from lace.exchange.events import Described, Evaluated
+from lace.exchange.events import Described, EvaluationDone
 from lace.exchange.negotiation import runtime_facts
 from lace.policy.enforcement import Enforcement
 from lace.policy.public_facts import with_local_time
@@ -167,7 +167,7 @@ class StoreEvaluator:
             self._executable.view, self._executable.ours, question=lambda found: found
         )
 
-    def evaluate(self, effect: Evaluate) -> Evaluated:
+    def evaluate(self, effect: Evaluate) -> EvaluationDone:
         """Answer what may be sent and requested now."""
         kept = self._as_kept(effect)
         if kept is not None:
@@ -188,14 +188,14 @@ class StoreEvaluator:
         if excluded and len(wanted):
             wanted = others(wanted, numbers_of(base, excluded))
         asked = base.dictionary.texts(first_of(base, wanted, effect.most_requests))
-        return Evaluated(
+        return EvaluationDone(
             tuple(self._advertisements(base, come, self._terms.source)),
             tuple(gone),
             tuple(sorted(asked)),
             len(wanted),
         )
 
-    def _as_kept(self, effect: Evaluate) -> Evaluated | None:
+    def _as_kept(self, effect: Evaluate) -> EvaluationDone | None:
         """Answer with what was kept, if nothing has changed since; or begin to evaluate.
 
         A caller that was told so once goes on from there: later answers are changes of it.
@@ -212,7 +212,7 @@ class StoreEvaluator:
             return None
         ours = None if self.is_resting else known.ours
         self._rests_at = counters.high_water, counters.removal_sequence or 0
-        return Evaluated((), (), (), 0, ours)
+        return EvaluationDone((), (), (), 0, ours)
 
     def _wake(self) -> None:
         """Evaluate after all; what was said to be as kept is what changes are told of."""
@@ -369,7 +369,7 @@ class ExchangeEvaluator(Protocol):
         """Whether all of it is as it was kept."""
         ...
 
-    def evaluate(self, effect: Evaluate) -> Evaluated:
+    def evaluate(self, effect: Evaluate) -> EvaluationDone:
         """Answer what may be sent and requested now."""
         ...
 

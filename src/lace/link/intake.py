@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from lace.errors import RecordError, UsageError
 from lace.exchange.events import Admitted, Validated
 from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, STORED_FROM, make_receipt, receipt_name
-from lace.record.paths import Coordinate, RecordAddress
+from lace.record.paths import Address, Coordinate
 from lace.record.validate import ValidRecord, frame_record, validate_many
 from lace.store.validation import (
     ALONE_BATCHES,
@@ -309,7 +309,7 @@ class Receipts:
     def _is_published(self, snapshot: Snapshot, record: str, sender: str) -> bool:
         """Tell whether this side has published one; receipts of others are not read."""
         at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
-        own = RecordAddress(coordinate=at, type="S", signed_by=self._key.verifier)
+        own = Address(coordinate=at, type="S", signed_by=self._key.verifier)
         receipts = (snapshot.load(found.id) for found in snapshot.find(own))
         return any(each is not None and (STORED_FROM, sender) in each.headers for each in receipts)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.link.events import LinkStatus
     from lace.link.resources import Resources
     from lace.link.session import LinkSession
@@ -147,10 +147,10 @@ class Server:
 
     async def run(
         self,
-        address: Address,
+        address: LinkAddress,
         listening: ListenOptions | None = None,
         *,
-        bound: Callable[[Address], None],
+        bound: Callable[[LinkAddress], None],
     ) -> None:
         """Serve until told to stop; with `once`, and on `stdio`, until the one link has ended.
 

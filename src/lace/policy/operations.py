@@ -14,7 +14,7 @@ from lace.base.limits import MAX_GIVEN_RECORDS
 from lace.base.text import is_nfc
 from lace.errors import UsageError
 from lace.record.ids import RecordId
-from lace.record.paths import PATH, RecordAddress, RecordAddressError, parse_address
+from lace.record.paths import PATH, Address, AddressError, parse_address
 from lace.rules.syntax import quote
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Test(NamedTuple):
     start: str | None = None
 
 
-def select_record(address: str | RecordAddress) -> str:
+def select_record(address: str | Address) -> str:
     """Return a selector for the record of a hash, or all versions of a coordinate.
 
     >>> print(select_record("//u//ding//links/1").split(", ")[1])
@@ -43,7 +43,7 @@ def select_record(address: str | RecordAddress) -> str:
     Raises:
         AddressError: it is no hash and no coordinate.
     """
-    found = address if isinstance(address, RecordAddress) else parse_address(address)
+    found = address if isinstance(address, Address) else parse_address(address)
     equal: list[tuple[str, object]] = []
     if found.coordinate is not None:
         at = found.coordinate
@@ -87,7 +87,7 @@ def coordinate_prefix(text: str) -> str:
         and is_nfc(prefix)
     )
     if not is_legal:
-        raise RecordAddressError(
+        raise AddressError(
             f"no coordinate begins with {text!r}",
             rule="010-address",
             hint="write the beginning of //group//app//name",

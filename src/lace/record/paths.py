@@ -31,7 +31,7 @@ class PathError(RecordError):
     """A text that is no path."""
 
 
-class RecordAddressError(UsageError):
+class AddressError(UsageError):
     """A text that names no record in any form."""
 
 
@@ -83,7 +83,7 @@ class Coordinate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordAddress:
+class Address:
     """What an address asks for: one hash, or the versions of a coordinate, narrowed."""
 
     hash: RecordId | None = None
@@ -93,7 +93,7 @@ class RecordAddress:
     tai: Tai | None = None
 
 
-def parse_address(text: str) -> RecordAddress:
+def parse_address(text: str) -> Address:
     """Return what an address, or a bare record hash, asks for.
 
     Raises:
@@ -103,63 +103,61 @@ def parse_address(text: str) -> RecordAddress:
     'links/1'
     """
     if not isinstance(text, str):
-        raise RecordAddressError(
+        raise AddressError(
             f"a record is named by text, not by {kind_of(text)}",
             rule="010-address",
             hint="give its id, or //group//app//name",
         )
     try:
         if text.startswith("////"):
-            return RecordAddress(hash=RecordId(text[4:]))
+            return Address(hash=RecordId(text[4:]))
         if not text.startswith("//"):
-            return RecordAddress(hash=RecordId(text))
+            return Address(hash=RecordId(text))
         path, narrowed, rest = text.partition(_NARROWING)
         parts = path[2:].split("//")
         if len(parts) != 3:
-            raise RecordAddressError(
+            raise AddressError(
                 f"{text!r} is not a coordinate",
                 rule="010-address",
                 hint="write //group//app//name",
             )
         coordinate = Coordinate(*parts)
-        return (
-            _parse_narrowing(coordinate, rest) if narrowed else RecordAddress(coordinate=coordinate)
-        )
+        return _parse_narrowing(coordinate, rest) if narrowed else Address(coordinate=coordinate)
     except (IdError, PathError, TaiError) as error:
-        raise RecordAddressError(
+        raise AddressError(
             f"{text!r} names no record: {error.message}",
             rule=error.rule,
             hint="write a hash, ////hash or //group//app//name",
         ) from error
 
 
-def _parse_narrowing(coordinate: Coordinate, rest: str) -> RecordAddress:
+def _parse_narrowing(coordinate: Coordinate, rest: str) -> Address:
     match rest.split("/"):
         case ["plex"]:
-            return RecordAddress(coordinate=coordinate, type="P")
+            return Address(coordinate=coordinate, type="P")
         case ["plex", tai]:
-            return RecordAddress(coordinate=coordinate, type="P", tai=Tai(tai))
+            return Address(coordinate=coordinate, type="P", tai=Tai(tai))
         case ["plex", tai, record]:
-            return RecordAddress(
+            return Address(
                 coordinate=coordinate, type="P", tai=Tai(tai), hash=_of_type("P", record)
             )
         case ["seal"]:
-            return RecordAddress(coordinate=coordinate, type="S")
+            return Address(coordinate=coordinate, type="S")
         case ["seal", signer]:
-            return RecordAddress(coordinate=coordinate, type="S", signed_by=Verifier(signer))
+            return Address(coordinate=coordinate, type="S", signed_by=Verifier(signer))
         case ["seal", signer, tai]:
-            return RecordAddress(
+            return Address(
                 coordinate=coordinate, type="S", signed_by=Verifier(signer), tai=Tai(tai)
             )
         case ["seal", signer, tai, record]:
-            return RecordAddress(
+            return Address(
                 coordinate=coordinate,
                 type="S",
                 signed_by=Verifier(signer),
                 tai=Tai(tai),
                 hash=_of_type("S", record),
             )
-    raise RecordAddressError(
+    raise AddressError(
         f"{rest!r} does not narrow a coordinate",
         rule="010-address",
         hint="write plex[/tai[/hash]] or seal[/verifier[/tai[/hash]]] behind /|/",
@@ -173,7 +171,7 @@ def _of_type(letter: str, text: str) -> RecordId:
     return found
 
 
-def format_address(address: RecordAddress) -> str:
+def format_address(address: Address) -> str:
     """Return the text of an address; `parse_address` reads it back."""
     if address.coordinate is None:
         return f"////{address.hash}"

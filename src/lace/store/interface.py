@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.record.ids import RecordId
-    from lace.record.paths import RecordAddress
+    from lace.record.paths import Address
     from lace.record.validate import ValidRecord
 
 
@@ -123,7 +123,7 @@ class Snapshot(FactSource, Protocol):
         """Yield every record with a StoreRecordId above `after`."""
         ...
 
-    def find(self, address: RecordAddress, *, limit: int | None = None) -> list[StoredRecord]:
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first, at most this many."""
         ...
 

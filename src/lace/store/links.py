@@ -293,7 +293,7 @@ class ModuleFiles:
             self._prune()
 
     def _path(self, verifier: str, module_id: str) -> Path:
-        return self.folder / f"{_name(verifier)}.{_name(module_id)}{_SUFFIX}"
+        return self.folder / f"{_name(verifier)}.{_name(module_id)}{_MODULE_SUFFIX}"
 
     def _prune(self) -> None:
         """Remove the files that were used longest ago, of a peer or of all, above the limits."""

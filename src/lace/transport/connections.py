@@ -23,7 +23,7 @@ from lace.transport.faults import StreamClosedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.transport.duplex import ByteStream
 
 
@@ -82,7 +82,7 @@ class Bound:
         finish: ends what is left, once the handlers have ended.
     """
 
-    address: Address
+    address: LinkAddress
     stop: Callable[[], None]
     finish: Callable[[], Awaitable[None]]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lace.errors import Place, ProtocolError, UsageError
 
 if TYPE_CHECKING:
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
 
 
 class TransportError(ProtocolError):
@@ -59,7 +59,7 @@ _EXPIRED: Final = frozenset({9, 10})
 _UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 
 
-def connect_error(address: Address, error: Exception, seconds: float) -> TransportError:
+def connect_error(address: LinkAddress, error: Exception, seconds: float) -> TransportError:
     """Return the error for a connection that could not be made.
 
     Args:
@@ -71,7 +71,7 @@ def connect_error(address: Address, error: Exception, seconds: float) -> Transpo
     return TransportError(message, place=Place(str(address)), hint=hint)
 
 
-def _why_not_connected(address: Address, error: Exception, seconds: float) -> tuple[str, str]:
+def _why_not_connected(address: LinkAddress, error: Exception, seconds: float) -> tuple[str, str]:
     match error:
         case socket.gaierror():
             return _why_not_found(error)
@@ -137,7 +137,7 @@ def _why_no_unix_socket(error: OSError) -> tuple[str, str]:
     return _why_no_socket(error)
 
 
-def _why_no_tls(address: Address, error: ssl.SSLError) -> tuple[str, str]:
+def _why_no_tls(address: LinkAddress, error: ssl.SSLError) -> tuple[str, str]:
     if isinstance(error, ssl.SSLCertVerificationError):
         code = error.verify_code
         if code in _HOST_MISMATCH:
@@ -173,13 +173,13 @@ def _why_no_tls(address: Address, error: ssl.SSLError) -> tuple[str, str]:
     return f"TLS failed ({reason.lower().replace('_', ' ') or 'no reason given'})", "try again"
 
 
-def listen_error(address: Address, error: OSError) -> ListenError:
+def listen_error(address: LinkAddress, error: OSError) -> ListenError:
     """Return the error for an address that cannot be listened on."""
     message, hint = _why_not_listening(address, error)
     return ListenError(message, place=Place(str(address)), hint=hint)
 
 
-def _why_not_listening(address: Address, error: OSError) -> tuple[str, str]:
+def _why_not_listening(address: LinkAddress, error: OSError) -> tuple[str, str]:
     if isinstance(error, socket.gaierror):
         return _why_not_found(error)
     if error.errno in _TOO_MANY_FILES:

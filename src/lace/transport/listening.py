@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.record.ids import Verifier
     from lace.transport.connections import Bound, ConnectionSlot, Handler
     from lace.transport.duplex import ByteStream
@@ -142,7 +142,7 @@ class Listener:
 
 
 async def listen(
-    address: Address, handler: Handler, options: ListenOptions | None = None
+    address: LinkAddress, handler: Handler, options: ListenOptions | None = None
 ) -> Listener:
     """Listen on an address and run the handler for each connection."""
     chosen = options or ListenOptions()
@@ -187,7 +187,7 @@ async def listen(
     return Listener(bound, acceptor)
 
 
-async def connect(address: Address, options: ConnectOptions | None = None) -> ByteStream:
+async def connect(address: LinkAddress, options: ConnectOptions | None = None) -> ByteStream:
     """Return a stream to the server at an address; on `stdio`, to a command it starts."""
     chosen = options or ConnectOptions()
     _refuse_unless(address, "stdio", "a command", bool(chosen.command))
@@ -213,7 +213,7 @@ async def connect(address: Address, options: ConnectOptions | None = None) -> By
             assert_never(unknown)
 
 
-def _refuse_unless(address: Address, scheme: str, what: str, is_given: bool) -> None:
+def _refuse_unless(address: LinkAddress, scheme: str, what: str, is_given: bool) -> None:
     if is_given and address.scheme != scheme:
         raise ConnectionOptionError(
             f"{what} is for {scheme} addresses only",

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from lace.iltp.address import Address
+from lace.iltp.address import LinkAddress
 from lace.transport.faults import listen_error
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def scraping(port: int, page: Callable[[], str]) -> AsyncIterator[int]:
             scraped.serve, _LOOPBACK, port, limit=MAX_SCRAPE_BYTES, backlog=MAX_SCRAPE_CONNECTIONS
         )
     except OSError as error:
-        place = Address(scheme="tcp", host=_LOOPBACK, port=port)
+        place = LinkAddress(scheme="tcp", host=_LOOPBACK, port=port)
         raise listen_error(place, error) from error
     try:
         yield int(server.sockets[0].getsockname()[1])

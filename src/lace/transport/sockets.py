@@ -17,7 +17,7 @@ from lace.transport.faults import ConnectionOptionError, connect_error, listen_e
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.transport.connections import Acceptor
 
 
@@ -35,7 +35,7 @@ _FAMILIES: Final = {
 }
 
 
-def inherited_socket(address: Address, descriptor: int) -> CountingSocket:
+def inherited_socket(address: LinkAddress, descriptor: int) -> CountingSocket:
     """Return the socket that a descriptor of this process is, for an address."""
     families = _FAMILIES.get(address.scheme)
     if families is None:
@@ -62,7 +62,7 @@ def inherited_socket(address: Address, descriptor: int) -> CountingSocket:
 
 
 def _check(
-    address: Address, opened: socket.socket, families: frozenset[socket.AddressFamily]
+    address: LinkAddress, opened: socket.socket, families: frozenset[socket.AddressFamily]
 ) -> None:
     if opened.type != socket.SOCK_STREAM:
         raise _refused(address, "the socket is not a stream socket", "use ListenStream=")
@@ -88,7 +88,7 @@ def _check(
         )
 
 
-def _refused(address: Address, message: str, hint: str) -> ConnectionOptionError:
+def _refused(address: LinkAddress, message: str, hint: str) -> ConnectionOptionError:
     return ConnectionOptionError(message, place=Place(str(address)), hint=hint)
 
 
@@ -100,7 +100,7 @@ _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _GONE: Final = ("::", 1)
 
 
-async def connect_socket(address: Address, seconds: float) -> socket.socket:
+async def connect_socket(address: LinkAddress, seconds: float) -> socket.socket:
     """Return a socket that is connected to a host and port; its addresses are tried in turn."""
     loop = asyncio.get_running_loop()
     try:
@@ -146,7 +146,7 @@ def _keep_alive(opened: socket.socket) -> None:
 
 
 async def listening_sockets(
-    address: Address, acceptor: Acceptor, inherited: int | None = None
+    address: LinkAddress, acceptor: Acceptor, inherited: int | None = None
 ) -> list[CountingSocket]:
     """Return sockets that listen on all addresses of a host, on one port.
 
@@ -229,7 +229,7 @@ def _listen_on(family: socket.AddressFamily, host: str, port: int) -> CountingSo
 
 
 def peer_host_and_port(transport: asyncio.BaseTransport) -> tuple[str, int]:
-    """Return the address of the other end, as an `Address` would have it: without a zone."""
+    """Return the address of the other end, as an `LinkAddress` would have it: without a zone."""
     name = transport.get_extra_info("peername")
     if not name:  # it left before it was looked at
         return _GONE

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final
 
 from lace.errors import Place
-from lace.iltp.address import Address
+from lace.iltp.address import LinkAddress
 from lace.transport.connections import Bound
 from lace.transport.duplex import (
     ABORT_SECONDS,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
 
 
-_ADDRESS: Final = Address(scheme="stdio")
+_ADDRESS: Final = LinkAddress(scheme="stdio")
 _INPUT: Final = 0
 _OUTPUT: Final = 1
 _ERRORS: Final = 2

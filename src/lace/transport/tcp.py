@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lace.iltp.address import Address
+from lace.iltp.address import LinkAddress
 from lace.transport.connections import Bound
 from lace.transport.duplex import Proven, SocketProtocol
 from lace.transport.sockets import connect_socket, listening_sockets, peer_host_and_port
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
 
 
-async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
+async def connect_tcp(address: LinkAddress, *, seconds: float) -> ByteStream:
     """Return a stream to a server."""
     opened = await connect_socket(address, seconds)
     transport, protocol = await asyncio.get_running_loop().create_connection(
@@ -33,7 +33,7 @@ async def connect_tcp(address: Address, *, seconds: float) -> ByteStream:
 
 
 async def listen_tcp(
-    address: Address, acceptor: Acceptor, *, inherited: int | None = None
+    address: LinkAddress, acceptor: Acceptor, *, inherited: int | None = None
 ) -> Bound:
     """Listen on an address, and give each connection to the acceptor."""
     sockets = await listening_sockets(address, acceptor, inherited)
@@ -41,7 +41,7 @@ async def listen_tcp(
 
     def made(protocol: SocketProtocol, transport: asyncio.Transport) -> None:
         host, port = peer_host_and_port(transport)
-        remote = Address(scheme="tcp", host=host, port=port)
+        remote = LinkAddress(scheme="tcp", host=host, port=port)
         proven = Proven(transport=remote.transport_text, place=host)
         acceptor.take(protocol.stream(transport, proven), transport)
 

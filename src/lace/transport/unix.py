@@ -30,7 +30,7 @@ from lace.transport.sockets import inherited_socket
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.record.ids import Verifier
     from lace.transport.connections import Acceptor
     from lace.transport.duplex import ByteStream
@@ -59,7 +59,9 @@ def peer_uid(opened: socket.socket) -> int | None:
         return None
 
 
-def _prove(address: Address, opened: socket.socket, verifiers: Mapping[int, Verifier]) -> Proven:
+def _prove(
+    address: LinkAddress, opened: socket.socket, verifiers: Mapping[int, Verifier]
+) -> Proven:
     uid = peer_uid(opened)
     return Proven(
         transport=address.transport_text,
@@ -74,7 +76,7 @@ def _place_of(opened: socket.socket) -> str:
 
 
 async def connect_unix(
-    address: Address, *, verifiers: Mapping[int, Verifier], seconds: float
+    address: LinkAddress, *, verifiers: Mapping[int, Verifier], seconds: float
 ) -> ByteStream:
     """Return a stream to a server; `verifiers` says who the users are."""
     loop = asyncio.get_running_loop()
@@ -95,7 +97,7 @@ async def connect_unix(
 
 
 async def listen_unix(
-    address: Address,
+    address: LinkAddress,
     acceptor: Acceptor,
     *,
     verifiers: Mapping[int, Verifier],
@@ -141,7 +143,9 @@ async def listen_unix(
     return Bound(address, stop, server.wait_closed)
 
 
-async def _listen_in_turn(address: Address, path: Path) -> tuple[CountingSocket, os.stat_result]:
+async def _listen_in_turn(
+    address: LinkAddress, path: Path
+) -> tuple[CountingSocket, os.stat_result]:
     """Listen while no other server of this folder is at it."""
     for tries_left in reversed(range(_LOCK_TRIES)):
         try:
@@ -168,7 +172,7 @@ def _folder_locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _listen_on(address: Address, path: Path) -> tuple[CountingSocket, os.stat_result]:
+def _listen_on(address: LinkAddress, path: Path) -> tuple[CountingSocket, os.stat_result]:
     """Return the socket, and its file as it was made."""
     _remove_stale(address, path)
     opened = CountingSocket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -187,7 +191,7 @@ def _listen_on(address: Address, path: Path) -> tuple[CountingSocket, os.stat_re
         raise
 
 
-def _remove_stale(address: Address, path: Path) -> None:
+def _remove_stale(address: LinkAddress, path: Path) -> None:
     """Remove the socket of a server that is gone."""
     try:
         found = path.lstat()

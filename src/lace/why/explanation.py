@@ -354,7 +354,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class DerivationStep:
+class Step:
     """A fact of a derivation; a base fact has no rule, no conditions and height 0."""
 
     fact: Fact
@@ -421,7 +421,7 @@ class Explanation:
     """
 
     fact: Fact
-    steps: tuple[DerivationStep, ...] = ()
+    steps: tuple[Step, ...] = ()
     absence: Absence | None = None
     _numbers: Mapping[Fact, int] = field(init=False, repr=False, compare=False)
 
@@ -444,7 +444,7 @@ class Explanation:
     def __bool__(self) -> bool:
         return self.holds
 
-    def step(self, fact: Fact) -> DerivationStep:
+    def step(self, fact: Fact) -> Step:
         """Return the step of a fact of the derivation."""
         return self.steps[self._numbers[fact]]
 
@@ -482,7 +482,7 @@ class Explanation:
             "absence": None if self.absence is None else _absence_json(self.absence),
         }
 
-    def _step_json(self, step: DerivationStep) -> dict[str, Any]:
+    def _step_json(self, step: Step) -> dict[str, Any]:
         return {
             "fact": _fact_json(step.fact),
             "height": step.height,

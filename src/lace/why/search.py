@@ -47,7 +47,7 @@ from lace.rules.syntax import (
     Variable,
     quote,
 )
-from lace.why.explanation import Condition, DerivationStep, RuleReference
+from lace.why.explanation import Condition, RuleReference, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -511,14 +511,14 @@ def _enough(item: Cardinality) -> int:
 
 def derive(
     checked: CheckedProgram, state: EvaluationState, heights: Heights, fact: Fact
-) -> tuple[DerivationStep, ...]:
+) -> tuple[Step, ...]:
     """Return the steps of the derivation of a fact that holds, each fact once.
 
     They stand in the order of a tree that is read from the top down, so each fact comes
     before those that it follows from the first time.
     """
     maker = _Maker(checked, Lookups(state, heights.ranked))
-    steps: dict[Fact, DerivationStep] = {}
+    steps: dict[Fact, Step] = {}
     waiting = [fact]
     while waiting:
         wanted = waiting.pop()
@@ -539,13 +539,13 @@ class _Maker:
         self._texts: dict[int, str] = {}
         self._references: dict[int, RuleReference] = {}
 
-    def step(self, fact: Fact) -> DerivationStep:
+    def step(self, fact: Fact) -> Step:
         """Return how a fact that holds was made."""
         name, *values = fact
         key = PredicateKey(name, len(values))
         positions = self._checked.dependencies.rules_for(key)
         if not positions:
-            return DerivationStep(fact)
+            return Step(fact)
         height = self._lookups.height(key, values)
         if height is None:
             raise AssertionError(f"there is no fact of {key} to derive")
@@ -557,7 +557,7 @@ class _Maker:
             binding = next(self._search(position).bindings(given, height), None)
             if binding is not None:
                 conditions = tuple(self._condition(item, binding, height) for item in rule.body)
-                return DerivationStep(fact, height, self._reference(position), conditions)
+                return Step(fact, height, self._reference(position), conditions)
         raise AssertionError(f"no rule gives a fact of {key} that holds")
 
     def _search(self, position: int) -> Search:

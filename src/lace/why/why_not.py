@@ -16,7 +16,7 @@ from lace.columns.relation import EVERYTHING, Relation
 from lace.engine.derivation_depth import finished_state, heights_for
 from lace.rules.findings import closest
 from lace.rules.syntax import Atom, Cardinality, NegatedAtom, PredicateKey, Variable
-from lace.why.explanation import Absence, DerivationStep, Explanation, Miss, RuleReference
+from lace.why.explanation import Absence, Explanation, Miss, RuleReference, Step
 from lace.why.search import Lookups, Search, derive, instance_of, unify, value_of, variables_of
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def explain_fact(evaluation: Evaluation, key: PredicateKey, values: Sequence[str
     if lookups.height(key, values) is None:
         return Explanation(fact, absence=find_absence(evaluation.checked, lookups, fact))
     if not evaluation.checked.dependencies.is_derived(key):
-        return Explanation(fact, (DerivationStep(fact),))
+        return Explanation(fact, (Step(fact),))
     heights = heights_for(evaluation, key)
     steps = derive(evaluation.checked, finished_state(evaluation), heights, fact)
     return Explanation(fact, steps)

@@ -240,7 +240,7 @@ def test_the_machine_itself_requests_no_other_format() -> None:
         side.is_strict = False
     evaluate = a._evaluate
 
-    def lavish(effect: Evaluate) -> happened.Evaluated:
+    def lavish(effect: Evaluate) -> happened.EvaluationDone:
         found = evaluate(effect)
         if not effect.most_requests:
             return found

@@ -854,7 +854,7 @@ PEER_EVENTS: tuple[happened.Event, ...] = (
     happened.BatchEnded(),
 )
 ANSWERS: tuple[happened.Event, ...] = (
-    happened.Evaluated((), (), (), 0),
+    happened.EvaluationDone((), (), (), 0),
     happened.Described(()),
     happened.Validated(()),
     happened.Admitted(0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lace.iltp.address import MAX_UNIX_PATH_BYTES, Address, AddressError, parse_address
+from lace.iltp.address import MAX_UNIX_PATH_BYTES, LinkAddress, LinkAddressError, parse_address
 
 PATH = "/interlace"
 
@@ -12,25 +12,35 @@ PATH = "/interlace"
 @pytest.mark.parametrize(
     ("text", "address", "shown", "port"),
     [
-        ("stdio", Address(scheme="stdio"), "", None),
-        ("unix:/tmp/lace.sock", Address(scheme="unix", path="/tmp/lace.sock"), "", None),
-        ("unix:/ä:b?c#d", Address(scheme="unix", path="/ä:b?c#d"), "", None),
-        ("unix:/tmp/my socket", Address(scheme="unix", path="/tmp/my socket"), "", None),
-        ("unix:/ a\xa0b\u3000 ", Address(scheme="unix", path="/ a\xa0b\u3000 "), "", None),
-        ("tcp:127.0.0.1:4790", Address(scheme="tcp", host="127.0.0.1", port=4790), "", 4790),
-        ("tcp:example.com:9000", Address(scheme="tcp", host="example.com", port=9000), "", 9000),
-        ("tcp:a_b-c", Address(scheme="tcp", host="a_b-c", port=4790), "tcp:a_b-c:4790", 4790),
-        ("tcp:[::1]:4790", Address(scheme="tcp", host="::1", port=4790), "", 4790),
-        ("tcp:[::1]", Address(scheme="tcp", host="::1", port=4790), "tcp:[::1]:4790", 4790),
-        ("tcp:h:65535", Address(scheme="tcp", host="h", port=65535), "", 65535),
-        ("ws:h", Address(scheme="ws", host="h", path=PATH), "ws:h/interlace", 80),
-        ("ws:h:80", Address(scheme="ws", host="h", port=80, path=PATH), "ws:h:80/interlace", 80),
-        ("ws:[::1]:1/interlace", Address(scheme="ws", host="::1", port=1, path=PATH), "", 1),
-        ("wss:h/interlace", Address(scheme="wss", host="h", path=PATH), "", 443),
-        ("wss:[::2]", Address(scheme="wss", host="::2", path=PATH), "wss:[::2]/interlace", 443),
+        ("stdio", LinkAddress(scheme="stdio"), "", None),
+        ("unix:/tmp/lace.sock", LinkAddress(scheme="unix", path="/tmp/lace.sock"), "", None),
+        ("unix:/ä:b?c#d", LinkAddress(scheme="unix", path="/ä:b?c#d"), "", None),
+        ("unix:/tmp/my socket", LinkAddress(scheme="unix", path="/tmp/my socket"), "", None),
+        ("unix:/ a\xa0b\u3000 ", LinkAddress(scheme="unix", path="/ a\xa0b\u3000 "), "", None),
+        ("tcp:127.0.0.1:4790", LinkAddress(scheme="tcp", host="127.0.0.1", port=4790), "", 4790),
+        (
+            "tcp:example.com:9000",
+            LinkAddress(scheme="tcp", host="example.com", port=9000),
+            "",
+            9000,
+        ),
+        ("tcp:a_b-c", LinkAddress(scheme="tcp", host="a_b-c", port=4790), "tcp:a_b-c:4790", 4790),
+        ("tcp:[::1]:4790", LinkAddress(scheme="tcp", host="::1", port=4790), "", 4790),
+        ("tcp:[::1]", LinkAddress(scheme="tcp", host="::1", port=4790), "tcp:[::1]:4790", 4790),
+        ("tcp:h:65535", LinkAddress(scheme="tcp", host="h", port=65535), "", 65535),
+        ("ws:h", LinkAddress(scheme="ws", host="h", path=PATH), "ws:h/interlace", 80),
+        (
+            "ws:h:80",
+            LinkAddress(scheme="ws", host="h", port=80, path=PATH),
+            "ws:h:80/interlace",
+            80,
+        ),
+        ("ws:[::1]:1/interlace", LinkAddress(scheme="ws", host="::1", port=1, path=PATH), "", 1),
+        ("wss:h/interlace", LinkAddress(scheme="wss", host="h", path=PATH), "", 443),
+        ("wss:[::2]", LinkAddress(scheme="wss", host="::2", path=PATH), "wss:[::2]/interlace", 443),
     ],
 )
-def test_forms(text: str, address: Address, shown: str, port: int | None) -> None:
+def test_forms(text: str, address: LinkAddress, shown: str, port: int | None) -> None:
     found = parse_address(text)
     assert found == address
     assert str(found) == found.transport_text == (shown or text)
@@ -44,14 +54,14 @@ def test_the_longest_host() -> None:
     host = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
     assert parse_address(f"tcp:{host}:1").host == host
     assert len(host) == 253
-    with pytest.raises(AddressError, match="is no host"):
+    with pytest.raises(LinkAddressError, match="is no host"):
         parse_address(f"tcp:{host}d:1")
 
 
 def test_port_0_is_for_serving() -> None:
     assert parse_address("tcp:h:0", for_serving=True).effective_port == 0
     assert parse_address("ws:[::]:0", for_serving=True).effective_port == 0
-    with pytest.raises(AddressError, match="1 to 65535"):
+    with pytest.raises(LinkAddressError, match="1 to 65535"):
         parse_address("tcp:h:0")
 
 
@@ -138,7 +148,7 @@ def test_port_0_is_for_serving() -> None:
     ],
 )  # fmt: skip
 def test_refusals(text: str, rule: str, hint: str) -> None:
-    with pytest.raises(AddressError) as caught:
+    with pytest.raises(LinkAddressError) as caught:
         parse_address(text)
     assert caught.value.rule == rule
     assert hint in (caught.value.hint or "")
@@ -147,7 +157,7 @@ def test_refusals(text: str, rule: str, hint: str) -> None:
 
 
 def test_an_address_that_has_a_port_is_not_given_another() -> None:
-    with pytest.raises(AddressError) as caught:
+    with pytest.raises(LinkAddressError) as caught:
         parse_address("127.0.0.1:4790")
     assert caught.value.hint == "write tcp:127.0.0.1:4790"
 
@@ -159,5 +169,5 @@ def test_the_longest_path_of_a_socket(character: str) -> None:
     longest = "/" + character * ((MAX_UNIX_PATH_BYTES - 1) // size)
     longest += "x" * (MAX_UNIX_PATH_BYTES - len(longest.encode()))
     assert parse_address(f"unix:{longest}").path == longest
-    with pytest.raises(AddressError):
+    with pytest.raises(LinkAddressError):
         parse_address(f"unix:{longest}x")

@@ -89,8 +89,8 @@ def test_a_batch_of_records_and_lines() -> None:
         assert stream.startswith(record.raw.data, record.offset)
         assert record.id == record.raw.data[6 : MARKLINE_BYTES - 1].decode()
     assert [type(item).__name__ for item in found[3:]] == [
-        "StoredRecord", "StoredRecord", "StoredRecord", "Facts", "Comment", "Resource", "Facts",
-        "StoredRecord", "Blank", "Blank", "StreamEnd",
+        "RecordItem", "RecordItem", "RecordItem", "Facts", "Comment", "Resource", "Facts",
+        "RecordItem", "Blank", "Blank", "StreamEnd",
     ]  # fmt: skip
 
 
@@ -337,7 +337,7 @@ def test_a_large_record_is_announced() -> None:
     found = events(stream)
     names = [type(item).__name__ for item in found[3:]]
     assert names == [
-        "RecordHead", "StoredRecord", "StoredRecord", "RecordHead", "StoredRecord", "Blank",
+        "RecordHead", "RecordItem", "RecordItem", "RecordHead", "RecordItem", "Blank",
         "StreamEnd",
     ]  # fmt: skip
     for split in (1, 999, 65_536):

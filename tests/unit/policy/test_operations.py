@@ -22,7 +22,7 @@ from lace.policy.operations import (
 )
 from lace.record.ids import IdError
 from lace.record.model import Blob, Plex, Record, make_receipt
-from lace.record.paths import RecordAddressError
+from lace.record.paths import AddressError
 from lace.record.validate import ValidRecord, frame_record, parse_record, validate_many
 from lace.rules.limits import PEER_LIMITS
 
@@ -121,7 +121,7 @@ def test_given_records_and_their_receipts() -> None:
     "text", ["/u", "///u", "//u////", "//u//n//a//b", "a|b", "//u//../x", "//e\u0301"]
 )
 def test_what_no_coordinate_begins_with_is_refused(text: str) -> None:
-    with pytest.raises(RecordAddressError) as caught:
+    with pytest.raises(AddressError) as caught:
         coordinate_prefix(text)
     assert caught.value.rule == "010-address"
 
@@ -134,7 +134,7 @@ def test_too_many_records_and_no_hashes_are_refused() -> None:
             make(many)
         with pytest.raises(IdError):
             make(["x') :- true."])
-    with pytest.raises(RecordAddressError):
+    with pytest.raises(AddressError):
         select_record("x') :- true.")
 
 

@@ -7,10 +7,10 @@ import pytest
 from lace.base.tai import Tai
 from lace.record.ids import RecordId, Verifier
 from lace.record.paths import (
+    Address,
+    AddressError,
     Coordinate,
     PathError,
-    RecordAddress,
-    RecordAddressError,
     check_path,
     format_address,
     parse_address,
@@ -67,26 +67,26 @@ def test_a_coordinate_has_three_paths(bad: int) -> None:
 
 U = Coordinate("u", "ding", "links/1")
 ADDRESSES = [
-    ("////" + PLEX, RecordAddress(hash=RecordId(PLEX))),
-    ("//u//ding//links/1", RecordAddress(coordinate=U)),
-    ("//u//ding//links/1/|/plex", RecordAddress(coordinate=U, type="P")),
-    (f"//u//ding//links/1/|/plex/{TAI}", RecordAddress(coordinate=U, type="P", tai=Tai(TAI))),
+    ("////" + PLEX, Address(hash=RecordId(PLEX))),
+    ("//u//ding//links/1", Address(coordinate=U)),
+    ("//u//ding//links/1/|/plex", Address(coordinate=U, type="P")),
+    (f"//u//ding//links/1/|/plex/{TAI}", Address(coordinate=U, type="P", tai=Tai(TAI))),
     (
         f"//u//ding//links/1/|/plex/{TAI}/{PLEX}",
-        RecordAddress(coordinate=U, type="P", tai=Tai(TAI), hash=RecordId(PLEX)),
+        Address(coordinate=U, type="P", tai=Tai(TAI), hash=RecordId(PLEX)),
     ),
-    ("//u//ding//links/1/|/seal", RecordAddress(coordinate=U, type="S")),
+    ("//u//ding//links/1/|/seal", Address(coordinate=U, type="S")),
     (
         f"//u//ding//links/1/|/seal/{SIGNER}",
-        RecordAddress(coordinate=U, type="S", signed_by=Verifier(SIGNER)),
+        Address(coordinate=U, type="S", signed_by=Verifier(SIGNER)),
     ),
     (
         f"//u//ding//links/1/|/seal/{SIGNER}/{TAI}",
-        RecordAddress(coordinate=U, type="S", signed_by=Verifier(SIGNER), tai=Tai(TAI)),
+        Address(coordinate=U, type="S", signed_by=Verifier(SIGNER), tai=Tai(TAI)),
     ),
     (
         f"//u//ding//links/1/|/seal/{SIGNER}/{TAI}/{SEAL}",
-        RecordAddress(
+        Address(
             coordinate=U,
             type="S",
             signed_by=Verifier(SIGNER),
@@ -98,13 +98,13 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("text", "address"), ADDRESSES, ids=[text for text, _ in ADDRESSES])
-def test_addresses(text: str, address: RecordAddress) -> None:
+def test_addresses(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert format_address(address) == text
 
 
 def test_a_bare_hash_is_an_address() -> None:
-    assert parse_address(SEAL) == RecordAddress(hash=RecordId(SEAL))
+    assert parse_address(SEAL) == Address(hash=RecordId(SEAL))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_bare_hash_is_an_address() -> None:
     ],
 )
 def test_what_is_no_address(text: str, rule: str) -> None:
-    with pytest.raises(RecordAddressError) as caught:
+    with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert caught.value.rule == rule
     assert caught.value.hint

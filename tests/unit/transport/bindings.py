@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lace.iltp.address import Address, parse_address
+from lace.iltp.address import LinkAddress, parse_address
 from lace.transport.duplex import CloseReason
 from lace.transport.listening import ConnectOptions, Listener, ListenOptions, connect, listen
 from lace.transport.stdio import open_pipes
@@ -82,14 +82,14 @@ class Place:
         assert self.certificates is not None
         return self.certificates
 
-    def address(self, binding: str) -> Address:
+    def address(self, binding: str) -> LinkAddress:
         texts = {"unix": f"unix:{self.folder}/s"}
         return parse_address(texts.get(binding, f"{binding}:127.0.0.1:0"), for_serving=True)
 
     async def listen(self, binding: str, handler: Handler) -> Listener:
         return await listen(self.address(binding), handler, self.listen_options(binding))
 
-    async def connect(self, binding: str, address: Address) -> ByteStream:
+    async def connect(self, binding: str, address: LinkAddress) -> ByteStream:
         return await connect(address, self.connect_options(binding))
 
     @asynccontextmanager

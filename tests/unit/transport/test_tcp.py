@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.iltp.address import Address, parse_address
+from lace.iltp.address import LinkAddress, parse_address
 from lace.transport.duplex import CloseReason, Ending, SocketProtocol
 from lace.transport.faults import ListenError, TransportError
 from lace.transport.listening import ConnectOptions, connect, listen
@@ -33,7 +33,7 @@ async def wait_for_end(stream: ByteStream) -> None:
     await stream.read(1)
 
 
-def serving(text: str) -> Address:
+def serving(text: str) -> LinkAddress:
     return parse_address(text, for_serving=True)
 
 
@@ -64,14 +64,14 @@ def test_addresses(listened: str, host: str, peer: str) -> None:
         async with await listen(serving(listened), handle) as listener:
             port = listener.address.port
             assert listener.address.host == serving(listened).host
-            stream = await connect(Address(scheme="tcp", host=host, port=port))
+            stream = await connect(LinkAddress(scheme="tcp", host=host, port=port))
             assert await stream.read(1) == b""
             await stream.close()
             return stream.proven, met[0], port
 
     here, there, port = run(meet())
     assert port
-    assert here.transport == str(Address(scheme="tcp", host=host, port=port))
+    assert here.transport == str(LinkAddress(scheme="tcp", host=host, port=port))
     assert there.transport.startswith(tuple(peer.split("|")))
     assert parse_address(there.transport).port != port
     for proven in (here, there):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.iltp.address import Address
+from lace.iltp.address import LinkAddress
 from lace.iltp.items import PREFACE
 from lace.record.ids import Verifier
 from lace.transport import unix
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ALICE = Verifier.from_public_key(bytes(31) + b"\x01")
 
 
-def at(path: Path) -> Address:
-    return Address(scheme="unix", path=str(path))
+def at(path: Path) -> LinkAddress:
+    return LinkAddress(scheme="unix", path=str(path))
 
 
 async def wait_for_end(stream: ByteStream) -> None:

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as raw_connect
 from websockets.exceptions import ConnectionClosed
 
-from lace.iltp.address import Address, parse_address
+from lace.iltp.address import LinkAddress, parse_address
 from lace.transport.duplex import CloseReason, Ending
 from lace.transport.faults import StreamClosedError, TransportError
 from lace.transport.listening import ListenOptions, connect, listen
@@ -35,7 +35,7 @@ REQUEST = (
 )
 
 
-def url(address: Address) -> str:
+def url(address: LinkAddress) -> str:
     return f"ws://{address.host}:{address.port}{address.path}"
 
 

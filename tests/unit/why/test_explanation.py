@@ -10,10 +10,10 @@ import pytest
 from lace.why.explanation import (
     Absence,
     Condition,
-    DerivationStep,
     Explanation,
     Miss,
     RuleReference,
+    Step,
     show_fact,
 )
 
@@ -24,7 +24,7 @@ def holding(value: str = "a") -> Explanation:
     condition = Condition("fact", "B(X)", f"B('{value}')", ("B", value))
     return Explanation(
         ("A", value),
-        (DerivationStep(("A", value), 1, RULE, (condition,)), DerivationStep(("B", value))),
+        (Step(("A", value), 1, RULE, (condition,)), Step(("B", value))),
     )
 
 
@@ -125,10 +125,10 @@ def test_facts_as_text() -> None:
 
 def test_facts_behind_the_limit_are_counted() -> None:
     steps = [
-        DerivationStep((f"P{n}",), 5 - n, RULE, (Condition("fact", "", "", (f"P{n + 1}",)),))
+        Step((f"P{n}",), 5 - n, RULE, (Condition("fact", "", "", (f"P{n + 1}",)),))
         for n in range(5)
     ]
-    found = Explanation(("P0",), (*steps, DerivationStep(("P5",))))
+    found = Explanation(("P0",), (*steps, Step(("P5",))))
     assert "not shown further" not in found.tree()
     short = found.tree(limit=2)
     assert short.splitlines()[-1] == "… and 4 more facts of this derivation"

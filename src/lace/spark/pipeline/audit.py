@@ -47,6 +47,7 @@ from lace.spark.pipeline.derived import (
 )
 from lace.spark.pipeline.evaluate import Question, identity_of, made_by, read_question
 from lace.spark.pipeline.ingest import record_row
+from lace.spark.pipeline.proof import _MOST_REPORTS, Proof, Reports, add_report
 from lace.spark.pipeline.records import iterate_records, rows_at
 from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
@@ -76,50 +77,8 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.record.validate import ValidRecord
     from lace.spark.pipeline.advertise import AdvertisementState
-    from lace.spark.pipeline.derived import DerivedFacts
+    from lace.spark.pipeline.derived import Evaluated
     from lace.spark.pipeline.warehouse import DataFile, Manifest
-
-
-# -- What a proof of a warehouse found: how much was compared, what is wrong, what was left out.
-
-Reports: TypeAlias = "list[tuple[str, str]]"
-"""What something was found about, and what was found: the first of them."""
-MOST_SAMPLED: Final = 100_000
-"""Records that a sample may have; they are named one by one."""
-_MOST_REPORTS: Final = 1000
-
-
-def add_report(reports: Reports, what: str, reason: str) -> None:
-    """Add to reports, unless there are enough already."""
-    if len(reports) < _MOST_REPORTS:
-        reports.append((what, reason))
-
-
-@dataclass(slots=True)
-class Proof:
-    """What was compared, and what is not as it should be; `faults` has the first of that.
-
-    `derived` are derived facts that were compared; `uncompared` has what was not, and why.
-    """
-
-    validated: int = 0
-    records: int = 0
-    facts: int = 0
-    advertisements: int = 0
-    roots: int = 0
-    derived: int = 0
-    wrong: int = 0
-    faults: Reports = field(default_factory=list)
-    uncompared: Reports = field(default_factory=list)
-
-    def note(self, what: str, reason: str) -> None:
-        """Note something wrong."""
-        self.wrong += 1
-        add_report(self.faults, what, reason)
-
-    def leave(self, what: str, reason: str) -> None:
-        """Note something that was not compared."""
-        add_report(self.uncompared, what, reason)
 
 
 # -- What an executor does to prove a warehouse: records validated again, and digests of fact sets.
@@ -298,7 +257,7 @@ def prove_derived(warehouse: WarehouseFolder, proof: Proof, most_records: int) -
 
 
 def _prove(
-    warehouse: WarehouseFolder, evaluated: DerivedFacts, proof: Proof, most_records: int
+    warehouse: WarehouseFolder, evaluated: Evaluated, proof: Proof, most_records: int
 ) -> None:
     name, keys = evaluated.name, tuple(evaluated.counts)
     what = f"derived {name}"
@@ -332,7 +291,7 @@ def _prove(
         _compare_derived(warehouse, evaluated, key, answer.get(key, ()), proof)
 
 
-def _refuse(evaluated: DerivedFacts, reason: str, proof: Proof) -> None:
+def _refuse(evaluated: Evaluated, reason: str, proof: Proof) -> None:
     """Note an answer whose question cannot be asked again.
 
     Another version of Lace may have kept it in another form, or named it by other limits. Then
@@ -394,7 +353,7 @@ def _answer(question: Question, facts: Iterable[Fact]) -> dict[PredicateKey, Seq
 
 def _compare_derived(
     warehouse: WarehouseFolder,
-    evaluated: DerivedFacts,
+    evaluated: Evaluated,
     key: PredicateKey,
     wanted: Sequence[Fact],
     proof: Proof,

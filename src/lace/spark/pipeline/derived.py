@@ -160,7 +160,7 @@ _MOST_PREDICATES: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedFacts:
+class Evaluated:
     """An evaluation that is in a warehouse.
 
     `identity` is the same for the same rules, limits and facts; `counts` has how many facts
@@ -228,7 +228,7 @@ def without_derived(manifest: Manifest, name: str) -> Manifest:
     return manifest
 
 
-def write_evaluated(done: DerivedFacts, folder: Path) -> None:
+def write_evaluated(done: Evaluated, folder: Path) -> None:
     """Write the table that describes an evaluation into a new folder."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -251,7 +251,7 @@ def write_evaluated(done: DerivedFacts, folder: Path) -> None:
     )
 
 
-def read_evaluated(warehouse: WarehouseFolder, name: str) -> DerivedFacts | None:
+def read_evaluated(warehouse: WarehouseFolder, name: str) -> Evaluated | None:
     """Return what is known of an evaluation; None where none has that name."""
     counts: dict[PredicateKey, int] = {}
     identities: set[str] = set()
@@ -269,7 +269,7 @@ def read_evaluated(warehouse: WarehouseFolder, name: str) -> DerivedFacts | None
     if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
         raise _damaged(name, "its rows describe several evaluations")
     registration, made_by = told.pop()
-    return DerivedFacts(
+    return Evaluated(
         name,
         identities.pop(),
         MappingProxyType(counts),

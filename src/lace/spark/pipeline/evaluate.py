@@ -29,7 +29,7 @@ from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, Predicat
 from lace.spark.engine.local import evaluate_columns
 from lace.spark.engine.session import shuffle_partitions
 from lace.spark.pipeline.derived import (
-    DerivedFacts,
+    Evaluated,
     answer_table,
     check_name,
     evaluation_table,
@@ -322,7 +322,7 @@ def made_by() -> str:
     return f"Lace {version('lace')} ({how[:8]})"
 
 
-def find_answer(warehouse: WarehouseFolder, name: str, question: Question) -> DerivedFacts | None:
+def find_answer(warehouse: WarehouseFolder, name: str, question: Question) -> Evaluated | None:
     """Return the answer that a warehouse has under a name, if it is the one to this question."""
     for key in question.predicates:
         answer_table(check_name(name), key)
@@ -344,7 +344,7 @@ def evaluate(
     *,
     options: Options | None = None,
     statistics: Statistics | None = None,
-) -> DerivedFacts:
+) -> Evaluated:
     """Answer a question, and keep the answer under a name, in place of what was there."""
     known = find_answer(job.warehouse, name, question)
     if known is not None:
@@ -360,7 +360,7 @@ def evaluate(
         }
     counts = {key: tables.rows(str(key)) for key in question.predicates}
     told = question.exchange
-    done = DerivedFacts(
+    done = Evaluated(
         name,
         identity_of(manifest, question),
         MappingProxyType(counts),

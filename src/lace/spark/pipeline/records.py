@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from lace.record.paths import RecordAddress
+    from lace.record.paths import Address
     from lace.spark.pipeline.warehouse import WarehouseFolder
 
 
@@ -49,7 +49,7 @@ def iterate_records(
             yield record
 
 
-def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[RecordAddress]) -> list[str | None]:
+def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[Address]) -> list[str | None]:
     """Return the hash of the record that each address names, the newest of a coordinate."""
     found: list[tuple[str, str] | None] = [None] * len(addresses)
     for path in warehouse.files(RECORDS):
@@ -69,7 +69,7 @@ def held_hashes(warehouse: WarehouseFolder, hashes: Collection[str]) -> frozense
 
 
 def _note(
-    found: list[tuple[str, str] | None], addresses: Sequence[RecordAddress], row: dict[str, Any]
+    found: list[tuple[str, str] | None], addresses: Sequence[Address], row: dict[str, Any]
 ) -> None:
     for number, address in enumerate(addresses):
         if _is_named(address, row):
@@ -77,7 +77,7 @@ def _note(
             found[number] = max(found[number] or key, key)
 
 
-def _is_named(address: RecordAddress, row: dict[str, Any]) -> bool:
+def _is_named(address: Address, row: dict[str, Any]) -> bool:
     place = address.coordinate
     if place is not None and (place.group, place.app, place.name) != (
         row["group_path"],

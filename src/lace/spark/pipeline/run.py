@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lace.base.limits import Settings
     from lace.spark.engine.session import Options
     from lace.spark.pipeline.advertise import Asked, Done
-    from lace.spark.pipeline.derived import DerivedFacts
+    from lace.spark.pipeline.derived import Evaluated
     from lace.spark.pipeline.evaluate import Question
     from lace.spark.pipeline.ingest import NewFiles
     from lace.spark.pipeline.warehouse import Job, WarehouseFolder
@@ -71,7 +71,7 @@ class Ran:
 
     ingested: Ingested
     extracted: Extracted
-    evaluated: DerivedFacts
+    evaluated: Evaluated
     advertised: Done | None = None
 
 
@@ -115,7 +115,7 @@ class _Run:
             return Extracted(0, 0, 0)
         return make_facts(self._started(), self._job)
 
-    def evaluate(self) -> DerivedFacts:
+    def evaluate(self) -> Evaluated:
         """Answer the question, unless it has its answer."""
         work = self._work
         known = find_answer(self._job.warehouse, work.name, work.question)

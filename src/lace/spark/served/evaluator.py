@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lace.base.limits import MAX_LINE_BYTES
 from lace.errors import StoreError
 from lace.exchange.advertisement import Advertisement, is_bare
-from lace.exchange.events import Described, Evaluated
+from lace.exchange.events import Described, EvaluationDone
 from lace.exchange.negotiation import runtime_facts
 from lace.link.evaluator import StoreEvaluator
 from lace.policy.schema import Schema
@@ -125,10 +125,10 @@ class _Registered:
         """What the peer says is new each time."""
         return False
 
-    def evaluate(self, effect: Evaluate) -> Evaluated:
+    def evaluate(self, effect: Evaluate) -> EvaluationDone:
         """Tell all that may be sent, the first time; nothing changes after that."""
         own, self._untold = self._untold, None
-        return Evaluated((), (), (), 0, own)
+        return EvaluationDone((), (), (), 0, own)
 
     def describe(self, effect: Describe) -> Described:
         """Answer what advertisements of records say."""
@@ -165,7 +165,7 @@ class _Sending:
         """Whether all of it is as it was kept."""
         return self._whole.is_resting
 
-    def evaluate(self, effect: Evaluate) -> Evaluated:
+    def evaluate(self, effect: Evaluate) -> EvaluationDone:
         """Answer what may be sent now."""
         return replace(self._whole.evaluate(effect), requestable=(), pending=0)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from lace.record.paths import RecordAddress
+    from lace.record.paths import Address
     from lace.store.sqlite.insert import RecentRecords
 
 
@@ -179,7 +179,7 @@ class SqliteSnapshot:
         )
         yield from self.select(sql, (after,))
 
-    def find(self, address: RecordAddress, *, limit: int | None = None) -> list[StoredRecord]:
+    def find(self, address: Address, *, limit: int | None = None) -> list[StoredRecord]:
         """Return the records that an address names, the tip first."""
         if address.coordinate is None:
             found = self.describe(address.hash) if address.hash else None

@@ -27,7 +27,7 @@ from lace.transport.websocket.stream import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.transport.duplex import ByteStream
     from lace.transport.tls import ClientTls
 
@@ -63,7 +63,7 @@ class _DirectConnect(connect):
 
 
 async def connect_websocket(
-    address: Address, *, tls: ClientTls | None, seconds: float
+    address: LinkAddress, *, tls: ClientTls | None, seconds: float
 ) -> ByteStream:
     """Return a stream to a server."""
     opened = await connect_socket(address, seconds)
@@ -98,7 +98,9 @@ async def connect_websocket(
     return WebSocketStream(connection, _prove_server(address, connection, tls))
 
 
-def _prove_server(address: Address, connection: ClientConnection, tls: ClientTls | None) -> Proven:
+def _prove_server(
+    address: LinkAddress, connection: ClientConnection, tls: ClientTls | None
+) -> Proven:
     channel, encrypted, is_pinned = None, False, False
     secured = connection.transport.get_extra_info("ssl_object")
     if tls and isinstance(secured, ssl.SSLObject):
@@ -116,7 +118,7 @@ def _prove_server(address: Address, connection: ClientConnection, tls: ClientTls
     )
 
 
-def _handshake_error(address: Address, error: InvalidHandshake) -> TransportError:
+def _handshake_error(address: LinkAddress, error: InvalidHandshake) -> TransportError:
     place = Place(str(address))
     if not isinstance(error, InvalidStatus):
         also = "has too many connections"

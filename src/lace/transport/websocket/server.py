@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from websockets.http11 import Request, Response
 
-    from lace.iltp.address import Address
+    from lace.iltp.address import LinkAddress
     from lace.transport.connections import Acceptor
     from lace.transport.tls import ServerTls
 
@@ -70,11 +70,11 @@ class UpgradeRules:
         origins: web pages that may connect, such as `https://example.com`.
     """
 
-    address: Address
+    address: LinkAddress
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def bound(self, address: Address, port: int) -> Address:
+    def bound(self, address: LinkAddress, port: int) -> LinkAddress:
         """Return the address with its true port, where any free one was asked for."""
         return replace(address, port=port) if address.port == 0 else address
 
@@ -128,7 +128,7 @@ def _is_ip_address(text: str) -> bool:
     return True
 
 
-def with_port(address: Address) -> str:
+def with_port(address: LinkAddress) -> str:
     """Return host and port as a URL has them."""
     host = f"[{address.host}]" if address.is_ipv6 else address.host
     return f"{host}:{address.effective_port}"
@@ -139,7 +139,7 @@ class _ServerSide(GuardedConnection, ServerConnection):
 
 
 async def listen_websocket(
-    address: Address,
+    address: LinkAddress,
     acceptor: Acceptor,
     *,
     rules: UpgradeRules,
@@ -208,7 +208,7 @@ async def listen_websocket(
 
 
 def _prove_client(
-    bound: Address, connection: ServerConnection, tls: ServerTls | None, channel: str | None
+    bound: LinkAddress, connection: ServerConnection, tls: ServerTls | None, channel: str | None
 ) -> Proven:
     certificate = None
     secured = connection.transport.get_extra_info("ssl_object")
