@@ -281,7 +281,7 @@ def about_more():
 
 @app.function(hide_code=True)
 def example_plex(when: datetime, name: str, words: str, *headers: tuple[str, str]) -> lace.Plex:
-    """Return a record of the marsh; whoever makes it may sign it."""
+    """Return a record of the marsh; its maker may sign it."""
     return lace.Plex(
         group="marsh",
         app="people" if name.startswith("vouch/") else "birds",

@@ -58,7 +58,7 @@ def as_identifier(identifier: object) -> RecordId:
     """Return a record hash that a program names.
 
     Raises:
-        RecordError: it is none.
+        RecordError: the bytes are not a valid record.
     """
     if isinstance(identifier, str):
         return RecordId(identifier)

@@ -46,7 +46,7 @@ def check_argument(
         hint: what to do instead.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: its type is not one of these.
     """
     if not isinstance(value, kinds):
         raise UsageError(f"{said}, not {kind_of(value)}", hint=hint)

@@ -172,7 +172,7 @@ def connect(
             that it is its own; the selector is sent before that proof.
 
     Raises:
-        UsageError: the address is none, or does not have such an option; or an argument is
+        UsageError: the address is not valid, or has no such option; or an argument is
             of another type.
         PolicyError: the selector reads a field that the settings do not offer.
         ProtocolError: at the begin of the block, there is no connection to be had.
@@ -266,7 +266,7 @@ def serve(
         report: hears of each link that has ended, in the thread of the server.
 
     Raises:
-        UsageError: the address is none, or does not have such an option; or an argument is
+        UsageError: the address is not valid, or has no such option; or an argument is
             of another type.
         PolicyError: the selector reads a field that the settings do not offer.
         StoreError: at the begin of the block, the address cannot be had.

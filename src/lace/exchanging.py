@@ -15,15 +15,13 @@ from lace.driver.open_pairing import OpenPairing
 from lace.driver.pairing import Pairing
 from lace.driver.party import Party
 from lace.driver.receipts import Receipts
-from lace.driver.tick_wait import TickWait
-from lace.driver.waiting import steady_now
+from lace.driver.waiting import TickWait, steady_now
 from lace.errors import StoreError, UsageError
 from lace.interlacing.capabilities import capabilities_of
 from lace.interlacing.failures import Failure
 from lace.interlacing.machine import Machine, MachineConfig
 from lace.rules.limits import peer_limits_of
-from lace.store.links import LinkFiles
-from lace.store.modules import ModuleFiles
+from lace.store.links import LinkFiles, ModuleFiles
 from lace.store.sqlite.store import SqliteStore
 from lace.transport.accepting import counted_place
 from lace.transport.stream import Proven
@@ -147,7 +145,7 @@ def run_exchange(
 
 
 def _result(parties: Sequence[Party]) -> Interlaced:
-    """Return what came of an exchange, or raise why it failed."""
+    """Return the outcome of an exchange, or raise its failure."""
     outcomes = [party.outcome for party in parties]
     if outcomes[0] is None or outcomes[1] is None:
         raise AssertionError("an exchange that nobody disturbs ends")
@@ -274,7 +272,7 @@ class OpenInterlace:
         return None if self.is_running else self.stop()
 
     def stop(self) -> Interlaced:
-        """End it once what is under way is done, and return what came of it; call it at will.
+        """End it after the work under way, and return the outcome; may be called again.
 
         Raises:
             ProtocolError: it has failed before; `result` of the error says what had come of it.

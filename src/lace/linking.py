@@ -172,7 +172,7 @@ class Link:
         return "not begun" if self._running is None else "running"
 
     async def result(self) -> Outcome:
-        """Wait for the end and return what came of it; ask as often as you like.
+        """Wait for the end and return the outcome; may be called again.
 
         Raises:
             ProtocolError: the sides did not agree, the connection broke, or a limit was
@@ -192,7 +192,7 @@ class Link:
         return self._known()
 
     def _known(self) -> Outcome:
-        """Return what came of it, once that is known.
+        """Return the outcome once it is known.
 
         Raises:
             LaceError: as `result` raises it.
@@ -200,16 +200,16 @@ class Link:
         if self._error is not None:
             raise self._error
         if self.outcome is None:
-            raise AssertionError("what came of a link is known after its end")
+            raise AssertionError("the outcome of a link is known after its end")
         return self.outcome
 
     @property
     def _is_over(self) -> bool:
-        """Whether what came of it is known."""
+        """Whether the outcome is known."""
         return self._error is not None or self.outcome is not None
 
     def _note_end(self, ended: asyncio.Task[Outcome]) -> None:
-        """Keep what came of it: it can be asked for when the loop is gone."""
+        """Keep the outcome: it can be read after the event loop has ended."""
         if ended.cancelled():
             self._error = ProtocolError(
                 "the link was given up before its end",
@@ -332,7 +332,7 @@ class BlockingLink:
         return self._link.outcome
 
     def result(self, seconds: float | None = None) -> Outcome:
-        """Wait for the end and return what came of it; ask as often as you like, also later.
+        """Wait for the end and return the outcome; may be called again, also later.
 
         Args:
             seconds: wait no longer than this.

@@ -95,7 +95,7 @@ def opened_file(
     """Open a file, or take one that is open: it, its name and its size, where they are known.
 
     Raises:
-        UsageError: there is no such file, or it is none that gives bytes.
+        UsageError: the file does not exist, or is not a binary file.
         StoreError: it cannot be read to its end.
     """
     if not isinstance(source, (str, os.PathLike)):

@@ -47,7 +47,7 @@ class Served:
     Attributes:
         number: which one it was, from 1.
         proven: what the transport proves of it.
-        outcome: what came of the exchange; None when there was none.
+        outcome: the outcome of the exchange; None if it never began.
         error: what could not be done here, if that has ended it or kept it from beginning.
         standing: how it stood in the end; None when there was no exchange.
         seconds: how long it took.

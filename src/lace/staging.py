@@ -142,7 +142,7 @@ class Stages:
 
         Raises:
             RuleError: the rules are not legal.
-            UsageError: they do not define a predicate, or the name is none.
+            UsageError: they do not define a predicate, or the name is not valid.
             LimitExceeded: a limit was reached; nothing is kept.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
@@ -187,7 +187,7 @@ class Stages:
         Raises:
             RuleError: the peer's selector is not legal.
             PolicyError: the viewer is no verifier, or there is no plan for these two.
-            UsageError: the name is none, or an argument is of another type.
+            UsageError: the name is not valid, or an argument is of another type.
             LimitExceeded: a limit was reached; nothing is kept.
             EngineError: a fact is not public, what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
@@ -250,7 +250,7 @@ class Stages:
             master: where to start one otherwise.
 
         Raises:
-            UsageError: there is no such set or exchange, or the name or the source is none.
+            UsageError: the set or exchange is unknown, or the name or the source is not valid.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.
         """
@@ -303,7 +303,7 @@ class Stages:
 
         Raises:
             RuleError: the rules are not legal.
-            UsageError: a file cannot be read, a predicate is not defined, a name or source is none.
+            UsageError: a file is unreadable, a predicate undefined, or a name or source invalid.
             LimitExceeded: the evaluation reached a limit; the stages before it stay.
             EngineError: what Spark needs is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or another process writes.

@@ -162,7 +162,7 @@ class Checking:
     """How much of a warehouse to verify: its files and some records, a sample, or everything.
 
     Raises:
-        UsageError: both are asked for, or the sample is none.
+        UsageError: both are given, or the sample is not a number of records.
     """
 
     def __init__(self, sample: int | None, *, everything: bool) -> None:
@@ -233,7 +233,7 @@ def write_records(
     """Write the bytes of all records, or of those of some hashes; returns how many they are.
 
     Raises:
-        UsageError: the target is none.
+        UsageError: the target is not a file or a path.
         StoreError: the file cannot be written, or the warehouse is damaged.
     """
     from lace.pipeline.records import iterate_records

@@ -219,7 +219,7 @@ class Warehouse(Stages):
         Raises:
             RuleError: the rules are not legal, or rest on a predicate that nobody defines.
             LaceError: a record that is named is not there; nothing is written.
-            UsageError: records and rules are given, or the target is none.
+            UsageError: records and rules are given, or the target is not a file or a path.
             LimitExceeded: an evaluation reached a limit.
             EngineError: what is needed is not installed, or Spark failed.
             StoreError: the warehouse is damaged, or the file cannot be written.

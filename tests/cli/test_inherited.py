@@ -125,7 +125,7 @@ def test_what_is_not_taken(parties: tuple[Party, Party], tmp_path: Path) -> None
                 (unix.fileno(), f"unix:{tmp_path}/other.sock", f"listens on {path}"),
                 (tcp.fileno(), f"tcp:127.0.0.1:{port % 60_000 + 1}", f"listens on {port}"),
                 (idle.fileno(), f"tcp:127.0.0.1:{port}", "does not listen"),
-                (datagrams.fileno(), f"tcp:127.0.0.1:{port}", "none of a stream"),
+                (datagrams.fileno(), f"tcp:127.0.0.1:{port}", "not a stream socket"),
                 (reader, f"tcp:127.0.0.1:{port}", "is no socket"),
             ]
             for handed, address, message in wanted:

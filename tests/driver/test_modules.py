@@ -18,7 +18,7 @@ from lace.interlacing.setup import make_setup
 from lace.policy.operand import operand_of
 from lace.policy.transcript import make_plan
 from lace.record.ids import Verifier
-from lace.store.modules import ModuleFiles
+from lace.store.links import ModuleFiles
 from tests.driver.test_pairing import EVERYTHING, SELECT, plex, policy
 from tests.hostile.kit import Peer, connect_to
 

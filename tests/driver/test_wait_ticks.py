@@ -8,7 +8,7 @@ import pytest
 
 import lace
 from lace.driver.pairing import Pairing
-from lace.driver.tick_wait import TickWait
+from lace.driver.waiting import TickWait
 from lace.exchanging import Side, party_of
 from lace.interlacing import events as happened
 from lace.interlacing.machine import Machine, MachineConfig

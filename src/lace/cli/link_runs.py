@@ -85,7 +85,7 @@ class LinkRun:
         self.signals = Signals(self._stop)
 
     def run(self) -> None:
-        """Run it; `outcome` says what came of it, also when a signal has ended it."""
+        """Run the exchange; `outcome` is set even if a signal has ended it."""
         keep_one_arena()
         capture = self._capture
         try:
@@ -103,7 +103,7 @@ class LinkRun:
                     self._session.output.warn(f"the capture is not whole: {capture.problem}")
 
     def show(self, lace: Lace) -> None:
-        """Tell what came of it, or would have."""
+        """Show the outcome, or that of a dry run."""
         output, outcome, dry = self._session.output, self.outcome, self._options.dry_run
         if outcome is None:
             return
@@ -116,7 +116,7 @@ class LinkRun:
         note_receipts(output, outcome)
 
     def finish(self, place: str | None) -> Outcome:
-        """Return what came of it, or raise the signal or the failure that has ended it."""
+        """Return the outcome, or raise the signal or the failure that ended the exchange."""
         self.signals.check()
         outcome = self.outcome
         if outcome is None:

@@ -1,4 +1,4 @@
-"""`lace log`: what was done to a lace, and what came of it."""
+"""`lace log`: the operations on a lace, and their outcomes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _warn_of_typos(session: Session, words: tuple[str, ...], found: list[Operati
 
 
 def _exchange_text(result: Mapping[str, Any]) -> str:
-    """Return what came of an exchange, for a person: with whom, how much, and how it ended."""
+    """Return the outcome of an exchange as text: the peer, the records, and how it ended."""
     peer = f"{str(result['peer'])[:10]}…" if "peer" in result else ""
     address = str(result.get("address", ""))
     whom = f"{address} ({peer})" if address and peer else address or peer or "an unproven peer"

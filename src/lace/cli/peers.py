@@ -6,7 +6,7 @@
     expose = ["../team-view.lace@V.….H3"]
     peer = "V.….H3"
 
-A table has the options of `lace sync` by their names; the command line goes over it. Files
+A table has the options of `lace sync` by their names; command-line options override it. Files
 are named from the folder of `lace.toml`.
 """
 

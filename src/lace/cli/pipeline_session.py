@@ -34,7 +34,7 @@ class SparkOptions:
     """Where Spark runs, and with which settings.
 
     Raises:
-        UsageError: the master, the archive or a setting is none.
+        UsageError: the master, the archive or a setting is invalid.
     """
 
     def __init__(self, master: str, archive: str | None, settings: Sequence[str]) -> None:

@@ -131,7 +131,7 @@ def _show(session: Session, document: dict[str, Any]) -> None:
         ("lace remote store office //team//notes//plan", "hand a note over to [peer.office]"),
         (
             "lace remote store tcp:example.org P.….H3 S.….H3 --peer V.….H3 --receipt stored.json",
-            "two records, to whom that key belongs, with a note of what came of it",
+            "two records, to whom that key belongs, with a note of the outcome",
         ),
     ],
 )

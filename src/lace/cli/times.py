@@ -12,7 +12,7 @@ __all__ = ["parse_time", "time_text"]
 
 
 def time_text(tai: str) -> str:
-    """Return a TAI instant as UTC, to the second; what is none is returned as it is.
+    """Return a TAI instant as UTC, to the second; return any other text unchanged.
 
     >>> time_text("1640995237:000000000")
     '2022-01-01 00:00:00'

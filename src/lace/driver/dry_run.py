@@ -84,7 +84,7 @@ class DryRun:
     def take(self, party: Party, event: Event) -> None:
         """Have a party take an event, in its thread; its request list is kept back.
 
-        With the peer's request list all is known, and it ends. A TickReady alone is none, and
+        With the peer's request list all is known, and it ends. A TickReady alone is not one, and
         the machine's to judge (G54d).
         """
         match event:
@@ -114,7 +114,7 @@ class DryRun:
         """Take the peer's request list.
 
         Raises:
-            InterlaceFailure: it is none.
+            InterlaceFailure: it is not a request list.
         """
         self._their_requests = tuple(_records(check_block(facts, Phase.REQUEST), "MayRequest"))
 

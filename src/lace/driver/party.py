@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lace.driver.kept import KeptLinks
     from lace.driver.messages import Message
     from lace.driver.receipts import Receipts
-    from lace.driver.tick_wait import TickWait
+    from lace.driver.waiting import TickWait
     from lace.errors import LaceError
     from lace.interlacing.effects import Effect
     from lace.interlacing.events import Event

@@ -387,7 +387,7 @@ class Budget:
             self._report(self._memory.total)
 
     def allows(self, rows: int) -> bool:
-        """Tell whether so many rows may still be visited."""
+        """Return whether this number of rows may still be visited."""
         return self.statistics.work + rows <= self._limits.max_work
 
     @contextmanager

@@ -114,7 +114,7 @@ def parse_address(text: str, *, for_serving: bool = False) -> Address:
         for_serving: whether to listen there; then port 0 stands for any free one.
 
     Raises:
-        AddressError: it is none; the hint shows the form that is meant.
+        AddressError: it is not an address; the hint shows the form that is meant.
 
     >>> parse_address("ws:example.com").effective_port
     80

@@ -119,7 +119,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The answer to `Validate`: each record as it is, or why it is none; in their order."""
+    """The answer to `Validate`: each record, or why it is invalid; in the order given."""
 
     outcomes: tuple[ValidRecord | str, ...]
 

@@ -1,4 +1,4 @@
-"""The ledger of requests: what was asked for, what came of it, what is not asked again (G47).
+"""The ledger of requests: their outcomes, and what is not requested again (G47).
 
 A hash that was answered `NotAvailable` is not asked for again in this round, unless its
 advertisement was absent from one loop; a rejected one not in this epoch while its

@@ -42,7 +42,7 @@ _NODE: Final = b"lace-advertisement-node/v1"
 _AT_ONCE: Final = 1 << 12
 """Hashes that are made before they are put together: they stay in the processor's cache."""
 _FEW: Final = 64
-"""Rows that are put behind a label one by one: for so few that takes less time."""
+"""Up to this number of rows, prefixing the label row by row takes less time."""
 _MANY: Final = 4_096
 """Digests whose root is worth remembering."""
 _MOST_KNOWN: Final = 4_096

@@ -125,7 +125,7 @@ def read_setup(block: Block, *, local_index: int) -> Setup:
 def check_expected_peer(
     setup: Setup, expected: AbstractSet[str], *, transport_peer: str | None = None
 ) -> None:
-    """Refuse a peer that is none of the expected ones, before hello; no names expect anyone.
+    """Refuse an unexpected peer before hello; without expected verifiers any peer is accepted.
 
     A peer that claims no verifier is who the transport has proven it to be.
 

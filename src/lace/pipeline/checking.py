@@ -33,7 +33,7 @@ class Checked:
     """What a check found; `damage` has path and reason, the first of them.
 
     `validated` are records that were, `wrong` those of them that are not valid. `proof` tells
-    what came of comparing the tables with the records, where that was asked for.
+    the comparison of the tables with the records, where requested.
     """
 
     files: int = 0

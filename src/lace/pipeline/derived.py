@@ -51,7 +51,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _TOLD: Final = ("plan", "viewer", "fields", "sends")
-"""Columns that describe an exchange; empty where it is none."""
+"""Columns that describe an exchange; empty for plain rules."""
 _BATCH_ROWS: Final = 65_536
 _MOST_PREDICATES: Final = 1_000_000
 """Rows of the table that describes an evaluation; rules cannot define more."""

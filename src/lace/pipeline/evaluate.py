@@ -106,7 +106,7 @@ def exchange_question(
 
     Raises:
         EngineError: a fact is not public.
-        FactLineError: a value is none for a fact.
+        FactLineError: a fact cannot hold a value.
         LimitExceeded: one is too long for a program that may read it.
     """
     told = tuple(sorted(set(relabelled(public, executable))))
@@ -133,7 +133,7 @@ def find_answer(warehouse: Warehouse, name: str, question: Question) -> Evaluate
     """Return the answer that a warehouse has under a name, if it is the one to this question.
 
     Raises:
-        UsageError: the name, or that of a predicate, is none for a table.
+        UsageError: the name, or that of a predicate, cannot name a table.
         WarehouseDamagedError: its tables are damaged.
     """
     for key in question.predicates:
@@ -170,7 +170,7 @@ def evaluate(
 
     Raises:
         LimitExceeded: it goes beyond a limit; nothing is committed.
-        UsageError: the name, or that of a predicate, is none for a table.
+        UsageError: the name, or that of a predicate, cannot name a table.
         WarehouseDamagedError: a file of the warehouse is damaged.
         StoreUnavailableError: the disk is full.
         SparkJobError: Spark failed.

@@ -53,7 +53,7 @@ class RecordIndex:
         before: an index of an earlier state, whose files need not be read again.
 
     Raises:
-        WarehouseDamagedError: a file is damaged, or a hash in it is none.
+        WarehouseDamagedError: a file is damaged, or a hash in it is invalid.
     """
 
     def __init__(self, warehouse: Warehouse, before: RecordIndex | None = None) -> None:

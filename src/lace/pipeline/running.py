@@ -44,7 +44,7 @@ class Work:
         asked: what to advertise; None for nothing.
 
     Raises:
-        UsageError: the name, or that of a predicate, is none for a table.
+        UsageError: the name, or that of a predicate, cannot name a table.
     """
 
     paths: Sequence[Path]

@@ -46,7 +46,7 @@ Rules: TypeAlias = "Lacegram | CheckedProgram | str | bytes"
 Exposing: TypeAlias = "Exposure | Rules | tuple[Rules, str]"
 """An exposure, or its rules: alone for anyone, in a pair with a verifier for that viewer."""
 _ANYONE: Final = "020-52"
-"""What is said of exposures to anyone who asks; a module for named viewers is none."""
+"""The warning about exposures to any viewer; a module for named viewers does not get it."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -105,7 +105,7 @@ def opaque_digest(
     over ILTP there are none.
 
     Raises:
-        PolicyError: an index, identifier, nonce or verifier that is none.
+        PolicyError: an invalid index, identifier, nonce or verifier.
     """
     check_index(index)
     check_module_id(module_id)
@@ -165,7 +165,7 @@ def claim_of(index: int, verifier: str | None) -> str:
     'Opq_1'
 
     Raises:
-        PolicyError: an index or verifier that is none.
+        PolicyError: an invalid index or verifier.
     """
     check_index(index)
     return f"{_PREFIX}{index}" if verifier is None else _verifier(verifier)

@@ -122,7 +122,7 @@ class TermReader:
         self._skip_to(",", ")")
 
     def _term(self) -> Term:
-        """Read one term; what is none is reported and stands as `_`."""
+        """Read one term; report what is not a term, and return `_` for it."""
         token = self._token
         span = self._span(token)
         match token.kind:

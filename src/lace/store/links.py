@@ -1,14 +1,20 @@
-"""What is kept of exchanges from one to the next: one file for each link, beside the records.
+"""Files that are kept from one exchange to the next, beside the records: cursors and selectors.
 
 A link is two proven verifiers and a plan (its Link-Id). Its file says what each side
 advertised when they last agreed, so that the next exchange tells changes only. All of it is
 a cache: a file that is missing or damaged costs bytes, nothing else.
+
+A peer that its transport proves may leave out the bytes of a module that it has sent before
+(G58a). A file is found by the peer's verifier and the module's identifier together, so that nobody
+can ask whether another peer's module is here; without its file the module has to be sent.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +26,81 @@ from lace.interlacing.advertisement import text_bytes
 from lace.interlacing.capabilities import Schema
 from lace.interlacing.config import Cursor
 from lace.interlacing.partitions import AdvertisementSet
-from lace.store.cache_files import prune_files, save_file
+from lace.store.file_errors import remove_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["LINKS_NAME", "MOST_BYTES", "MOST_LINKS", "KeptLink", "LinkFiles"]
+    from lace.base.limits import Settings
+
+
+__all__ = [
+    "LINKS_NAME",
+    "MODULES_NAME",
+    "MOST_BYTES",
+    "MOST_LINKS",
+    "KeptLink",
+    "LinkFiles",
+    "ModuleFiles",
+]
+
+_UNFINISHED: Final = ".new"
+"""The suffix of a file that is being written."""
+_STALE_SECONDS: Final = 3600.0
+"""A file that was last written this long ago is not being written any more."""
+
+
+def _save_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file, whole or not at all, that its owner alone can read.
+
+    Raises:
+        OSError: it cannot be written; the file that was there stays.
+    """
+    unfinished = path.with_suffix(_UNFINISHED)
+    try:
+        with open(unfinished, "wb", opener=_open_private) as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _prune_files(folder: Path, suffix: str, keeps: Callable[[Path, int], bool]) -> None:
+    """Remove files of a cache, and those that a process began to write before it crashed.
+
+    Args:
+        folder: where they are.
+        suffix: what the names of the cache's files end with.
+        keeps: says of a file and its size whether it stays; asked about the file used last first.
+    """
+    found: list[tuple[int, int, Path]] = []
+    for path in folder.glob(f"*{suffix}"):
+        with suppress(FileNotFoundError):  # another process has removed it
+            status = path.stat()
+            found.append((status.st_mtime_ns, status.st_size, path))
+    too_many = [path for _, size, path in sorted(found, reverse=True) if not keeps(path, size)]
+    remove_all((*too_many, *_stale_files(folder)))
+
+
+def _stale_files(folder: Path) -> list[Path]:
+    """Return the files that a process began to write and, since it crashed, did not finish."""
+    before = time.time() - _STALE_SECONDS
+    found: list[Path] = []
+    for path in folder.glob(f"*{_UNFINISHED}"):
+        with suppress(OSError):  # another process has removed it
+            if path.lstat().st_mtime < before:
+                found.append(path)
+    return found
+
 
 LINKS_NAME: Final = "links"
 MOST_LINKS: Final = 64
@@ -90,7 +164,7 @@ class LinkFiles:
             if _is_there(path, pieces):  # nothing has changed since: a large file stays as it is
                 os.utime(path)
                 return
-            save_file(path, pieces)
+            _save_file(path, pieces)
             self._prune()
 
     def forget(self, link_id: str) -> None:
@@ -111,7 +185,7 @@ class LinkFiles:
             number, total = number + 1, total + size
             return number <= MOST_LINKS and (number == 1 or total <= MOST_BYTES)
 
-        prune_files(self.folder, _SUFFIX, keeps)
+        _prune_files(self.folder, _SUFFIX, keeps)
 
 
 def _is_there(path: Path, pieces: Sequence[bytes | memoryview]) -> bool:
@@ -194,3 +268,91 @@ def _claims(sizes: list[tuple[str, int]] | None, raw: memoryview) -> ClaimTable 
     if len(raw):
         raise ValueError("bytes behind the claims")
     return ClaimTable(tuple(map(str, json.loads(pieces.pop("")))), pieces)
+
+
+MODULES_NAME: Final = "modules"
+_MODULE_FORMAT: Final = b"lace-module/1\n"
+_MODULE_SUFFIX: Final = ".module"
+
+
+class ModuleFiles:
+    """The modules of peers in one lace.
+
+    Args:
+        folder: the folder of its links.
+        settings: how many modules are kept, and how many bytes.
+        may_write: whether anything is written at all.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, *, may_write: bool = True) -> None:
+        self.folder = folder / MODULES_NAME
+        self._most, self._of_peer = settings.max_cached_modules, settings.max_cached_modules_of_peer
+        self._most_bytes = settings.max_cached_module_bytes
+        self._may_write = may_write and self._most > 0 and self._of_peer > 0
+
+    def get(self, verifier: str, module_id: str, /) -> bytes | None:
+        """Return the bytes of a module that a peer has sent before; None for nothing whole."""
+        path = self._path(verifier, module_id)
+        try:
+            if path.stat().st_size > self._most_bytes:
+                return None
+            raw = path.read_bytes()
+            body = _parse_module(raw, verifier, module_id)
+            if body is not None:
+                os.utime(path)
+        except OSError:
+            return None
+        return body
+
+    def save(self, verifier: str, module_id: str, body: bytes) -> None:
+        """Keep a module of a peer; a disk that does not take it is no failure."""
+        content = _content(verifier, module_id, body)
+        if not self._may_write or len(content) > self._most_bytes:
+            return
+        path = self._path(verifier, module_id)
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.is_file() and path.read_bytes() == content:
+                os.utime(path)
+                return
+            _save_file(path, [content])
+            self._prune()
+
+    def _path(self, verifier: str, module_id: str) -> Path:
+        return self.folder / f"{_name(verifier)}.{_name(module_id)}{_MODULE_SUFFIX}"
+
+    def _prune(self) -> None:
+        """Remove the files that were used longest ago, of a peer or of all, above the limits."""
+        kept = total = 0
+        of_peer: Counter[str] = Counter()
+
+        def keeps(path: Path, size: int) -> bool:
+            nonlocal kept, total
+            peer = path.name.partition(".")[0]
+            is_over = kept >= self._most or of_peer[peer] >= self._of_peer
+            if is_over or total + size > self._most_bytes:
+                return False
+            kept, total = kept + 1, total + size
+            of_peer[peer] += 1
+            return True
+
+        _prune_files(self.folder, _MODULE_SUFFIX, keeps)
+
+
+def _name(text: str) -> str:
+    return b64a.encode(digest(text.encode("utf-8")))
+
+
+def _content(verifier: str, module_id: str, body: bytes) -> bytes:
+    """Return the bytes of a file: format, whose and which module, its bytes, and their digest."""
+    content = _MODULE_FORMAT + f"{verifier}\n{module_id}\n".encode() + body
+    return content + digest(content)
+
+
+def _parse_module(raw: bytes, verifier: str, module_id: str) -> bytes | None:
+    """Return the module of a file; None if the file is not whole, or is about another."""
+    head = _MODULE_FORMAT + f"{verifier}\n{module_id}\n".encode()
+    if len(raw) < len(head) + DIGEST_BYTES or not raw.startswith(head):
+        return None
+    content = raw[:-DIGEST_BYTES]
+    return content[len(head) :] if digest(content) == raw[-DIGEST_BYTES:] else None

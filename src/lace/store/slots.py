@@ -2,8 +2,8 @@
 
 The interpreter runs one thread at a time. Each of the others that could run wakes up two
 hundred times a second to ask for its turn, so that two hundred of them spend more on asking
-than on work. Here they wait without waking. Whoever waits for something else meanwhile, as
-for the write lock, lends its slot to others; and whoever computes for long keeps nobody
+than on work. Here they wait without waking. A thread that waits for something else, as
+for the write lock, lends its slot to others; and a thread that computes for long keeps nobody
 waiting, but shares the interpreter with the next one.
 
 Work is long if it is known to be, or if its worker has computed for longer than others lately.

@@ -181,7 +181,7 @@ def _judge_beside(
 
 @dataclass(slots=True)
 class _Waiting:
-    """A batch whose verdicts were not collected: who has it in hand, or what came of it."""
+    """A batch whose results are not collected yet: its process, or its results."""
 
     batch: Batch
     is_apart: bool

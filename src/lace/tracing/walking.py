@@ -2,7 +2,7 @@
 
 The sides take turns, so the walk reads a turn of each before it goes on; within a turn the side
 comes first whose bytes come first in the capture. What a direction may hold next depends on both:
-that is why a stream cannot be read on past a break of the other.
+so a stream cannot be read on past a break of the other.
 """
 
 from __future__ import annotations

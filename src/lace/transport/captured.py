@@ -44,7 +44,7 @@ _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})")
 
 
 class CaptureError(UsageError):
-    """A capture that cannot be written, or that is none."""
+    """A capture that cannot be written, or a file that is not a capture."""
 
 
 class Capture:

@@ -63,7 +63,7 @@ def _check(
     address: Address, opened: socket.socket, families: frozenset[socket.AddressFamily]
 ) -> None:
     if opened.type != socket.SOCK_STREAM:
-        raise _refused(address, "the socket is none of a stream", "use ListenStream=")
+        raise _refused(address, "the socket is not a stream socket", "use ListenStream=")
     if not opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         raise _refused(address, "the socket does not listen", "use Accept=no")
     if opened.family not in families:

@@ -34,7 +34,7 @@ Columns: TypeAlias = "Mapping[PredicateKey, tuple[Sequence[Ids], int]]"
 """Columns of numbers and how many rows they have, by predicate."""
 
 _AT_ONCE: Final = 2**18
-"""Values that are numbered between two looks at whoever waits for them: about 0.2 s."""
+"""Values that are numbered between two looks at the supervisor: about 0.2 s."""
 _LEAST_ROOM: Final = 4096
 """Numbers to spare for texts that come later; beyond that everything is numbered again."""
 

@@ -72,7 +72,7 @@ class Members:
         return flags
 
     def units(self, rows: int) -> int:
-        """Return what each of so many rows counts for that is looked for here next."""
+        """Return the cost of each row if this number of rows is looked up next."""
         if self._flags is not None or (self._asked + rows) * _TABLE_SHARE >= self._size:
             return costs.PROBE
         return costs.PROBE if len(self._sorted) <= _SMALL else costs.SEARCHED
@@ -239,7 +239,7 @@ class Index:
         return made
 
     def units(self, rows: int) -> int:
-        """Return what each of so many rows counts for that is looked for here next."""
+        """Return the cost of each row if this number of rows is looked up next."""
         keys = self._sorted
         if self._table is not None or keys is None:
             return costs.PROBE

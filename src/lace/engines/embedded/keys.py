@@ -84,7 +84,7 @@ def nothing() -> None:
 
 
 def stretches_of(rows: int) -> Iterator[slice]:
-    """Yield stretches of so many rows, each of which is worked off at once."""
+    """Yield slices of this number of rows, each processed at once."""
     return (slice(first, min(first + AT_ONCE, rows)) for first in range(0, rows, AT_ONCE))
 
 

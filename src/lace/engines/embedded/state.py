@@ -277,6 +277,6 @@ class State:
                 for term in terms
             )
             rows = frame.rows
-            del frame  # whoever takes the facts decides how long they are held
+            del frame  # the receiver of the facts decides how long they are held
             yield columns, rows
             del columns

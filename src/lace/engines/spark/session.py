@@ -127,7 +127,7 @@ def open_session(
         NoSparkError: PySpark is not installed.
         NoJavaError: there is no Java that is new enough.
         SparkStartError: Spark did not start.
-        UsageError: the master is none, or the archive is missing.
+        UsageError: the master is invalid, or the archive is missing.
     """
     check_installed()
     check_master(master, archive)
@@ -159,7 +159,7 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
 
 
 def check_master(master: str, archive: Path | None = None) -> None:
-    """Refuse a master that is none, and an archive that is not there, before anything starts.
+    """Refuse an invalid master or a missing archive before anything starts.
 
     Raises:
         UsageError: one of them is so.

@@ -278,7 +278,7 @@ class Transaction:
                 self._undo()
             return
         interrupt: BaseException | None = None
-        while not self._done.is_set():  # an interrupt comes when it is known what came of it
+        while not self._done.is_set():  # an interrupt is raised once the outcome is known
             try:
                 self._done.wait()
             except BaseException as later:  # noqa: BLE001 - raised below

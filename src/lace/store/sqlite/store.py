@@ -69,7 +69,7 @@ over a large store: a larger cache is seldom hit, and colder memory for the page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One thing that was done to a lace, and what came of it."""
+    """An operation on a lace, and its outcome."""
 
     started: str
     finished: str
