@@ -18,7 +18,7 @@ from lace.engines.embedded.engine import evaluate
 from lace.engines.embedded.factbase import FactBase
 from lace.engines.embedded.segment_journal import SegmentDamagedError
 from lace.engines.embedded.session import Session
-from lace.engines.embedded.vocabulary import strange_names, uses_names
+from lace.engines.embedded.vocabulary import distinct_names, strange_names, uses_names
 from lace.engines.queries import check_engine, check_limited, find_predicates
 from lace.engines.result import Result
 from lace.facts.catalogue import RECORD_PREDICATES
@@ -53,6 +53,7 @@ __all__ = [
     "evaluate_snapshot",
     "evaluate_values",
     "find_strange_names",
+    "find_strange_names_among",
 ]
 
 Told = TypeVar("Told")
@@ -195,6 +196,23 @@ def find_strange_names(
         return tuple(found for program in wanted for found in strange_names(base, program, lines))
 
     return ask_store(store, ask, max_value_bytes=MAX_LINE_BYTES)
+
+
+def find_strange_names_among(
+    facts: Iterable[Fact], programs: Iterable[CheckedProgram]
+) -> tuple[Finding, ...]:
+    """Return the same warnings for facts that are read once, in constant memory.
+
+    Args:
+        facts: those of all records; read only if rules use names.
+        programs: the rules.
+    """
+    wanted = [program for program in programs if uses_names(program)]
+    if not wanted:
+        return ()
+    base = FactBase(max_value_bytes=MAX_LINE_BYTES)
+    base.change(distinct_names(facts))
+    return tuple(found for program in wanted for found in strange_names(base, program))
 
 
 def evaluate_on_spark(

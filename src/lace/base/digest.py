@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
-    "DIGEST_BYTES",
     "CONTEXT_PREFIX",
+    "DIGEST_BYTES",
     "Hasher",
     "derive",
     "derive_blocks",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lace.cli.link_log import JsonLog, Level
 
-__all__ = ["Column", "Output", "OutputError", "Writer", "plural", "size_text"]
+__all__ = ["Column", "Output", "OutputError", "OutputWriter", "plural", "size_text"]
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
@@ -65,7 +65,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-class Writer(Protocol):
+class OutputWriter(Protocol):
     """Takes bytes, as a binary file does."""
 
     def write(self, data: bytes, /) -> object:
@@ -84,7 +84,7 @@ class Output:
 
     def __init__(
         self,
-        stream: Writer | None = None,
+        stream: OutputWriter | None = None,
         terminal: bool | None = None,
         width: int = _PIPE_WIDTH,
     ) -> None:
@@ -106,7 +106,7 @@ class Output:
         """Whether that stays away: somebody else has begun a line there, and not ended it."""
 
     @contextmanager
-    def redirected(self, stream: Writer) -> Iterator[None]:
+    def redirected(self, stream: OutputWriter) -> Iterator[None]:
         """Write the data to a stream instead, until the end of the block."""
         before, self._stream = self._stream, stream
         try:

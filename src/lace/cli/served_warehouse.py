@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from lace.base.limits import MAX_LINE_BYTES
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -75,18 +73,13 @@ class WarehouseBehind:
             EvaluationCancelled: it was cancelled.
             WarehouseDamagedError: a file is damaged, or was removed since.
         """
-        from lace.engines.embedded.factbase import FactBase
-        from lace.engines.embedded.vocabulary import distinct_names, strange_names, uses_names
         from lace.policy.local import modules_of
+        from lace.querying import find_strange_names_among
 
         served = self._served
-        modules = [module for module in modules_of(policy) if uses_names(module)]
-        most = self._lace.settings.warehouse_embedded_records
-        if not modules or len(served.index) > most:
+        if len(served.index) > self._lace.settings.warehouse_embedded_records:
             return ()
-        base = FactBase(max_value_bytes=MAX_LINE_BYTES)
-        base.change(distinct_names(_watched(served.facts(), cancellation)))
-        return tuple(found for module in modules for found in strange_names(base, module))
+        return find_strange_names_among(_watched(served.facts(), cancellation), modules_of(policy))
 
     @contextmanager
     def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from lace.record.validate import ValidRecord
 
 __all__ = [
-    "LinkAgreed",
     "Arrival",
+    "EventsMissed",
+    "LinkAgreed",
     "LinkEnded",
     "LinkEvent",
-    "EventsMissed",
     "PhaseBegan",
     "RecordsStored",
     "RoundEnded",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lace.policytests.records import MadeRecord
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["RECORD_SETS", "Case", "Exposed", "PolicyTests", "RuleText", "Rows"]
+__all__ = ["RECORD_SETS", "Case", "Exposed", "PolicyTests", "Rows", "RuleText"]
 
 RECORD_SETS: Final = ("query", "send", "request")
 """The sets of records that a case can expect; with `not_` before it, what must not be in."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lace.tracing.walking import Told
     from lace.transport.captured import Direction
 
-__all__ = ["WAY_NAMES", "Replayed", "ReplayError", "replay"]
+__all__ = ["WAY_NAMES", "ReplayError", "Replayed", "replay"]
 
 WAY_NAMES: Final[dict[Direction, str]] = {">": "sent", "<": "came"}
 """What the directions of a capture are called."""

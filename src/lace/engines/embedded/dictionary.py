@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from lace.record.hash_rows import Octets
 
 __all__ = [
+    "MAX_TEXTS",
     "Dictionary",
     "Fingerprints",
     "Ids",
-    "MAX_TEXTS",
     "StoredTexts",
     "Texts",
     "fingerprints_of",

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ClaimTable",
     "RecordChanges",
-    "claims_about",
     "claim_table",
+    "claims_about",
     "facts_of_table",
     "fields_of",
     "first_of",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lace.engines.embedded.steps import Plan
     from lace.rules.syntax import PredicateKey
 
-__all__ = ["GOAL", "Relations", "Rows", "State", "WHOLE"]
+__all__ = ["GOAL", "WHOLE", "Relations", "Rows", "State"]
 
 Relations: TypeAlias = "dict[PredicateKey, Relation]"
 Rows: TypeAlias = "tuple[tuple[Ids, ...], int]"
