@@ -25,6 +25,13 @@ TOPIC = (
 ANY = "tcp:127.0.0.1:0"
 
 
+def write_topic(folder: Path) -> Path:
+    """Write a selector that reads the field `Topic`."""
+    path = folder / "topic.lace"
+    path.write_text(TOPIC)
+    return path
+
+
 @pytest.fixture
 def parties(tmp_path: Path) -> tuple[Party, Party]:
     made = make_parties(tmp_path)
@@ -57,8 +64,7 @@ def test_a_peers_selector_asks_for_a_field_that_is_not_offered(
     parties: tuple[Party, Party], tmp_path: Path
 ) -> None:
     left, right = parties
-    topic = tmp_path / "topic.lace"
-    topic.write_text(TOPIC)
+    topic = write_topic(tmp_path)
     capture = tmp_path / "wire"
     with serving(right, left, ANY) as server:
         done = left.sync(right, server.address, "--select", topic, "--capture", capture)
@@ -108,8 +114,7 @@ def test_remote_operations_offer_what_a_table_and_the_command_line_name(
     parties: tuple[Party, Party], tmp_path: Path
 ) -> None:
     left, right = parties
-    topic = tmp_path / "topic.lace"
-    topic.write_text(TOPIC)
+    topic = write_topic(tmp_path)
     with open_lace(left.folder) as lace:
         (mine,) = (str(each.id) for each in lace.records("//u//n//left") if each.name == "left")
     with serving(right, left, ANY, "--select", topic) as server:
@@ -135,8 +140,7 @@ def test_wrong_usage(parties: tuple[Party, Party], tmp_path: Path) -> None:
     both = left.sync(right, "tcp:127.0.0.1:1", "--field", "Group", "--all-fields")
     assert both.code == 2
     assert "--field and --all-fields" in both.err
-    topic = tmp_path / "topic.lace"
-    topic.write_text(TOPIC)
+    topic = write_topic(tmp_path)
     lacking = left.sync(right, "tcp:127.0.0.1:1", "--select", topic, "--field", "Group")
     assert lacking.code == 1
     assert "the selector reads the advertised field Topic" in lacking.err
@@ -145,8 +149,7 @@ def test_wrong_usage(parties: tuple[Party, Party], tmp_path: Path) -> None:
 @pytest.mark.requirement("040-106")
 def test_preview_and_disclose_show_it(parties: tuple[Party, Party], tmp_path: Path) -> None:
     left, right = parties
-    topic = tmp_path / "topic.lace"
-    topic.write_text(TOPIC)
+    topic = write_topic(tmp_path)
     asked = ("--lace", left.folder, "--viewer", right.verifier, "--peer-select", topic)
     exposed = ("--expose", f"{left.view}@{right.verifier}")
     preview = ("preview", "--select", left.select, *asked, *exposed)

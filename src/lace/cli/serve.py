@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.api import now, processors
-from lace.base.limits import MAX_LINE_BYTES
 from lace.cli.command import command as lace_command
 from lace.cli.link_options import (
     UID_MAP_OPTION,
@@ -166,18 +165,13 @@ class WarehouseBehind:
         All records are read, in constant memory. A warehouse of more than the setting
         `warehouse_embedded_records` is not looked at.
         """
-        from lace.engine.factbase import FactBase
-        from lace.engine.field_histogram import distinct_names, strange_names, uses_names
         from lace.policy.local import modules_of
+        from lace.query.store_query import find_strange_names_among
 
         served = self._served
-        modules = [module for module in modules_of(policy) if uses_names(module)]
-        most = self._lace.settings.warehouse_embedded_records
-        if not modules or len(served.index) > most:
+        if len(served.index) > self._lace.settings.warehouse_embedded_records:
             return ()
-        base = FactBase(max_value_bytes=MAX_LINE_BYTES)
-        base.change(distinct_names(_watched(served.facts(), cancellation)))
-        return tuple(found for module in modules for found in strange_names(base, module))
+        return find_strange_names_among(_watched(served.facts(), cancellation), modules_of(policy))
 
     @contextmanager
     def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:

@@ -17,7 +17,7 @@ from lace.columns.segment_journal import SegmentDamagedError
 from lace.engine.budget import Statistics
 from lace.engine.engine import EvaluationSession, evaluate
 from lace.engine.factbase import FactBase
-from lace.engine.field_histogram import strange_names, uses_names
+from lace.engine.field_histogram import distinct_names, strange_names, uses_names
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.source import facts_of
 from lace.query.evaluate import check_engine, check_limited, find_predicates
@@ -167,6 +167,21 @@ def find_strange_names(
         return tuple(found for program in wanted for found in strange_names(base, program, lines))
 
     return ask_store(store, ask, max_value_bytes=MAX_LINE_BYTES)
+
+
+def find_strange_names_among(
+    facts: Iterable[Fact], programs: Iterable[CheckedProgram]
+) -> tuple[Finding, ...]:
+    """Return the same warnings for facts that are read once, in constant memory.
+
+    The facts are those of all records; they are read only if rules use names.
+    """
+    wanted = [program for program in programs if uses_names(program)]
+    if not wanted:
+        return ()
+    base = FactBase(max_value_bytes=MAX_LINE_BYTES)
+    base.change(distinct_names(facts))
+    return tuple(found for program in wanted for found in strange_names(base, program))
 
 
 def evaluate_on_spark(
