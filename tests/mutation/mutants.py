@@ -3,8 +3,9 @@
 A mutant changes one node of one module: a comparison, a logical or arithmetic operator, a number,
 a truth value, the order of two arguments, a condition, a returned value, or a statement that is
 left out. Texts, annotations, decorators, f-strings and assertions of unreachable code stay as they
-are. A sample takes the mutants whose names have the smallest digests under a seed, the same number
-of each package, so that a change of one function changes the sample there only.
+are. A sample takes the mutants whose functions and changes have the smallest digests under a seed,
+the same number of each package, so that a change of one function changes the sample there only, and
+a function that moves to another module changes nothing.
 """
 
 from __future__ import annotations
@@ -106,8 +107,13 @@ class Mutant:
     def name(self) -> str:
         """What names it, wherever its lines are."""
         place = self.path.removeprefix("src/lace/").removesuffix(".py").replace("/", ".")
+        return f"{place}:{self.change}"
+
+    @property
+    def change(self) -> str:
+        """Its function and what changes there, whatever the module."""
         nth = f" #{self.occurrence}" if self.occurrence > 1 else ""
-        return f"{place}:{self.scope or '<module>'}: {self.before} → {self.after}{nth}"
+        return f"{self.scope or '<module>'}: {self.before} → {self.after}{nth}"
 
 
 def sample_mutants(packages: Iterable[str], number: int, seed: str) -> list[Mutant]:
@@ -122,7 +128,7 @@ def sample_mutants(packages: Iterable[str], number: int, seed: str) -> list[Muta
             if path.relative_to(SOURCE).as_posix() not in SHELLS
             for mutant in find_mutants(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
         ]
-        found.sort(key=lambda mutant: hashlib.sha256(f"{seed}:{mutant.name}".encode()).digest())
+        found.sort(key=lambda mutant: hashlib.sha256(f"{seed}:{mutant.change}".encode()).digest())
         sample += found[:share]
     return sample
 
