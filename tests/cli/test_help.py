@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
+import lace
 from lace.cli.command import LaceCommand, LaceGroup
 from lace.cli.main import REGISTER, cli
 from lace.cli.peers import SyncArguments
@@ -52,6 +56,30 @@ def test_a_command_has_help_examples_and_documented_output(path: str) -> None:
     for param in command.params:
         if isinstance(param, click.Option):
             assert param.help, f"{param.opts} has no help"
+
+
+def test_a_command_names_what_a_program_calls_or_says_why_nothing_does() -> None:
+    for path, command in COMMANDS.items():
+        if isinstance(command, LaceCommand):
+            documentation = command.documentation
+            assert bool(documentation.api) != bool(documentation.shell_only), path
+            for name in documentation.api:
+                assert callable(resolve(name)) or isinstance(resolve(name), property), name
+
+
+def resolve(name: str) -> object:
+    """Return what a dotted name below `lace` is: a function, a class, a property or a method."""
+    found: object = lace
+    for part in name.split("."):
+        if not hasattr(found, part):
+            with suppress(ImportError):
+                import_module(f"{getattr(found, '__name__', '')}.{part}")
+        if not hasattr(found, part):  # an attribute that each instance gets
+            module = sys.modules[getattr(found, "__module__", "")]
+            found = vars(module)[inspect.get_annotations(found)[part]]  # type: ignore[arg-type]
+        else:
+            found = getattr(found, part)
+    return found
 
 
 @pytest.mark.parametrize("path", COMMANDS)

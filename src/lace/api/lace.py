@@ -97,6 +97,9 @@ def as_identifier(identifier: object) -> RecordId:
 class Lace:
     """An open lace; use it in a `with` block. One is for one thread."""
 
+    keys: KeyRing
+    """The signing keys of the lace."""
+
     def __init__(self, store: SqliteStore, settings: Settings) -> None:
         check_argument(store, SqliteStore, "store is an open store", "open a lace with lace.open")
         self.store = store

@@ -157,11 +157,20 @@ class _Documentation:
     """What a command says of itself beyond its options."""
 
     def __init__(
-        self, examples: Sequence[Example], piped: str, json_keys: Mapping[str, str]
+        self,
+        examples: Sequence[Example],
+        piped: str = "",
+        json_keys: Mapping[str, str] | None = None,
+        api: str = "",
+        shell_only: str = "",
     ) -> None:
         self.examples = tuple(examples)
         self.piped = piped
-        self.json_keys = dict(json_keys)
+        self.json_keys = dict(json_keys or {})
+        self.api = tuple(filter(None, api.split(", ")))
+        """The names below `lace` with which a Python program does the same."""
+        self.shell_only = shell_only
+        """Why there are none."""
 
     def write(self, formatter: click.HelpFormatter) -> None:
         """Write the sections behind the options."""
@@ -207,13 +216,15 @@ class LaceCommand(click.Command):
         examples: Sequence[Example] = (),
         piped: str = "",
         json_keys: Mapping[str, str] | None = None,
+        api: str = "",
+        shell_only: str = "",
         **rest: Any,  # noqa: ANN401 - click's own
     ) -> None:
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
         self.params += global_options()
         attach_completions(self.params)
-        self.documentation = _Documentation(examples, piped, json_keys or {})
+        self.documentation = _Documentation(examples, piped, json_keys, api, shell_only)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, then the global ones."""
@@ -240,7 +251,7 @@ class LaceGroup(click.Group):
         super().__init__(*args, **rest)
         self.params += global_options()
         attach_completions(self.params)
-        self.documentation = _Documentation(examples, "", {})
+        self.documentation = _Documentation(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the options."""
@@ -326,16 +337,24 @@ def command(
     examples: Sequence[Example],
     piped: str,
     json_keys: Mapping[str, str],
+    api: str = "",
+    shell_only: str = "",
     cls: type[LaceCommand] = LaceCommand,
 ) -> Callable[[Callable[..., int | None]], LaceCommand]:
-    """Return a decorator that makes a function a command of Lace; it returns the exit code."""
+    """Return a decorator that makes a function a command of Lace; it returns the exit code.
 
-    def decorate(function: Callable[..., int | None]) -> LaceCommand:
-        return click.command(name, cls=cls, examples=examples, piped=piped, json_keys=json_keys)(
-            function
-        )
-
-    return decorate
+    `api` names what a Python program calls for the same, below `lace` and divided by commas;
+    `shell_only` says why nothing does.
+    """
+    return click.command(
+        name,
+        cls=cls,
+        examples=examples,
+        piped=piped,
+        json_keys=json_keys,
+        api=api,
+        shell_only=shell_only,
+    )
 
 
 def group(

@@ -69,6 +69,7 @@ _CHANGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 
 @lace_command(
     "completion",
+    shell_only="the script is for a shell",
     piped="The script.",
     json_keys={"shell": "bash, zsh or fish", "script": "its text"},
     examples=[

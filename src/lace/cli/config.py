@@ -52,6 +52,7 @@ def _check_names(names: tuple[str, ...]) -> None:
 @command.command(
     "show",
     cls=LaceCommand,
+    api="api.read_settings_file",
     piped="One line a setting, tab-separated: name, value, unit, origin, meaning. Then the same "
     "for each entry of a peer's table, named peer.NAME.ENTRY.",
     json_keys={

@@ -70,6 +70,7 @@ def _what_stays(folder: Path) -> str:
 
 @lace_command(
     "demo",
+    shell_only="it runs other commands",
     piped="The same text as on a terminal, without progress.",
     json_keys={
         "received": "records that the first sync brought",

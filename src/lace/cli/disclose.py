@@ -438,6 +438,7 @@ class _Question:
 
 @lace_command(
     "disclose",
+    api="Lace.disclose",
     piped="Tab-separated lines, the kind first: record HASH; field NAME, records, different "
     "values, an example; link NAME, links, records, targets; blobs and plexes, how many different "
     "hashes of embedded records (counted, not listed); hash HASH, which a link tells though its "

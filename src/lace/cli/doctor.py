@@ -223,6 +223,7 @@ def _wal(folder: Path) -> Check:
 
 @lace_command(
     "doctor",
+    shell_only="it looks at this machine and its Python",
     piped="One line a thing, tab-separated: ok, optional, missing or problem; its name; what "
     "was found; what to do.",
     json_keys={

@@ -90,6 +90,7 @@ def check_output(output: Output, target: str | None) -> None:
 
 @lace_command(
     "export",
+    api="Lace.get",
     piped="The bytes of the records, one after another; nothing with -o.",
     json_keys={
         "id": "the record's hash; one line a record; wants -o",

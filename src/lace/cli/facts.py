@@ -139,6 +139,7 @@ def _write(output: Output, lines: Sequence[Line]) -> None:
 
 @lace_command(
     "facts",
+    api="Lace.snapshot",
     piped="Fact lines, Name('value','value'), sorted bytewise. On a terminal a table of at most "
     "1000 facts, record by record; with --all the lines, with characters that could trick it "
     "made visible.",

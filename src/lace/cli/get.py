@@ -154,6 +154,7 @@ def find_records(snapshot: Snapshot, texts: Sequence[str]) -> list[StoredRecord]
 @lace_command(
     "get",
     cls=LocalCommand,
+    api="Lace.get",
     piped=RECORD_PIPED,
     json_keys=RECORD_KEYS,
     examples=[

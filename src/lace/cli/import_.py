@@ -188,6 +188,7 @@ def _what_stays(stored: int) -> str:
 
 @lace_command(
     "import",
+    api="Lace.import_file",
     piped="Three lines of a name and a number: stored, known (they were here already), rejected.",
     json_keys={
         "stored": "how many records are new here",

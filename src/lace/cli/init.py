@@ -35,6 +35,7 @@ def settings_template() -> str:
 
 @lace_command(
     "init",
+    api="open",
     piped="The folder of the lace, on one line.",
     json_keys={"lace": "the folder", "created": "true if it was made now"},
     examples=[

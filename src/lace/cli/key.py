@@ -65,6 +65,7 @@ def _add(session: Session, name: str, key: seal.SigningKey) -> int:
 @command.command(
     "new",
     cls=LaceCommand,
+    api="SigningKey.generate, Lace.keys.add",
     piped="The verifier, on one line.",
     json_keys=_MADE_KEYS,
     examples=[("lace key new", "make a key and show its verifier")],
@@ -78,6 +79,7 @@ def new(session: Session) -> int:
 @command.command(
     "import",
     cls=LaceCommand,
+    api="SigningKey.parse_secret, Lace.keys.add",
     piped="The verifier, on one line.",
     json_keys=_MADE_KEYS,
     examples=[("lace key import < secret.txt", "take over a key from elsewhere")],
@@ -104,6 +106,7 @@ def _read_secret() -> str:
 @command.command(
     "list",
     cls=LaceCommand,
+    api="Lace.keys.verifiers",
     piped="One verifier a line; the default is followed by a tab and the word default.",
     json_keys={
         "verifier": "the key's verifier; one line a key",
@@ -135,6 +138,7 @@ def list_keys(session: Session) -> int:
 @command.command(
     "default",
     cls=LaceCommand,
+    api="Lace.keys.set_default",
     piped="The verifier, on one line.",
     json_keys={"verifier": "the default key's verifier"},
     examples=[("lace key default V.….H3", "sign with this key unless another is named")],
@@ -154,6 +158,7 @@ def default(session: Session, verifier: str) -> int:
 @command.command(
     "remove",
     cls=LaceCommand,
+    api="Lace.keys.remove",
     piped="The verifier of the key that is gone, on one line.",
     json_keys={"verifier": "the verifier of the key that is gone"},
     examples=[("lace key remove V.….H3 --yes", "delete a key without being asked")],

@@ -240,6 +240,7 @@ def _warn_of_typos(session: Session, names: Iterable[str], met: set[str]) -> Non
 @lace_command(
     "list",
     cls=LocalCommand,
+    api="Lace.records",
     piped="One line a record, tab-separated, without a heading: id, coordinate, TAI, size in "
     "bytes and signed-by, or the --fields. Repeated headers are joined by ', '; a missing "
     "value is empty; characters that could trick a terminal are written as \\u{…}.",

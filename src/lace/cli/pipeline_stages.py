@@ -73,6 +73,7 @@ def note_quarantine(session: Session, done: Ingested, folder: Path) -> int:
 
 @lace_command(
     "ingest",
+    api="Warehouse.ingest",
     piped=INGEST_PIPED,
     json_keys=INGEST_KEYS,
     examples=[
@@ -123,6 +124,7 @@ def ingest(
 
 @lace_command(
     "facts",
+    api="Warehouse.make_facts",
     piped="Lines of a name and a number: records (that had no facts yet), facts, texts (new ones).",
     json_keys={
         "records": "how many records got their facts now",
@@ -189,6 +191,7 @@ def _read(
 
 @lace_command(
     "evaluate",
+    api="Warehouse.evaluate",
     piped="Lines of a predicate and the number of its facts, `Name/arity N`.",
     json_keys={
         "name": "what the answer is called in the warehouse",
@@ -272,6 +275,7 @@ def evaluate(
 
 @lace_command(
     "advertise",
+    api="Warehouse.advertise",
     piped="Lines of a name and a number: records (advertised in all), added (of them, now), "
     "partitions (two-character prefixes that have some); then `root` and the Merkle root.",
     json_keys={
@@ -392,6 +396,7 @@ def _show(session: Session, results: dict[str, dict[str, int]]) -> None:
 
 @lace_command(
     "run",
+    api="Warehouse.run",
     piped="Lines of a stage, a name and a number, such as `ingest stored 12`, in the order of the "
     "stages: ingest, facts, evaluate, and advertise with --source. The names are those of the "
     "stages' own commands.",
@@ -491,6 +496,7 @@ def _find_records(session: Session, job: Job) -> NewFiles:
 
 @lace_command(
     "import-lace",
+    api="Warehouse.import_lace",
     piped=INGEST_PIPED,
     json_keys=INGEST_KEYS,
     examples=[("lace pipeline import-lace big.wh", "take over what the lace here has")],

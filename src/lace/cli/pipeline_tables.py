@@ -51,6 +51,7 @@ _FIELD = "facts/Field"
 
 @lace_command(
     "status",
+    api="Warehouse.status",
     piped="Lines of a name and a number: generation, sources, records, without_facts, "
     "quarantined, texts, files, bytes; then `facts PREDICATE` and a number for each predicate, "
     "`derived NAME PREDICATE` for each table of derived facts, `advertised NAME` for each run "
@@ -193,6 +194,7 @@ _DAMAGED = 6
 
 @lace_command(
     "verify",
+    api="Warehouse.verify",
     piped="Lines of a name and a number: files, bytes, damaged, validated (records, again), wrong; "
     "with --sample or --all also records, facts, advertisements, roots and derived (that were "
     "compared); then a line that begins with `damage: ` for each damaged file or wrong answer, the "
@@ -352,6 +354,7 @@ def _side(session: Session, warehouse: WarehouseFolder, text: str) -> DiffSide:
 
 @lace_command(
     "diff",
+    api="Warehouse.diff",
     piped="Lines of `a`, `b` or `differs`, a tab and a record hash: what A has and B lacks, what B "
     "has and A lacks, what both have with other fields; sorted. With --only, hashes alone.",
     json_keys={
@@ -452,6 +455,7 @@ def _chosen(
 
 @lace_command(
     "export",
+    api="Warehouse.export",
     piped="The bytes of the records, one after another; nothing with -o.",
     json_keys={
         "id": "the record's hash; one line a record; wants -o",
@@ -534,6 +538,7 @@ def export(
 
 @lace_command(
     "export-lace",
+    api="Warehouse.export_lace",
     piped="Three lines of a name and a number: stored, known (they were there already), rejected.",
     json_keys={
         "stored": "how many records are new in the lace",

@@ -59,6 +59,7 @@ def _document(made: ExchangePlan) -> dict[str, Any]:
 
 @lace_command(
     "plan",
+    api="plan",
     piped="The transcript: the very bytes that the E. identifier is made from, without a line feed "
     "behind the last line. With --id or --check the identifier on a line.",
     json_keys={

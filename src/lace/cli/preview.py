@@ -183,6 +183,7 @@ def _is(count: int) -> str:
 
 @lace_command(
     "preview",
+    api="Lace.preview",
     piped="A fact line for each record, MaySend('…') and MayRequest('…'), sorted bytewise; "
     "nothing when nothing would move.",
     json_keys={

@@ -87,6 +87,7 @@ def _check_usage(coordinate: dict[str, str | None], beyond: dict[str, bool]) -> 
 
 @lace_command(
     "put",
+    api="Lace.add",
     piped="The record's hash, on one line.",
     json_keys={
         "id": "the record's hash",

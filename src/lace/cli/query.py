@@ -260,6 +260,7 @@ def _one_source(source: str | None, rules: str | None, texts: tuple[str, ...]) -
 
 @lace_command(
     "query",
+    api="Lace.query, evaluate",
     piped="Fact lines, Name('value','value'), sorted bytewise; nothing when nothing follows. With "
     "--format csv a heading of positions (0,1,…) and the rows of one predicate, sorted.",
     json_keys={

@@ -127,6 +127,7 @@ def _find(remote: Remote, text: str, outcome: Outcome) -> ValidRecord:
 @lace_command(
     "get",
     cls=RemoteCommand,
+    api="connect, select_record",
     piped=RECORD_PIPED,
     json_keys=RECORD_KEYS,
     examples=[
@@ -238,6 +239,7 @@ def _show(output: Output, rows: list[list[Value]], limit: int | None) -> None:
 @lace_command(
     "list",
     cls=RemoteCommand,
+    api="connect, select_prefix",
     piped="One line a record, tab-separated, without a heading: id, coordinate, TAI, bytes of "
     "data, signed-by, and yes or no: whether it is in this lace.",
     json_keys={
@@ -381,6 +383,7 @@ def _show_stored(session: Session, document: dict[str, Any]) -> None:
 @lace_command(
     "store",
     cls=RemoteCommand,
+    api="connect, expose_records",
     piped="One line a record, tab-separated: its hash, and what became of it: "
     + ", ".join(f"{state} ({meaning})" for state, meaning in _STATES.items())
     + ".",
@@ -568,6 +571,7 @@ def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, sele
 @lace_command(
     "watch",
     cls=RemoteCommand,
+    api="connect, select_records",
     piped="One line a record, as it comes, tab-separated: id, coordinate, TAI, size in bytes and "
     "signed-by.",
     json_keys={

@@ -24,6 +24,7 @@ _WHOLE: Final = "records are removed all together or not at all"
 
 @lace_command(
     "remove",
+    api="Lace.remove",
     piped="The word removed and how many records were.",
     json_keys={"removed": "how many records were taken out", "ids": "their hashes"},
     examples=[

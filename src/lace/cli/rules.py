@@ -135,6 +135,7 @@ def _show_findings(session: Session, argument: str, findings: Sequence[Finding])
 @command.command(
     "check",
     cls=LaceCommand,
+    api="Lacegram.parse, Lace.check",
     piped="A line for each finding, file:line:column: message [rule]; hint. A warning has "
     "'warning: ' before its message. Nothing if all is well.",
     json_keys={
@@ -291,6 +292,7 @@ def _rewrite(file: RuleFile, text: str) -> None:
 @command.command(
     "fmt",
     cls=LaceCommand,
+    api="rules.source.format_source",
     piped="The names of the files that were changed, or with --check would be, a line each. "
     "With --diff a unified diff; with --stdout, and for standard input, the formatted text.",
     json_keys={
@@ -338,6 +340,7 @@ def _canonicalize(session: Session, argument: str) -> Canonical:
 @command.command(
     "canonical",
     cls=LaceCommand,
+    api="Lacegram.canonical",
     piped="The canonical text, a line for each rule, without a line feed behind the last.",
     json_keys={"id": "the R. identifier", "canonical": "the canonical text"},
     examples=[
@@ -362,6 +365,7 @@ def canonical(session: Session, file: str) -> int:
 @command.command(
     "id",
     cls=LaceCommand,
+    api="Lacegram.id, Lacegram.rule_ids",
     piped="The R. identifier of the lacegram on the first line; then for each rule, in its "
     "order, the U. identifier, a tab and the canonical rule.",
     json_keys={
@@ -403,6 +407,7 @@ def identify(session: Session, file: str) -> int:
 @command.command(
     "graph",
     cls=LaceCommand,
+    api="Lacegram.strata",
     piped="For each stratum, lowest first, its predicates with the lines of their rules and what "
     "they use; then the base facts they need. With --format dot or svg, such a drawing.",
     json_keys={

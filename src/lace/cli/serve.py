@@ -486,6 +486,7 @@ class _Serve:
 
 @lace_command(
     "serve",
+    api="serve",
     piped="The address, with its true port, on the first line; nothing else. On stdio it goes "
     "to standard error, unless --quiet is given. Standard error has a line for each link that "
     "has ended.",

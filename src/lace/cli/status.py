@@ -96,6 +96,7 @@ def _result_text(operation: Operation) -> str:
 
 @lace_command(
     "log",
+    api="Lace.operations",
     piped="One line an operation, tab-separated, the oldest first: number, started and finished "
     "(TAI), command, exit code, result (JSON).",
     json_keys={
@@ -193,6 +194,7 @@ def _size(path: Path) -> int:
 
 @lace_command(
     "status",
+    api="Lace.snapshot",
     piped="One line a value: its name, a tab, the value; names as with --json. Then a line for "
     "each of the last operations, tab-separated, the oldest first: the word operation, finished "
     "(TAI), command, exit code.",

@@ -96,6 +96,7 @@ def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
 
 @lace_command(
     "sync",
+    api="connect",
     piped="Lines of a name and a value: at-fixed-point (yes or no), reason, exchange-plan-id, "
     "link-id, peer-verifier, received, rejected, not-available, bytes-received, bytes-sent, "
     "reconciliation-bytes-received, reconciliation-bytes-sent, control-bytes-received, "

@@ -28,6 +28,7 @@ _WEAK: Final = "dim"
 
 @lace_command(
     "test",
+    api="policytests.run.Runner",
     piped="A line `ok FILE: CASE` or `FAILED FILE: CASE` for each case, below a failed one its "
     "differences; then the counts, and the rules of each file that made no fact. The same as on "
     "a terminal, without colours.",

@@ -297,6 +297,7 @@ def command(ctx: click.Context) -> None:
 @command.command(
     "show",
     cls=LaceCommand,
+    api="trace.walk.walk",
     piped="The same lines as on a terminal: a line for each connection and stage, and for each "
     "item > (sent) or < (came), its offset, what it is and what it says.",
     json_keys=STORY_KEYS,
@@ -328,6 +329,7 @@ def show(session: Session, file: str, with_facts: bool) -> int:
 @command.command(
     "replay",
     cls=LaceCommand,
+    api="trace.replay.replay",
     piped="A line for each connection: how much was replayed and that it is identical; then "
     "lines for what was agreed and how it ended.",
     json_keys={

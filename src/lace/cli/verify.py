@@ -57,6 +57,7 @@ def _show(session: Session, found: Verification) -> None:
 
 @lace_command(
     "verify",
+    api="Lace.verify",
     piped="Lines of a name and a number: records, bytes, damaged; then a line that begins with "
     "`damage: ` for each damage, the first import_max_reports of them.",
     json_keys={

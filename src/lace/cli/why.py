@@ -108,6 +108,7 @@ def _ask_exchange(
 
 @lace_command(
     "why",
+    api="Result.why, Lace.preview",
     piped="The derivation as an indented tree, down to base facts; for a fact that does not hold, "
     "what failed nearest. The same as on a terminal. For MaySend and MayRequest the first line "
     "says whether the record would move, and which gate decides that it does not.",
