@@ -107,11 +107,15 @@ class Mutant:
     def name(self) -> str:
         """What names it, wherever its lines are."""
         place = self.path.removeprefix("src/lace/").removesuffix(".py").replace("/", ".")
-        return f"{place}:{self.change}"
+        return f"{place}:{self._change}"
 
     @property
-    def change(self) -> str:
-        """Its function and what changes there, whatever the module."""
+    def key(self) -> str:
+        """What chooses it for a sample: without the module, from which a function may move."""
+        return self._change if self.scope else self.name
+
+    @property
+    def _change(self) -> str:
         nth = f" #{self.occurrence}" if self.occurrence > 1 else ""
         return f"{self.scope or '<module>'}: {self.before} → {self.after}{nth}"
 
@@ -128,7 +132,7 @@ def sample_mutants(packages: Iterable[str], number: int, seed: str) -> list[Muta
             if path.relative_to(SOURCE).as_posix() not in SHELLS
             for mutant in find_mutants(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
         ]
-        found.sort(key=lambda mutant: hashlib.sha256(f"{seed}:{mutant.change}".encode()).digest())
+        found.sort(key=lambda mutant: hashlib.sha256(f"{seed}:{mutant.key}".encode()).digest())
         sample += found[:share]
     return sample
 
