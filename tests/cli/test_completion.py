@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.cli.completion_values import MOST_ITEMS
+from lace.cli.completion import MOST_ITEMS
 from tests.cli.links import plex
 from tests.cli.running import call, clean_environment, process
 

@@ -15,8 +15,14 @@ from rich.text import Text
 from lace.api import open_lace
 from lace.cli.command import LaceCommand, LaceGroup, command_paths
 from lace.cli.main import cli
-from lace.cli.output import _broken_as, cut_middle
-from lace.cli.wrapping import wrap_answer, wrap_command, wrap_findings, wrap_prose
+from lace.cli.output import (
+    _broken_as,
+    cut_middle,
+    wrap_answer,
+    wrap_command,
+    wrap_findings,
+    wrap_prose,
+)
 from lace.record.model import Plex
 from tests.cli.running import call, call_at_terminal, on_terminal
 from tests.cli.samples import SAMPLES, make_place, words_of

@@ -6,6 +6,8 @@ output and its JSON keys as data, so that help, reference page and tests agree.
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -13,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.base.limits import Value, parse_setting
-from lace.cli.completion_values import attach_completions
 from lace.cli.failures import did_you_mean
+from lace.cli.output import LEAST_WIDTH, wrap_command, wrap_prose
 from lace.cli.session import Session
-from lace.cli.wrapping import HelpContext, HelpPage
 from lace.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from click.shell_completion import CompletionItem
 
 
 # -- The options that stand before or after any command.
@@ -141,6 +144,81 @@ def global_options() -> list[click.Parameter]:
     ]
 
 
+# -- Pages of help that fit the terminal.
+
+_NARROW: Final = 60
+"""Pages narrower than this have what a word means below the word, not beside it."""
+
+
+class HelpPage(click.HelpFormatter):
+    """A page of help that fits the terminal, also a narrow one."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ) -> None:
+        if width is None:
+            width = max(min(shutil.get_terminal_size().columns, max_width or 80), LEAST_WIDTH)
+        super().__init__(indent_increment, width, max_width)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether there is no room for two columns."""
+        return self.width < _NARROW
+
+    def write_heading(self, heading: str) -> None:
+        """Write the heading of a section."""
+        for line in wrap_prose(f"{heading}:", self.width, " " * self.current_indent):
+            self.write(f"{line}\n")
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write words and what they mean, beside or below them."""
+        if not self.is_narrow:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        near, far = (" " * (self.current_indent + each) for each in (0, 4))
+        for word, meaning in rows:
+            spread = wrap_prose(word.replace("|", "| "), self.width, near, far)
+            lines = [line.replace("| ", "|") for line in spread]
+            lines += wrap_prose(meaning, self.width, far)
+            self.write("".join(f"{line}\n" for line in lines))
+
+    def write_example(self, line: str, meaning: str) -> None:
+        """Write a command line, below what it is for."""
+        near, far = (" " * (self.current_indent + each) for each in (0, 4))
+        lines = [
+            *wrap_prose(meaning, self.width, f"{near}# "),
+            *wrap_command(line, self.width, near, far),
+        ]
+        self.write("".join(f"{each}\n" for each in lines))
+
+
+class HelpContext(click.Context):
+    """The context of a command of Lace, whose help fits the terminal."""
+
+    formatter_class = HelpPage
+
+
+def _complete_values(params: Iterable[click.Parameter]) -> None:
+    """Let parameters complete what stands for their value in the help."""
+    for param in params:
+        # A decorator would have to say it again for each option.
+        param.shell_complete = partial(_complete, param, param.shell_complete)  # type: ignore[method-assign]
+
+
+def _complete(
+    param: click.Parameter,
+    fallback: Callable[[click.Context, str], list[CompletionItem]],
+    ctx: click.Context,
+    incomplete: str,
+) -> list[CompletionItem]:
+    from lace.cli.completion import find_values  # a command does without
+
+    found = find_values(param, ctx, incomplete)
+    return fallback(ctx, incomplete) if found is None else found
+
+
 CONTEXT: Final[Mapping[str, Any]] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
@@ -223,7 +301,7 @@ class LaceCommand(click.Command):
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
         self.params += global_options()
-        attach_completions(self.params)
+        _complete_values(self.params)
         self.documentation = _Documentation(examples, piped, json_keys, api, shell_only)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -250,7 +328,7 @@ class LaceGroup(click.Group):
         rest.setdefault("context_settings", {**CONTEXT})
         super().__init__(*args, **rest)
         self.params += global_options()
-        attach_completions(self.params)
+        _complete_values(self.params)
         self.documentation = _Documentation(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,23 +1,130 @@
-"""`lace completion`: the script with which a shell completes command lines of Lace.
-
-Apart from `main`, which loads a command only when it is run.
-"""
+"""`lace completion`: what a shell completes, and the script with which it asks."""
 
 from __future__ import annotations
 
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from lace.cli.command import command as lace_command
 from lace.cli.failures import Choice
+from lace.cli.session import Session
+from lace.errors import LaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from lace.cli.session import Session
+    from lace.api import Lace
 
+
+# -- What a shell completes. It waits meanwhile, so little is read, and a failure is silent.
+
+MOST_ROWS: Final = 2_000
+"""Records that are looked at for one completion."""
+MOST_ITEMS: Final = 200
+"""Items that a shell is given."""
+_SCHEMES: Final = ("stdio", "unix:", "tcp:", "ws:", "wss:")
+
+
+def find_values(
+    param: click.Parameter, ctx: click.Context, begun: str
+) -> list[CompletionItem] | None:
+    """Return what a parameter completes, by what stands for its value in the help."""
+    kind = (param.metavar or "").strip("[]….").removesuffix("|-").rstrip("…")
+    complete = _BY_OPTION.get(param.name or "") or _BY_METAVAR.get(kind)
+    return None if complete is None else complete(ctx, begun)
+
+
+def _items(texts: Iterable[str], begun: str) -> list[CompletionItem]:
+    found = (text for text in dict.fromkeys(texts) if text.startswith(begun))
+    return [CompletionItem(text) for text in islice(found, MOST_ITEMS)]
+
+
+def _session(ctx: click.Context) -> Session:
+    return ctx.find_object(Session) or Session({})
+
+
+def _from_lace(ctx: click.Context, read: Callable[[Lace], list[str]]) -> list[str]:
+    """Return what a lace gives; nothing without a lace, or where it is busy or damaged."""
+    try:
+        with _session(ctx).reading("completion") as lace:
+            return read(lace)
+    except (LaceError, OSError):
+        return []
+
+
+def _records(ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """Return coordinates of the lace that go on from what was typed, part by part."""
+    if begun and not begun.startswith("/"):
+        return []
+    return _items(_from_lace(ctx, lambda lace: list(_next_parts(lace, begun))), begun)
+
+
+def _next_parts(lace: Lace, begun: str) -> Iterator[str]:
+    """Yield coordinates up to the next `//` behind what was typed, so that many become few."""
+    with lace.snapshot() as snapshot:
+        for row in snapshot.listing(begun or "//", limit=MOST_ROWS):
+            text = row.coordinate
+            at = text.find("//", max(len(begun), 2))
+            yield text if at < 0 else text[: at + 2]
+
+
+def _verifiers(ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """Return the verifiers of the keys of the lace, and of the peers that `lace.toml` names."""
+    own = _from_lace(ctx, lambda lace: [str(each) for each in lace.keys.verifiers()])
+    known = [str(table["peer"]) for table in _peers(ctx).values() if "peer" in table]
+    return _items([*own, *known], begun)
+
+
+def _addresses(ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """Return the peers that `lace.toml` names, and what addresses begin with."""
+    return _items([*_peers(ctx), *_SCHEMES], begun)
+
+
+def _peers(ctx: click.Context) -> dict[str, dict[str, object]]:
+    from lace.cli.peers import peer_tables
+
+    try:
+        folder = _session(ctx).find_folder()
+        tables = {} if folder is None else peer_tables(folder)
+    except (LaceError, OSError):
+        return {}
+    return {name: table for name, table in tables.items() if isinstance(table, dict)}
+
+
+def _settings(_ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """Return the names of settings, with what they mean."""
+    from lace.base.limits import describe_settings
+
+    return [
+        CompletionItem(f"{name}=", help=meaning)
+        for name, meaning, _unit in describe_settings()
+        if f"{name}=".startswith(begun)
+    ]
+
+
+def _paths(kind: str) -> Callable[[click.Context, str], list[CompletionItem]]:
+    return lambda _ctx, begun: [CompletionItem(begun, type=kind)]
+
+
+_BY_METAVAR: Final = {
+    "RECORD": _records,
+    "PREFIX": _records,
+    "V": _verifiers,
+    "ADDRESS": _addresses,
+    "FILE": _paths("file"),
+    "FILE[@VIEWER": _paths("file"),
+    "SOURCE": _paths("file"),
+    "DIR": _paths("dir"),
+    "WAREHOUSE": _paths("dir"),
+}
+_BY_OPTION: Final = {"set": _settings}
+
+
+# -- The script of a shell.
 
 COMPLETION_VARIABLE: Final = "_LACE_COMPLETE"
 _SHELLS: Final = ("bash", "zsh", "fish")
@@ -101,8 +208,5 @@ def command(session: Session, shell: str) -> int:
     text = script.source_template % script.source_vars()
     for old, new in _CHANGES[shell]:
         text = text.replace(old, new)
-    if session.output.json:
-        session.output.json_document({"shell": shell, "script": text})
-    else:
-        session.output.text(text if text.endswith("\n") else f"{text}\n")
+    session.output.answer({"shell": shell, "script": text}, *text.removesuffix("\n").split("\n"))
     return 0

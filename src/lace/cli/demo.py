@@ -24,9 +24,8 @@ from lace.api import SigningKey, open_lace
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.cli.command import command as lace_command
-from lace.cli.output import Output
+from lace.cli.output import Output, wrap_answer, wrap_command, wrap_prose
 from lace.cli.progress import Waiting
-from lace.cli.wrapping import wrap_answer, wrap_command, wrap_prose
 from lace.errors import LaceError, UsageError
 from lace.record.model import Plex
 

@@ -10,9 +10,8 @@ from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from lace.api.system import written_file
 from lace.base.text import safe_text
-from lace.cli.output import Output, OutputError, plural
+from lace.cli.output import Output, OutputError, plural, wrap_findings
 from lace.cli.progress import Progress
-from lace.cli.wrapping import wrap_findings
 from lace.errors import Finding, LaceError, LimitExceeded, Place, RuleError, UsageError
 from lace.facts.lines import FactLineError, parse_fact
 from lace.rules.findings import MAX_KEPT, format_findings

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
+import textwrap
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Final, Literal, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import click
 
 from lace.base.tai import Tai, TaiError
-from lace.base.text import safe_text, shorten
-from lace.cli.wrapping import wrap_answer
+from lace.base.text import is_wide, safe_text, shorten
 from lace.errors import LaceError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ _LEAST_CUT: Final = 16
 _ELLIPSIS: Final = "…"
 
 
+def _itself(value: object) -> object:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """A column of a table: its heading, how its cells stand, and what it gives way to.
@@ -63,6 +68,12 @@ class TableColumn:
     no_wrap: bool = False
     goes: int = 0
     is_cut: bool = False
+    key: str = ""
+    """The name of the value in a row of `Output.show`; else the heading."""
+    shown: Callable[[Any], object] = _itself
+    """Makes the cell of a value, for a person."""
+    piped: Callable[[Any], object] | None = None
+    """Makes the field of a value in a line; else it is text, a number, or JSON."""
 
 
 def fit_table(
@@ -196,6 +207,170 @@ def _stacked(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> R
                 table.add_row(Text(column.heading), Text(cell, style=column.style))
     return table
 
+
+# -- Lines that fit a terminal: prose, command lines that still work, and findings.
+
+LEAST_WIDTH: Final = 20
+"""No terminal is taken to be narrower."""
+_LEAST_TEXT: Final = 12
+"""Columns that a text gets beside the bars of a tree, however deep it stands."""
+_GOES_ON: Final = " \\"
+_SHELL_WORD: Final = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|['"\\])+""")
+"""A word of a command line, with what is quoted in it."""
+_BEGUN: Final = re.compile(r"((?:│  | )*)([├└]─ |# )? *")
+"""What stands before the text of a line: the bars of a tree and its branch, or a comment's sign."""
+_BELOW: Final = {"├─ ": "│    ", "└─ ": "     ", "# ": "# ", None: "  "}
+"""What stands below that where the line goes on."""
+
+_COMMAND: Final = re.compile(r"`[^`]+`")
+_WORD: Final = re.compile(r"[^ ]+")
+_BETWEEN: Final = re.compile(r"(?<=[,(])(?=['A-Z_])")
+"""Before each value of a fact, or of an atom that is written tight."""
+_CARETS: Final = re.compile(r" *\^+")
+_KEPT: Final = "\0"
+"""Stands for a space at which no line ends."""
+_MAY_END: Final = "\v"
+"""Stands where a line may end, and for nothing else."""
+_WIDE: Final = "\1"
+"""Stands behind a character that takes two columns, for the second one."""
+
+
+def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Return the lines of a text; a word that is wider than a line is broken."""
+    return _wrapped(
+        text, max(width, LEAST_WIDTH), first, first if rest is None else rest, breaks=True
+    )
+
+
+def wrap_answer(line: str, width: int, margin: str = "") -> list[str]:
+    """Return a line of what a command says, or of a file, on as many lines as it needs.
+
+    The bars of a tree go on, and a comment stays a comment. A command in backticks stays whole
+    if it can. A fact that is wider than a line is broken between its values; hashes, identifiers
+    and paths never are: a copy has all of it.
+
+    >>> wrap_answer("├─ Field('a','b')   base fact", 24)
+    ["├─ Field('a','b')   base", '│    fact']
+    """
+    columns = _one_each(line)
+    if len(margin) + len(columns) <= width:
+        return [f"{margin}{line}"]
+    found = _BEGUN.match(columns)
+    if found is None:
+        raise AssertionError("it matches nothing at all, too")
+    first, rest = f"{margin}{found[0]}", f"{margin}{found[1]}{_BELOW[found[2]]}"
+    if len(rest) > width // 2:  # far from the edge there is no room
+        rest = f"{margin}  "
+    width = max(width, len(rest) + _LEAST_TEXT)
+    room = width - len(rest)
+
+    def kept(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _KEPT) if len(command[0]) <= room else command[0]
+
+    def spread(word: re.Match[str]) -> str:
+        return word[0] if len(word[0]) <= room else _BETWEEN.sub(_MAY_END, word[0])
+
+    text = _WORD.sub(spread, _COMMAND.sub(kept, columns[found.end() :]))
+    lines = _wrapped(text, width, first, rest, breaks=False) or [first.rstrip(" ")]
+    return [each.replace(_KEPT, " ").replace(_MAY_END, "").replace(_WIDE, "") for each in lines]
+
+
+def _one_each(line: str) -> str:
+    """Return a line with as many characters as it takes columns."""
+    if line.isascii():
+        return line
+    wide = {each for each in {*line} if is_wide(each)}
+    return "".join([f"{each}{_WIDE}" if each in wide else each for each in line])
+
+
+def wrap_findings(text: str, width: int | None) -> list[str]:
+    r"""Return the lines of findings, where carets stay below what they are about.
+
+    >>> excerpt = ["    Some(P) :- Thing(P), Other(Q).", " " * 31 + "^"]
+    >>> wrap_findings("\n".join(["a.lace:1:28: no", *excerpt]), 20)
+    ['a.lace:1:28: no', '    …g(P), Other(Q).', '                 ^']
+    """
+    lines = text.split("\n")
+    if width is None:
+        return lines
+    made: list[str] = []
+    for number, line in enumerate(lines):
+        below = lines[number + 1] if number + 1 < len(lines) else ""
+        if _CARETS.fullmatch(line) and number:
+            continue  # it came with the line above
+        if _CARETS.fullmatch(below):
+            made += _cut_excerpt(line, below, width)
+        else:
+            made += wrap_answer(line, width)
+    return made
+
+
+def _cut_excerpt(line: str, carets: str, width: int) -> list[str]:
+    """Return a line of source and the carets below it, cut to what is around the carets."""
+    indent = len(line) - len(line.lstrip(" "))
+    room = max(width - indent, _LEAST_TEXT)
+    at, end = carets.index("^"), len(carets)
+    line = line.ljust(at + 1)  # what lacks at the end is told of behind it
+    if len(line) - indent <= room:
+        return [line.rstrip(" "), carets[: indent + room]]
+    middle = (at + min(end, at + room)) // 2
+    begin = min(max(middle - room // 2, indent), len(line) - room)
+    piece, below = line[begin : begin + room], carets[begin : begin + room]
+    if begin > indent:
+        piece = f"…{piece[1:]}"
+    if begin + room < len(line):
+        piece = f"{piece[:-1]}…"
+    return [" " * indent + piece.rstrip(" "), " " * indent + below]
+
+
+def _wrapped(text: str, width: int, first: str, rest: str, *, breaks: bool) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=breaks,
+        break_on_hyphens=False,
+        replace_whitespace=breaks,
+    )
+
+
+def wrap_command(line: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    r"""Return a command line on as many lines as it needs; a shell takes them as one.
+
+    It is broken between words alone: a word that is too long stands out.
+
+    >>> wrap_command("lace get //u//n//x -o 'my file'", 22, rest="  ")
+    ['lace get //u//n//x \\', "  -o 'my file'"]
+    """
+    room = max(width, LEAST_WIDTH)
+    lines, now = [], first
+    units = _units(line, room - len(rest) - len(_GOES_ON))
+    for number, unit in enumerate(units):
+        is_begun = now not in (first, rest)
+        joined = f"{now} {unit}" if is_begun else f"{now}{unit}"
+        end = "" if number == len(units) - 1 else _GOES_ON
+        if is_begun and len(joined) + len(end) > room:
+            lines.append(f"{now}{_GOES_ON}")
+            joined = f"{rest}{unit}"
+        now = joined
+    return [*lines, now]
+
+
+def _units(line: str, room: int) -> list[str]:
+    """Return the words of a command line, an option with its value where there is room."""
+    units: list[str] = []
+    for word in _SHELL_WORD.findall(line):
+        joined = f"{units[-1]} {word}" if units else word
+        is_option = bool(units) and units[-1].startswith("-") and units[-1] != "--"
+        if is_option and " " not in units[-1] and word[0] not in "-|&" and len(joined) <= room:
+            units[-1] = joined
+        else:
+            units.append(word)
+    return units
+
+
+# -- Where a command writes.
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
@@ -404,6 +579,51 @@ class Output:
         text = json.dumps(value, indent=2 if self.terminal else None)
         self.write(text.encode("ascii") + b"\n")
 
+    def answer(self, document: object, *lines: str, is_wrapped: bool = False) -> None:
+        """Write an answer as one JSON document, or else as lines."""
+        if self.json:
+            self.json_document(document)
+            return
+        for line in lines:
+            (self.say if is_wrapped else self.line)(line)
+
+    def show(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        columns: Sequence[TableColumn],
+        *,
+        document: object = None,
+    ) -> list[str]:
+        """Write rows: a table on a terminal, tab-separated values elsewhere, or JSON.
+
+        Args:
+            rows: each has its values by the names of their JSON keys, in the order of a line.
+            columns: the columns of the table; elsewhere all values of a row are written.
+            document: the JSON of all rows; without it, JSON is a line for each row.
+
+        Returns:
+            the headings of columns that are left out or cut short for want of room.
+        """
+        if self.json and document is not None:
+            self.json_document(document)
+        elif self.json:
+            for row in rows:
+                self.json_line(row)
+        elif self.terminal:
+            keys = [column.key or column.heading for column in columns]
+            return self.table(
+                columns,
+                [
+                    [column.shown(row[key]) for key, column in zip(keys, columns, strict=True)]
+                    for row in rows
+                ],
+            )
+        else:
+            piped = {each.key or each.heading: each.piped or _field for each in columns}
+            for row in rows:
+                self.row(piped.get(key, _field)(value) for key, value in row.items())
+        return []
+
     def table(
         self,
         columns: Sequence[TableColumn],
@@ -437,14 +657,15 @@ class Output:
         self.write("\n".join(lines).encode("utf-8", "backslashreplace"))
         return less
 
-    def counts(self, values: Mapping[str, int]) -> None:
-        """Write counts: a small table, or lines of a name and a number."""
-        if self.table_wanted:
+    def counts(self, values: Mapping[str, int], document: object = None) -> None:
+        """Write counts: JSON, a small table, or lines of a name and a number."""
+        if self.json:
+            self.json_document(values if document is None else document)
+        elif self.terminal:
             columns = (TableColumn("", style="bold"), TableColumn("", "right"))
             self.table(columns, [(k, f"{v:,}") for k, v in values.items()], heading=False)
-            return
-        for name, value in values.items():
-            self.line(f"{name} {value}")
+        else:
+            self.lines(f"{name} {value}" for name, value in values.items())
 
     def note(self, text: str) -> None:
         """Tell a person something in passing, unless they want quiet."""
@@ -467,6 +688,13 @@ class Output:
             lines = [safe_text(text)] if width is None else wrap_answer(safe_text(text), width)
             with nullcontext() if self.beside is None else self.beside():
                 self.put_aside("".join(f"{line}\n" for line in lines))
+
+
+def _field(value: object) -> object:
+    """Return a value as a line has it: what is no text and no number is JSON."""
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 def _write_stderr(text: str) -> None:

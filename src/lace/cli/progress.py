@@ -13,8 +13,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from lace.cli.output import plural, size_text
-from lace.cli.wrapping import wrap_answer
+from lace.cli.output import plural, size_text, wrap_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

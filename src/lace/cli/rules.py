@@ -24,9 +24,9 @@ from lace.cli.files import (
     refusing,
     written,
 )
+from lace.cli.output import wrap_findings
 from lace.cli.policy_files import WantedRules, check_file
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
-from lace.cli.wrapping import wrap_findings
 from lace.errors import LaceError, RuleError, UsageError
 from lace.rules.canonical import Canonical, canonicalize
 from lace.rules.checks.emptiness import parse_allowed
