@@ -69,11 +69,13 @@ class TableColumn:
     goes: int = 0
     is_cut: bool = False
     key: str = ""
-    """The name of the value in a row of `Output.show`; else the heading."""
+    """The name of the value in JSON; else the heading."""
     shown: Callable[[Any], object] = _itself
     """Makes the cell of a value, for a person."""
     piped: Callable[[Any], object] | None = None
     """Makes the field of a value in a line; else it is text, a number, or JSON."""
+    is_piped_only: bool = False
+    """Whether a table does without the column."""
 
 
 def fit_table(
@@ -548,8 +550,13 @@ class Output:
         self.write(page.getvalue().encode("utf-8", "backslashreplace"))
 
     def row(self, values: Iterable[object]) -> None:
-        """Write tab-separated values; no value can hold a tab or a line's end."""
-        cells = ("" if value is None else safe_text(str(value)) for value in values)
+        """Write tab-separated values; no value can hold a tab or a line's end.
+
+        None is empty; `...` is left out.
+        """
+        cells = (
+            "" if value is None else safe_text(str(value)) for value in values if value is not ...
+        )
         self.write("\t".join(cells).encode("utf-8", "backslashreplace") + b"\n")
 
     def lines(self, lines: Iterable[str]) -> None:
@@ -589,39 +596,38 @@ class Output:
 
     def show(
         self,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[Sequence[Any]],
         columns: Sequence[TableColumn],
         *,
-        document: object = None,
+        document: Callable[[list[dict[str, Any]]], object] | None = None,
     ) -> list[str]:
         """Write rows: a table on a terminal, tab-separated values elsewhere, or JSON.
 
         Args:
-            rows: each has its values by the names of their JSON keys, in the order of a line.
-            columns: the columns of the table; elsewhere all values of a row are written.
-            document: the JSON of all rows; without it, JSON is a line for each row.
+            rows: their values, one for each column.
+            columns: what the values are called, and how they look.
+            document: makes one JSON document of all rows, which are objects by the keys of the
+                columns; without it, JSON is a line for each row.
 
         Returns:
             the headings of columns that are left out or cut short for want of room.
         """
-        if self.json and document is not None:
-            self.json_document(document)
-        elif self.json:
-            for row in rows:
-                self.json_line(row)
-        elif self.terminal:
+        if self.json:
             keys = [column.key or column.heading for column in columns]
-            return self.table(
-                columns,
-                [
-                    [column.shown(row[key]) for key, column in zip(keys, columns, strict=True)]
-                    for row in rows
-                ],
-            )
+            objects = (dict(zip(keys, row, strict=True)) for row in rows)
+            if document is not None:
+                self.json_document(document(list(objects)))
+                return []
+            for each in objects:
+                self.json_line(each)
+        elif self.terminal:
+            kept = [at for at, column in enumerate(columns) if not column.is_piped_only]
+            cells = ([columns[at].shown(row[at]) for at in kept] for row in rows)
+            return self.table([columns[at] for at in kept], cells)
         else:
-            piped = {each.key or each.heading: each.piped or _field for each in columns}
+            fields = [column.piped or _field for column in columns]
             for row in rows:
-                self.row(piped.get(key, _field)(value) for key, value in row.items())
+                self.row(field(value) for field, value in zip(fields, row, strict=True))
         return []
 
     def table(
