@@ -27,6 +27,7 @@ from lace.record.model import Blob, Plex, Seal
 from lace.record.paths import Coordinate
 
 if TYPE_CHECKING:
+    from lace.api.explain import RuleExplanation, explain, explanations
     from lace.api.links import BlockingLink, Link
     from lace.api.server import Serving
     from lace.api.tables import Table, Versions
@@ -85,6 +86,7 @@ __all__ = [
     "Result",
     "RoundEnded",
     "RuleError",
+    "RuleExplanation",
     "Seal",
     "Served",
     "ServerFullError",
@@ -101,6 +103,8 @@ __all__ = [
     "__version__",
     "connect",
     "evaluate",
+    "explain",
+    "explanations",
     "expose_records",
     "interlace",
     "open",
@@ -122,6 +126,7 @@ if not TYPE_CHECKING:  # a checker knows the names already, and refuses all othe
         "lace.why.explanation": "Explanation",
         "lace.query.result": "Result",
         "lace.link.side": "Interlaced OpenInterlace",
+        "lace.api.explain": "RuleExplanation explain explanations",
         "lace.api.server": "Serving",
         "lace.exchange.result": "Outcome",
         "lace.api.links": "BlockingLink Link",

@@ -87,6 +87,7 @@ SAMPLES = {  # in an order in which all of them work in one place
     "config show": sample("config", "show"),
     "log": sample("log"),
     "completion": sample("completion", "bash"),
+    "explain": sample("explain", "030-37"),
     "doctor": sample("doctor", codes=(0, 1, 3)),
 }
 SEEN = f"MaySend('{plex('left/2').id}')"

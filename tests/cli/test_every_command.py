@@ -30,7 +30,7 @@ WITHOUT_LACE = frozenset(
     {
         *("init", "rules check", "rules fmt", "rules canonical", "rules id", "rules graph"),
         *("plan", "test", "trace show", "trace replay", "pipeline status", "config show"),
-        *("completion", "doctor"),
+        *("completion", "doctor", "explain"),
     }
 )
 """They say what they have to say wherever they are called."""

@@ -106,6 +106,14 @@ def _settings(_ctx: click.Context, begun: str) -> list[CompletionItem]:
     ]
 
 
+def _ids(_ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """Return the ids that messages show, with the rules that they mean."""
+    from lace.api.explain import explanations
+
+    found = (e for e in explanations().values() if e.id.lower().startswith(begun.lower()))
+    return [CompletionItem(each.id, help=each.statement) for each in found]
+
+
 def _paths(kind: str) -> Callable[[click.Context, str], list[CompletionItem]]:
     return lambda _ctx, begun: [CompletionItem(begun, type=kind)]
 
@@ -115,6 +123,7 @@ _BY_METAVAR: Final = {
     "PREFIX": _records,
     "V": _verifiers,
     "ADDRESS": _addresses,
+    "ID": _ids,
     "FILE": _paths("file"),
     "FILE[@VIEWER": _paths("file"),
     "SOURCE": _paths("file"),

@@ -77,6 +77,7 @@ REGISTER: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "lace.cli.completion",
             "Print the script with which a shell completes names.",
         ),
+        "explain": ("lace.cli.explain", "Explain an id that a message shows."),
         "doctor": ("lace.cli.doctor", "Look at what Lace needs and finds."),
         "demo": ("lace.cli.demo", "Show Lace at work."),
     }
