@@ -70,6 +70,8 @@ def test_the_short_way_agrees_with_the_long_one(monkeypatch: pytest.MonkeyPatch)
         b"Have(a)",
         b"Have(X)",
         b"Have('a''b')",
+        b"Have('a''''b')",
+        b"Have('''a''')",
         b"Have('a','b'c')",
         b"Have('a'b','c')",
         b"Have('\\n')",

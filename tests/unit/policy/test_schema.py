@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lace.errors import LaceError, PolicyError, UsageError
-from lace.policy.schema import ALL_FIELDS, Schema, schema_of
+from lace.policy.operand import RequiredFields
+from lace.policy.schema import ALL_FIELDS, Schema, check_own_fields, schema_of
 
 
 @pytest.mark.requirement("040-106")
@@ -38,3 +39,16 @@ def test_anything_else_is_refused(
     with pytest.raises(error) as caught:
         schema_of(fields, all_fields=all_fields)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+@pytest.mark.requirement("050-130", "050-131")
+def test_what_the_own_selector_reads_is_offered() -> None:
+    offered = Schema(names=frozenset({"Group", "App"}))
+    check_own_fields(offered, RequiredFields(names=frozenset({"App"})))
+    check_own_fields(ALL_FIELDS, RequiredFields(all=True))
+    with pytest.raises(PolicyError, match="field Name, Topic, which is not among") as caught:
+        check_own_fields(offered, RequiredFields(names=frozenset({"Topic", "App", "Name"})))
+    assert caught.value.rule == "050-130"
+    with pytest.raises(PolicyError, match="all of them must be offered") as caught:
+        check_own_fields(offered, RequiredFields(all=True))
+    assert caught.value.rule == "050-131"

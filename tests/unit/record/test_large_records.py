@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lace.errors import RecordError
-from lace.record.model import Blob, Plex
+from lace.record.model import MARKER, Blob, Plex
 from lace.record.reader import RawRecord, RecordReader
 
 
@@ -40,6 +40,23 @@ def test_recovery_looks_at_64_mib_again_and_no_more(beyond: int, is_found: bool)
     places = [(each.offset, len(each.data)) for each in found if isinstance(each, RawRecord)]
     assert places[:2] == [(0, len(outer)), (head, len(inner))]
     assert places[2:] == ([(head + len(inner) - len(hidden) - 1, len(hidden))] if is_found else [])
+
+
+@pytest.mark.parametrize(("allowed", "is_found"), [(64 << 20, True), (0, False)])
+def test_a_plex_after_cut_headers_is_looked_at_again_within_that(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, is_found: bool
+) -> None:
+    """Only the hash of the outer Plex says whether it embeds the other; beyond that it may."""
+    monkeypatch.setattr("lace.record.reader._RECOVERY_BYTES", allowed)
+    first, second = (
+        bytes(Plex(group="u", app="a", name=name, tai="1700000037:000000000", data=b"x").bytes)
+        for name in ("first", "second")
+    )
+    cut = first[: first.rindex(MARKER)]
+    reader = RecordReader(recover=True)
+    found = [*reader.feed(cut + second), *reader.finish()]
+    kept = [each.data for each in found if isinstance(each, RawRecord)]
+    assert (second in kept) is is_found
 
 
 @pytest.mark.parametrize("name", ["group", "app", "name"])

@@ -8,6 +8,7 @@ import pytest
 
 from lace.errors import Finding, LaceError, Place, RuleError
 from lace.rules.findings import MAX_KEPT, MAX_SHOWN, Reporter, SourceText, format_findings, show
+from lace.rules.program import check_source
 from lace.rules.syntax import NOWHERE, Span
 
 
@@ -117,3 +118,22 @@ def test_a_line_longer_than_the_window_is_cut(length: int, is_cut: bool) -> None
     excerpt = found.findings[0].render().split("\n")[1]
     assert excerpt.endswith("…") == is_cut
     assert len(excerpt.strip()) == (101 if is_cut else length)
+
+
+@pytest.mark.requirement("030-12")
+@pytest.mark.parametrize(
+    ("character", "message"),
+    [
+        ("\udc80", "byte 0x80 is not UTF-8 text"),
+        ("\udcff", "byte 0xff is not UTF-8 text"),
+        ("\udc7f", "U+DC7F is not UTF-8 text"),
+        ("\udd00", "U+DD00 is not UTF-8 text"),
+    ],
+)
+def test_a_surrogate_that_escapes_a_byte_is_reported_as_that_byte(
+    character: str, message: str
+) -> None:
+    with pytest.raises(RuleError) as caught:
+        check_source(f"A(X) :- Have(X). # {character}")
+    (found,) = caught.value.findings
+    assert (found.rule, found.message) == ("030-12", message)
