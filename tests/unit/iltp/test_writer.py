@@ -171,6 +171,22 @@ def test_refusals_that_depend_on_what_came_before() -> None:
         writer.comment("x")
 
 
+@pytest.mark.requirement("050-222")
+def test_every_byte_of_a_block_counts() -> None:
+    line = len(b"NotAvailable('x')\n")
+    for comment in ("", "x", "é"):
+        size = line + len(f"#{comment}\n".encode())
+        for allowed in (size, size - 1):
+            writer = begun(batch=True)
+            writer.expect(batch=True, max_block_bytes=allowed)
+            writer.facts([("NotAvailable", "x")])
+            if allowed == size:
+                assert writer.comment(comment)
+            else:
+                with pytest.raises(WriteError, match=f"more than {allowed} bytes"):
+                    writer.comment(comment)
+
+
 def test_not_more_resources_than_a_reader_takes() -> None:
     writer = begun()
     item = Resource(offset=0, id=R, kind="lacegram", body=RULES)

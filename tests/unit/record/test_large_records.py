@@ -6,7 +6,7 @@ import pytest
 
 from lace.errors import RecordError
 from lace.record.model import MARKER, Blob, Plex
-from lace.record.reader import RawRecord, RecordReader
+from lace.record.reader import Fault, RawRecord, RecordReader
 
 
 @pytest.mark.requirement("060-61")
@@ -57,6 +57,19 @@ def test_a_plex_after_cut_headers_is_looked_at_again_within_that(
     found = [*reader.feed(cut + second), *reader.finish()]
     kept = [each.data for each in found if isinstance(each, RawRecord)]
     assert (second in kept) is is_found
+
+
+@pytest.mark.parametrize("recover", [False, True])
+def test_the_end_of_a_stream_gives_what_is_whole_and_reports_what_is_cut(recover: bool) -> None:
+    whole = bytes(Blob(b"whole").bytes)
+    reader = RecordReader(recover=recover)
+    reader.feed(whole)  # nobody has asked for what it completes
+    assert [each.data for each in reader.finish() if isinstance(each, RawRecord)] == [whole]
+    reader = RecordReader(recover=recover)
+    assert not list(reader.feed(whole[:-1]))
+    (cut,) = reader.finish()
+    assert isinstance(cut, Fault)
+    assert cut.error.rule == "010-cut"
 
 
 @pytest.mark.parametrize("name", ["group", "app", "name"])
