@@ -212,9 +212,13 @@ class Campaign:
         functions = self._functions.get((filename, mutant.scope.replace("()", "")), [])
         patched = dict(_codes(code))
         new = {id(each): patched.get(_key(each.__code__)) for each in functions}
-        is_fresh = not functions or any(
-            made is None or len(made.co_freevars) != len(each.__code__.co_freevars)
-            for each, made in zip(functions, new.values(), strict=True)
+        is_fresh = (
+            not functions
+            or tests.runs_at_import(mutant)
+            or any(
+                made is None or len(made.co_freevars) != len(each.__code__.co_freevars)
+                for each, made in zip(functions, new.values(), strict=True)
+            )
         )
         if is_fresh:
             files = list(dict.fromkeys(name.split("::")[0] for name, _ in chosen))[:MAX_FILES]

@@ -103,10 +103,7 @@ class Reach:
         all others. Each of them runs with the parameters that are fastest before it, or another
         one, runs with others.
         """
-        if mutant.scope:
-            named = set(self._tests[f"{mutant.path}:{mutant.scope.removesuffix('()')}"])
-        else:
-            named = self._using(mutant)
+        named = self._calling(mutant) or self._using(mutant)
         variants: Counter[str] = Counter()
         order = []
         for seconds, name in sorted((self._seconds[name], name) for name in named):
@@ -121,6 +118,15 @@ class Reach:
                 kept.append((name, seconds))
                 total += seconds
         return kept
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        """Tell whether no test calls the function: if anything does, then the import."""
+        return not self._calling(mutant)
+
+    def _calling(self, mutant: Mutant) -> set[str]:
+        if not mutant.scope:
+            return set()
+        return set(self._tests.get(f"{mutant.path}:{mutant.scope.removesuffix('()')}", ()))
 
     def _using(self, mutant: Mutant) -> set[str]:
         """Tests that reach a function that uses what the mutated statement defines."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lace.algebra.lower import lower_program
+from lace.algebra.lower import from_change, lower_program, places
 from lace.algebra.nodes import explain_plan
 from lace.algebra.passes.order import order_joins
 from lace.rules.profiles import QUERY
@@ -92,3 +92,19 @@ def test_a_scan_alone_needs_no_estimate() -> None:
     """Sizes are counted on demand, which takes time where nothing depends on them."""
     assert order_of("F(X)", Unknown()) == ["F(X)"]
     assert order_of("F(X), G(Y)", Unknown(), "Found(X,Y)") == ["F(X)", "G(Y)"]
+
+
+def test_a_scan_whose_columns_are_all_bound_only_tests_and_comes_first() -> None:
+    """Before a join that makes fewer rows than the scan has."""
+    rows = Rows(A=10, B=20, C=1000)
+    body = "A(X,Y), B(Y,Z), C(X,Y)"
+    assert order_of(body, rows, "Found(X,Z)") == ["A(X,Y)", "C(X,Y)", "B(Y,Z)"]
+
+
+def test_one_scan_is_not_joined() -> None:
+    program = check_source("Found(X) :- F(X), X != 'a'.", profile=PROFILE)
+    branch = lower_program(program).steps[0].branches[0]
+    assert not [line for line in explain_plan(branch.plan) if "join" in line]
+    ((scan, _),) = places(branch.plan)
+    changed = from_change(branch.plan, scan.occurrence)
+    assert not [line for line in explain_plan(changed) if "join" in line]

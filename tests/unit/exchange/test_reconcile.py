@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -582,6 +583,9 @@ def test_small_partitions_are_listed_and_large_ones_narrowed() -> None:
     costs = Costs.of_mode(2, 114)
     assert is_listing_cheaper(1, costs, known=1, expected=1.0)
     assert is_listing_cheaper(5, costs, known=5, expected=1.0)
+    dear = replace(costs, advertisement=10**6)  # two are narrowed where a listing is dear
+    assert is_listing_cheaper(1, dear, known=1, expected=0.01)
+    assert not is_listing_cheaper(2, dear, known=2, expected=0.01)
     assert is_listing_cheaper(10**6, costs, known=0, expected=1.0)
     assert not is_listing_cheaper(10**4, costs, known=10**4, expected=1.1)
     assert Costs.of_mode(1, 114).children > costs.children

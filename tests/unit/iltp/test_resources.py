@@ -186,6 +186,10 @@ def test_the_store_keeps_one_copy_and_refuses_another_body() -> None:
 
 
 def test_the_store_is_bounded() -> None:
+    whole = ResourceStore(max_total_bytes=len(RULES) + len(OTHER_RULES))
+    whole.add(R, "lacegram", RULES)
+    whole.add(OTHER_R, "lacegram", OTHER_RULES)
+    assert len(whole) == 2
     store = ResourceStore(max_total_bytes=len(RULES) + 10)
     store.add(R, "lacegram", RULES)
     with pytest.raises(ResourceError) as caught:

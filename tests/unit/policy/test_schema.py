@@ -6,7 +6,7 @@ import pytest
 
 from lace.errors import LaceError, PolicyError, UsageError
 from lace.policy.operand import RequiredFields
-from lace.policy.schema import ALL_FIELDS, Schema, check_own_fields, schema_of
+from lace.policy.schema import ALL_FIELDS, Schema, check_own_fields, formats_of, schema_of
 
 
 @pytest.mark.requirement("040-106")
@@ -52,3 +52,13 @@ def test_what_the_own_selector_reads_is_offered() -> None:
     with pytest.raises(PolicyError, match="all of them must be offered") as caught:
         check_own_fields(offered, RequiredFields(all=True))
     assert caught.value.rule == "050-131"
+
+
+@pytest.mark.requirement("050-122")
+def test_record_formats_are_those_that_stores_hold() -> None:
+    assert formats_of(None) is None
+    assert formats_of(["H3", "H3"]) == {"H3"}
+    with pytest.raises(PolicyError, match="needs at least one record format"):
+        formats_of([])
+    with pytest.raises(PolicyError, match="must be one that stores can hold, got 'H9'"):
+        formats_of(["H3", "H9"])

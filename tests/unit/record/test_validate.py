@@ -93,6 +93,16 @@ def test_embedded_records() -> None:
     assert [inner.id for inner in embedded_records(found)] == [PLEX.id, PLEX.blob.id]
 
 
+def test_only_a_seal_has_a_signature() -> None:
+    records = [SEAL.bytes, PLEX.bytes, PLEX.blob.bytes]
+    seal, *others = validate_many([frame_record(each) for each in records], os.urandom)
+    assert isinstance(seal, ValidRecord)
+    assert (seal.signature, seal.signed_by) == (SEAL.signature, SEAL.signed_by)
+    for other in others:
+        assert isinstance(other, ValidRecord)
+        assert other.signature is other.signed_by is other.plex_hash is None
+
+
 def test_a_seal_that_embeds_a_broken_plex_says_so() -> None:
     from lace.record.model import seal_payload, write_record
 
