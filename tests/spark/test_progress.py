@@ -96,7 +96,7 @@ def test_a_query_tells_what_spark_is_at(
             super().__exit__(*failure)
 
     assert spark is not None
-    monkeypatch.setattr("lace.cli.questions.Waiting", Watched)
+    monkeypatch.setattr("lace.cli.query.Waiting", Watched)
     with open_lace(tmp_path / "some") as lace:
         lace.add_all(record.bytes for record in records)
     rules = ("-e", "R(P,Q) :- RecordLink(P,_,_,_,Q).", "-e", "R(P,S) :- R(P,Q), R(Q,S).")

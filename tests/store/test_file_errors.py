@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lace
+from lace.api.query import GivenFacts
 from lace.api.stages import _written
 from lace.api.system import opened_file, written_file
-from lace.cli.files import GivenFacts, read_fact_files, written
+from lace.cli.files import read_fact_files, written
 from lace.cli.output import OutputError
 from lace.cli.pipeline_session import open_job
 from lace.cli.session import Session

@@ -18,9 +18,13 @@ from lace.api.system import (
 )
 from lace.base.arguments import check_argument
 from lace.base.limits import SettingSource, resolve_settings
+from lace.record.ids import Verifier
+from lace.record.model import Blob, Plex, Record
 from lace.record.seal import SigningKey
 from lace.record.validate import parse_record
-from lace.store.sqlite.store import SqliteStore
+from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
+from lace.store.keys import KeyRing, parse_verifier
+from lace.store.sqlite.store import DATABASE_NAME, Operation, SqliteStore, is_lace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,14 +35,26 @@ if TYPE_CHECKING:
     from lace.rules.limits import Limits
 
 __all__ = [
+    "DATABASE_NAME",
     "SETTINGS_FILE",
+    "Blob",
+    "KeyRing",
     "Lace",
+    "NoStoreError",
+    "Operation",
+    "Plex",
+    "Record",
     "Result",
     "SigningKey",
+    "StoreBusyError",
+    "StoreUnavailableError",
+    "Verifier",
     "evaluate",
+    "is_lace",
     "now",
     "open_lace",
     "parse_record",
+    "parse_verifier",
     "processors",
     "read_chunks",
     "read_settings_file",

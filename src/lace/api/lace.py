@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Self
 
+from lace.api.records import admit_records, as_identifier, sorted_facts
 from lace.api.system import now, opened_file, processors, read_chunks
-from lace.base.arguments import check_argument, check_callable, check_count, check_many, kind_of
-from lace.errors import RecordError
-from lace.record.ids import RecordId
+from lace.base.arguments import check_argument, check_callable, check_count
 from lace.record.paths import parse_address
-from lace.record.validate import ValidRecord, frame_record, parse_record, validate_many
+from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
 from lace.store.sqlite.store import Operation, SqliteStore
@@ -20,6 +20,7 @@ from lace.store.validation import batches_alone, helpful_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
     from types import TracebackType
 
     from lace.api.tables import Table, Versions
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from lace.query.preview import Preview
     from lace.query.result import Result
     from lace.query.store_query import StoreQuestions
+    from lace.record.ids import RecordId
     from lace.record.model import Record
-    from lace.record.reader import RawRecord
     from lace.record.seal import SigningKey
     from lace.rules.limits import Limits
     from lace.rules.program import CheckedProgram
@@ -44,54 +45,28 @@ if TYPE_CHECKING:
     from lace.store.sqlite.snapshot import SqliteSnapshot
 
 
-# -- Records that a program adds: values or bytes, validated, and stored all or none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaceStatus:
+    """What a lace holds: records, keys, and the sizes of its files."""
+
+    lace: str
+    records: int
+    record_bytes: int
+    high_water: int
+    keys: int
+    default_key: str | None
+    store_version: int
+    database_bytes: int
+    wal_bytes: int
+    segments_records: int
+    segments_bytes: int
 
 
-def admit_records(
-    store: SqliteStore, settings: Settings, records: Iterable[Record | bytes]
-) -> tuple[list[RecordId], Admission]:
-    """Store records and return their identifiers, in order, and which of them are new.
-
-    Raises:
-        RecordError: one is no valid record; none is stored then.
-        StoreError: they could not be stored.
-        UsageError: it is one thing instead of several.
-    """
-    check_many(records, "records are several records", "give a list of them, or use `add` for one")
-    frames = [_frame(record, settings.max_data_bytes) for record in records]
-    valid: list[ValidRecord] = []
-    for outcome in validate_many(frames, os.urandom):
-        if isinstance(outcome, RecordError):
-            raise outcome
-        valid.append(outcome)
-    admission = store.admit(valid)
-    return [record.id for record in valid], admission
-
-
-def _frame(record: Record | bytes, max_data_bytes: int) -> RawRecord:
-    raw: object = getattr(record, "bytes", record)
-    if not isinstance(raw, bytes):
-        raise RecordError(
-            f"a record is a Blob, a Plex, a Seal or its bytes, not {kind_of(record)}",
-            rule="010-data",
-            hint="make one, as with lace.Blob(data)",
-        )
-    return frame_record(raw, max_data_bytes)
-
-
-def as_identifier(identifier: object) -> RecordId:
-    """Return a record hash that a program names.
-
-    Raises:
-        RecordError: the bytes are not a valid record.
-    """
-    if isinstance(identifier, str):
-        return RecordId(identifier)
-    raise RecordError(
-        f"a record hash is text, not {kind_of(identifier)}",
-        rule="020-01",
-        hint="give the record's id",
-    )
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 class Lace:
@@ -242,6 +217,19 @@ class Lace:
         from lace.api.tables import list_coordinates
 
         return list_coordinates(self.store, prefix, limit=limit)
+
+    def facts(self, *addresses: str) -> Iterator[Fact]:
+        """Yield the facts of all records, or of some, in the order of their fact lines.
+
+        Args:
+            addresses: hashes, or coordinates, which mean their newest version.
+
+        Raises:
+            NotFoundError: a record is not in the lace.
+        """
+        with self.store.snapshot() as snapshot:
+            for lines in sorted_facts(snapshot, self.settings.max_value_bytes, addresses):
+                yield from (fact for _line, fact in lines)
 
     def query(
         self,
@@ -457,6 +445,27 @@ class Lace:
     def workers(self) -> int:
         """How many validation processes a large import uses."""
         return self.settings.import_workers or helpful_workers(processors())
+
+    def status(self) -> LaceStatus:
+        """Return what the lace holds: records, keys, and the sizes of its files."""
+        segments = self.store.segments
+        state = segments.state()
+        with self.store.snapshot() as snapshot:
+            totals = snapshot.totals()
+        path = self.store.path
+        return LaceStatus(
+            lace=str(self.store.folder.resolve()),
+            records=totals.records,
+            record_bytes=totals.record_bytes,
+            high_water=totals.high_water,
+            keys=len(self.keys.verifiers()),
+            default_key=self.keys.default(),
+            store_version=self.store.version,
+            database_bytes=_size(path),
+            wal_bytes=_size(path.with_name(f"{path.name}-wal")),
+            segments_records=state[1].records if state else 0,
+            segments_bytes=segments.size(),
+        )
 
     def log(self, operation: Operation) -> None:
         """Add an operation to the lace's log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import stat
@@ -12,8 +13,17 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from lace.base.arguments import kind_of
-from lace.base.limits import SettingSource
-from lace.base.tai import Tai
+from lace.base.limits import (
+    DEFAULT_SETTINGS,
+    MAX_LOGGED_CHARACTERS,
+    Settings,
+    SettingSource,
+    describe_settings,
+    parse_setting,
+    resolve_settings,
+)
+from lace.base.limits import Value as SettingValue
+from lace.base.tai import Tai, TaiError
 from lace.errors import LaceError, SettingError, StoreError, UsageError
 from lace.record.model import Plex
 from lace.record.seal import SigningKey
@@ -23,13 +33,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "DEFAULT_SETTINGS",
+    "MAX_LOGGED_CHARACTERS",
     "SETTINGS_FILE",
+    "SettingSource",
+    "SettingValue",
+    "Settings",
+    "Tai",
+    "TaiError",
+    "describe_settings",
+    "memory_for_import",
     "now",
+    "open_reader",
     "opened_file",
+    "parse_setting",
     "processors",
     "read_chunks",
     "read_settings_file",
     "refuse_file",
+    "resolve_settings",
+    "settings_template",
+    "write_settings_file",
     "written_file",
 ]
 
@@ -59,6 +83,22 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
+@contextmanager
+def memory_for_import() -> Iterator[None]:
+    """Tune the memory of a process that is Lace alone, until the end of a large import.
+
+    Python does not look for cycles among hundreds of thousands of values without any.
+    """
+    from lace.link.resources import keep_one_arena  # only a large import needs it
+
+    keep_one_arena()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def refuse_file(folder: Path) -> None:
     """Refuse a path that cannot be a folder: it, or something on the way to it, is a file."""
     for place in (folder, *folder.parents):
@@ -84,6 +124,31 @@ def read_settings_file(path: Path) -> SettingSource:
     except (OSError, ValueError) as error:  # not readable, not UTF-8, or not TOML
         raise SettingError(f"{path} cannot be read: {error}") from error
     return SettingSource(str(path), {k: v for k, v in values.items() if not isinstance(v, dict)})
+
+
+def settings_template() -> str:
+    """Return a `lace.toml` that names every setting and changes none."""
+    lines = [
+        "# Settings of this lace. Every line is a default; take the # away to change one.",
+        "# LACE_<NAME> in the environment wins over this file, and --set NAME=VALUE over both.",
+        '# Sizes are bytes, or text with a unit: "64MiB".',
+    ]
+    for name, meaning, unit in describe_settings():
+        lines += ["", f"# {meaning}{f' ({unit})' if unit else ''}"]
+        value = getattr(DEFAULT_SETTINGS, name)
+        lines.append(f"#{name} = {value if isinstance(value, int) else list(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def write_settings_file(path: Path) -> None:
+    """Write a `lace.toml` that names every setting and changes none, unless there is a file."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(settings_template())
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _gives_bytes(source: object) -> bool:

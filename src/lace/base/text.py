@@ -63,3 +63,25 @@ def shorten(text: str, limit: int = 60) -> str:
         return text
     keep = (limit - 1) // 2
     return f"{text[:keep]}…{text[len(text) - keep :]}"
+
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(count: int) -> str:
+    """Return a byte count for people.
+
+    >>> size_text(1536)
+    '1.5 KiB'
+    """
+    value, unit = float(count), "bytes"
+    for larger in _UNITS:
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 record`, `2,000 records`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.base.limits import Value, parse_setting
+from lace.api.system import SettingValue, parse_setting
 from lace.cli.failures import did_you_mean
 from lace.cli.output import LEAST_WIDTH, wrap_command, wrap_prose
 from lace.cli.session import Session
@@ -72,9 +72,9 @@ def _take_wait(ctx: click.Context, _param: click.Parameter, value: str | None) -
         session.set_options["wait_seconds"] = _parse("--wait", "wait_seconds", value)
 
 
-def _parse(origin: str, name: str, value: str) -> Value:
+def _parse(origin: str, name: str, value: str) -> SettingValue:
     try:
-        found: Value = parse_setting(name, value)
+        found: SettingValue = parse_setting(name, value)
     except SettingError as error:
         error.message = f"{origin}: {error.message}"
         raise
@@ -251,7 +251,7 @@ class _Documentation:
         """Why there are none."""
 
     def write(self, formatter: click.HelpFormatter) -> None:
-        """Write the sections behind the options."""
+        """Write the sections after the options."""
         if self.piped:
             with formatter.section("Output when piped"):
                 formatter.write_text(self.piped)
@@ -447,7 +447,7 @@ def group(
 
 
 def command_paths(top: click.Group) -> list[str]:
-    """Return every command below a group as it is typed behind it: `list`, `key`, `key new`."""
+    """Return every command below a group as it is typed after it: `list`, `key`, `key new`."""
     ctx = click.Context(top)
     found = []
     for name in top.list_commands(ctx):
@@ -459,7 +459,7 @@ def command_paths(top: click.Group) -> list[str]:
 
 
 def require_subcommand(ctx: click.Context) -> None:
-    """Refuse a group that is called without a command of its own."""
+    """Refuse a group that is called without one of its commands."""
     if ctx.invoked_subcommand is None and isinstance(ctx.command, click.Group):
         names = ", ".join(ctx.command.list_commands(ctx))
         raise click.UsageError(f"{ctx.command_path} needs a command: one of {names}", ctx=ctx)

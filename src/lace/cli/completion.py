@@ -64,7 +64,7 @@ def _records(ctx: click.Context, begun: str) -> list[CompletionItem]:
 
 
 def _next_parts(lace: Lace, begun: str) -> Iterator[str]:
-    """Yield coordinates up to the next `//` behind what was typed, so that many become few."""
+    """Yield coordinates up to the next `//` after what was typed, so that many become few."""
     with lace.snapshot() as snapshot:
         for row in snapshot.listing(begun or "//", limit=MOST_ROWS):
             text = row.coordinate
@@ -97,7 +97,7 @@ def _peers(ctx: click.Context) -> dict[str, dict[str, object]]:
 
 def _settings(_ctx: click.Context, begun: str) -> list[CompletionItem]:
     """Return the names of settings, with what they mean."""
-    from lace.base.limits import describe_settings
+    from lace.api.system import describe_settings
 
     return [
         CompletionItem(f"{name}=", help=meaning)
@@ -172,7 +172,7 @@ _CHANGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
             (_ZSH_TAKE, _ZSH_TAKE_OPEN),
             (_ZSH_GIVE, f"{_ZSH_GIVE_OPEN}{_ZSH_GIVE}"),
         ),
-        # Fish itself puts no space behind / = and :. What holds a comma, or begins with a
+        # Fish itself adds no space after / = and :. What holds a comma, or begins with a
         # hyphen, has to come through whole.
         "fish": (
             ('(string split "," $completion)', '(string split -m 1 -- "," $completion)'),
@@ -190,7 +190,7 @@ _CHANGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     json_keys={"shell": "bash, zsh or fish", "script": "its text"},
     examples=[
         ('eval "$(lace completion bash)"', "in ~/.bashrc"),
-        ('eval "$(lace completion zsh)"', "in ~/.zshrc, behind compinit"),
+        ('eval "$(lace completion zsh)"', "in ~/.zshrc, after compinit"),
         (
             "lace completion fish > ~/.config/fish/completions/lace.fish",
             "once; fish finds it there",

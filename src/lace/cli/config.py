@@ -1,31 +1,85 @@
-"""`lace config`: every setting, its value and where it comes from."""
+"""`lace init` and `lace config`: make a lace; every setting, its value and where it comes from."""
 
 from __future__ import annotations
 
 import difflib
 import json
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lace.api import SETTINGS_FILE
-from lace.base.limits import Value, describe_settings
+from lace.api import DATABASE_NAME, SETTINGS_FILE, is_lace
+from lace.api.system import SettingValue, describe_settings, write_settings_file
+from lace.cli.approvals import refuse_foreign
 from lace.cli.command import LaceCommand, group, require_subcommand
+from lace.cli.command import command as lace_command
 from lace.cli.failures import describe_failure, without_secrets
 from lace.cli.output import TableColumn
 from lace.cli.peers import lost_files, peer_tables, read_peer
-from lace.errors import LaceError, SettingError
+from lace.cli.session import FOLDER_NAME
+from lace.errors import LaceError, SettingError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from lace.cli.output import Output
     from lace.cli.session import Session
 
 
-Row = tuple[str, Value, str, str, str]
+# -- `lace init`.
+
+
+@lace_command(
+    "init",
+    api="open",
+    piped="The folder of the lace, on one line.",
+    json_keys={"lace": "the folder", "created": "true if it was made now"},
+    examples=[
+        ("lace init", "make a lace in this folder, as .lace"),
+        ("lace init shared.lace", "make it in a folder of another name"),
+    ],
+)
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.pass_obj
+def init_command(session: Session, folder: str | None) -> int:
+    """Make a lace.
+
+    The lace is the folder .lace here, or DIR, or what --lace or LACE_DIR names. Where there
+    is a lace already, nothing changes. A folder that holds something else is refused.
+
+    A file lace.toml in it lists every setting with its default.
+    """
+    if folder and session.lace_option and folder != session.lace_option:
+        raise UsageError("DIR and --lace name two folders", hint="name one of them")
+    place = Path(folder) if folder else session.named_folder or Path(FOLDER_NAME)
+    if not folder and not session.named_folder and place.is_dir():
+        refuse_foreign(place)
+    is_new = not (is_lace(place) and (place / DATABASE_NAME).stat().st_size)
+    if is_new:
+        with session.changing("init", folder=place, create=True) as change:
+            change.result["created"] = True
+    else:
+        with session.open("init", folder=place, write=False):
+            pass  # it is whole enough to be opened
+    write_settings_file(place / SETTINGS_FILE)
+    shown = str(place.resolve())
+    output = session.output
+    if output.table_wanted:
+        output.say(f"made a lace in {shown}" if is_new else f"{shown} is a lace already")
+        if is_new:
+            output.note("next: `lace key new` makes a key, `lace put FILE` stores a record")
+        return 0
+    output.answer({"lace": shown, "created": is_new}, shown)
+    if not (is_new or output.json):
+        output.note(f"{shown} is a lace already")
+    return 0
+
+
+# -- `lace config`.
+
+Row = tuple[str, SettingValue, str, str, str]
 """Name, value, unit, origin, meaning."""
 
 
@@ -74,8 +128,8 @@ def show(session: Session, names: tuple[str, ...]) -> int:
     """Show every setting, or those that are named: its value and where it comes from.
 
     A value comes from the defaults, lace.toml, the environment or --set; the origin says which.
-    The peers that lace.toml names come last, if no setting is named. What is wrong is told, and
-    the rest is shown; the exit code is 2 then.
+    The peers that lace.toml names come last, if no setting is named. Faults are reported, and
+    the rest is shown; the exit code is then 2.
     """
     output = session.output
     _check_names(names)
@@ -88,17 +142,33 @@ def show(session: Session, names: tuple[str, ...]) -> int:
         if not names or name in names
     ]
     peers = {} if folder is None or names else _peers(session, folder, faults)
-    if output.json:
-        keys = ("name", "value", "unit", "origin", "meaning")
-        output.json_document(
-            {
-                "lace": str(folder.resolve()) if folder else None,
-                "settings": [dict(zip(keys, row, strict=True)) for row in rows],
-                "peers": [{"name": name, **entries} for name, entries in peers.items()],
-            }
-        )
-    else:
-        _write(output, rows, Path(folder or "") / SETTINGS_FILE, peers)
+    shown = _entries(peers) if not (output.json or output.terminal) else ()
+    origin = str(Path(folder or "") / SETTINGS_FILE)
+    piped: list[Row] = [
+        (f"peer.{name}.{entry}", (text,), "", origin, f"{entry} of the peer {name}")
+        for name, entry, text in shown
+    ]
+    output.show(
+        [*rows, *piped],
+        (
+            TableColumn("setting", style="bold", no_wrap=True, key="name"),
+            TableColumn(
+                "value", "right", no_wrap=True, shown=partial(_text, ","), piped=partial(_text, "")
+            ),
+            TableColumn("unit"),
+            TableColumn("from", key="origin"),
+            TableColumn("meaning"),
+        ),
+        document=lambda listed: {
+            "lace": str(folder.resolve()) if folder else None,
+            "settings": listed,
+            "peers": [{"name": name, **entries} for name, entries in peers.items()],
+        },
+    )
+    if output.table_wanted and peers:
+        output.line("")
+        columns = (TableColumn("peer", style="bold", no_wrap=True),)
+        output.table((*columns, TableColumn("entry"), TableColumn("value")), _entries(peers))
     if folder is None:
         output.note("there is no lace here: these are the settings without a lace.toml")
     for fault in faults[:-1]:
@@ -108,40 +178,16 @@ def show(session: Session, names: tuple[str, ...]) -> int:
     return 0
 
 
-def _write(
-    output: Output, rows: Sequence[Row], origin: Path, peers: Mapping[str, Mapping[str, object]]
-) -> None:
-    """Write rows for a person, or for a script."""
-    entries = [
+def _entries(peers: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str, str]]:
+    """Return the entries of the tables of peers: peer, entry, value."""
+    return [
         (name, entry, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, table in peers.items()
         for entry, value in table.items()
     ]
-    if not output.terminal:
-        for row in rows:
-            output.row((row[0], _text(row[1], ""), *row[2:]))
-        for name, entry, text in entries:
-            output.row((f"peer.{name}.{entry}", text, "", origin, f"{entry} of the peer {name}"))
-        return
-    columns = (
-        TableColumn("setting", style="bold", no_wrap=True),
-        TableColumn("value", "right", no_wrap=True),
-        TableColumn("unit"),
-        TableColumn("from"),
-        TableColumn("meaning"),
-    )
-    output.table(columns, [(row[0], _text(row[1], ","), *row[2:]) for row in rows])
-    if entries:
-        output.line("")
-        peer_columns = (
-            TableColumn("peer", style="bold", no_wrap=True),
-            TableColumn("entry"),
-            TableColumn("value"),
-        )
-        output.table(peer_columns, entries)
 
 
-def _text(value: Value, form: str) -> str:
+def _text(form: str, value: SettingValue) -> str:
     return format(value, form) if isinstance(value, int) else " ".join(value)
 
 
@@ -151,7 +197,7 @@ def _peers(
     """Return what the tables of peers say, of those that are legal; warn of files that are lost."""
     try:
         tables = peer_tables(folder)
-    except SettingError:  # the file cannot be read, as is told of the settings
+    except SettingError:  # the file cannot be read, which the settings report
         return {}
     found: dict[str, dict[str, object]] = {}
     for name in tables:

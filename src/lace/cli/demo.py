@@ -1,4 +1,4 @@
-"""`lace demo`: a short story of two laces, told with the commands that a person would type."""
+"""`lace demo`: a short story of two laces, with the commands that a person would type."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lace.api import SigningKey, open_lace
-from lace.base import b64a
-from lace.base.digest import digest
+from lace.api import Plex, SigningKey, open_lace
+from lace.api.records import digest_text
 from lace.cli.command import command as lace_command
 from lace.cli.output import Output, wrap_answer, wrap_command, wrap_prose
 from lace.cli.progress import Waiting
 from lace.errors import LaceError, UsageError
-from lace.record.model import Plex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +60,7 @@ def _new_folder(keep: Path | None) -> Path:
 
 
 def _what_stays(folder: Path) -> str:
-    """Return what a person is told whom a signal has brought back."""
+    """Return the remark on what stays after a signal."""
     shown = shlex.quote(str(folder))
     return f"what was made stays in {shown}: remove it, or name another folder, to run it again"
 
@@ -79,7 +77,7 @@ def _what_stays(folder: Path) -> str:
         "selected": "records that the rules select",
         "set_digest": "the digest of that set",
         "spark_set_digest": "the same by Spark; null where it is not installed",
-        "steps": "how many steps were told",
+        "steps": "how many steps there were",
         "folder": "where everything is, with --keep; else null",
     },
     examples=[
@@ -211,7 +209,7 @@ class DemoStage:
             self._session.output.flush()
 
     def name(self, verifier: str, variable: str) -> None:
-        """Have a verifier stand in a variable of the shell from now on."""
+        """Replace a verifier by a shell variable from now on."""
         self._names[verifier] = f"${variable}"
         self.typed(f"{variable}={verifier}")
 
@@ -613,7 +611,7 @@ class _Story:
     def _set_digest(self, name: str) -> tuple[int, str]:
         """Return how many facts a file has, and the digest of all: they are sorted."""
         raw = self._stage.read(name)
-        return raw.count(b"\n"), b64a.encode(digest(raw))
+        return raw.count(b"\n"), digest_text(raw)
 
 
 def tell(stage: DemoStage) -> Findings:
@@ -654,5 +652,5 @@ def _figures(text: str) -> dict[str, str]:
     """Return what `lace sync` tells, by name."""
     found = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     if not {"received", "loops", "peer-verifier"} <= found.keys():
-        raise LaceError("the exchange told nothing of its result")
+        raise LaceError("the exchange printed no result")
     return found

@@ -13,7 +13,7 @@ import click
 from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.files import STANDARD_INPUT, RuleFile
-from lace.cli.output import TableColumn, plural, time_text
+from lace.cli.output import TableColumn, plural, short_identifiers, time_text
 from lace.cli.policy_files import (
     WantedRules,
     check_files,
@@ -45,7 +45,7 @@ from lace.cli.policy_options import (
     parse_viewer,
 )
 from lace.cli.progress import Waiting
-from lace.cli.questions import MOST_ROWS, SHORT, remark_cut, short_identifiers, show_records
+from lace.cli.records import MOST_ROWS, SHORT, remark_cut, show_records
 from lace.errors import Place, PolicyError, UsageError
 from lace.policy.disclosure import parse_disclosure
 from lace.policy.local import Policy, exposure_warnings

@@ -10,12 +10,12 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from lace.api.records import find_records
 from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
-from lace.cli.get import find_records
 from lace.cli.output import plural
 from lace.cli.progress import Progress
-from lace.cli.questions import select_records, selection_options
+from lace.cli.remove import select_records, selection_options
 from lace.errors import UsageError
 from lace.store.interface import Order
 

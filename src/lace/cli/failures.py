@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.base.limits import MAX_LOGGED_CHARACTERS
+from lace.api.system import MAX_LOGGED_CHARACTERS
 from lace.base.text import safe_text
 from lace.errors import LaceError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-# -- What was perhaps meant by a word that means nothing here.
+# -- Suggestions for unknown words.
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -30,16 +30,16 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
-    """Return how a sentence about a word ends; known words may stand for what is told instead.
+    """Return how a sentence about a word ends; a mapping gives the text to suggest for each word.
 
     >>> did_you_mean("ingst", {"init": "init", "ingest": "lace pipeline ingest"})
     "; did you mean 'lace pipeline ingest'?"
     >>> did_you_mean("zzz", ["init"])
     ''
     """
-    told = known if isinstance(known, dict) else {name: name for name in known}
-    near = nearest(word, told)
-    return "" if near is None else f"; did you mean {told[near]!r}?"
+    texts = known if isinstance(known, dict) else {name: name for name in known}
+    near = nearest(word, texts)
+    return "" if near is None else f"; did you mean {texts[near]!r}?"
 
 
 class Choice(click.Choice[str]):
@@ -51,8 +51,8 @@ class Choice(click.Choice[str]):
         ctx: click.Context | None,
     ) -> str:
         """Return what is wrong, and what was perhaps meant."""
-        told = super().get_invalid_choice_message(value, ctx).rstrip(".")
-        return told + did_you_mean(str(value), self.choices)
+        message = super().get_invalid_choice_message(value, ctx).rstrip(".")
+        return message + did_you_mean(str(value), self.choices)
 
 
 INTERRUPTED: Final = 130
@@ -184,7 +184,7 @@ def _usage(error: click.UsageError) -> CommandFailure:
         return CommandFailure(2, message, hint=f"see `{command} --help`")
     message = _in_words(error.format_message().rstrip("."))
     if isinstance(error, click.MissingParameter):
-        message = " ".join(message.split())  # what may be given stands on lines of its own
+        message = " ".join(message.split())  # the choices are on separate lines
     message = message[:1].lower() + message[1:] if message[1:2].islower() else message
     return CommandFailure(2, message, hint=f"see `{command} --help`")
 

@@ -8,23 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
-from lace.api.system import written_file
+from lace.api.system import open_reader, written_file
 from lace.base.text import safe_text
 from lace.cli.output import Output, OutputError, plural, wrap_findings
 from lace.cli.progress import Progress
-from lace.errors import Finding, LaceError, LimitExceeded, Place, RuleError, UsageError
-from lace.facts.lines import FactLineError, parse_fact
-from lace.rules.findings import MAX_KEPT, format_findings
-from lace.rules.limits import check_arity
-from lace.rules.syntax import PredicateKey
-from lace.store.file_errors import open_reader
+from lace.errors import Finding, LaceError, Place, RuleError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lace.api.query import Fact, GivenFacts, RuleLimits
     from lace.cli.session import Session
-    from lace.facts.lines import Fact
-    from lace.rules.limits import RuleLimits
 
 
 class TerminalError(LaceError):
@@ -81,7 +75,7 @@ class RuleFile:
     @property
     def name(self) -> str:
         """What messages call the file; it holds nothing that could break a line."""
-        return _shown(self.argument)
+        return name_of(self.argument)
 
     def text(self) -> bytes:
         """Return the bytes of the file."""
@@ -96,7 +90,8 @@ class RuleFile:
         raise RuleError(found.message, findings=(found,), place=found.place, hint=found.hint)
 
 
-def _shown(argument: str) -> str:
+def name_of(argument: str) -> str:
+    """Return what messages call a file that the command line names."""
     return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
 
 
@@ -112,9 +107,9 @@ def read_file(session: Session, argument: str) -> RuleFile:
         with Path(argument).open("rb") as file:
             return RuleFile(argument, file.read(MAX_FILE_BYTES + 1))
     except OSError as error:
-        raise UsageError(f"{_shown(argument)} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{name_of(argument)} cannot be read: {error.strerror}") from error
     except ValueError as error:  # a name that no system takes
-        raise UsageError(f"{_shown(argument)} cannot be read: {error}") from error
+        raise UsageError(f"{name_of(argument)} cannot be read: {error}") from error
 
 
 def read_files(session: Session, arguments: Sequence[str]) -> Iterator[RuleFile]:
@@ -150,6 +145,8 @@ def finding_object(argument: str, finding: Finding) -> Mapping[str, object]:
 
 def count_findings(findings: Sequence[Finding]) -> str:
     """Return how many findings there are: `2 errors, 1 warning`."""
+    from lace.api.rules import MAX_KEPT  # only commands about rules load it
+
     parts = []
     for severity in ("error", "warning"):
         count = sum(finding.severity == severity for finding in findings)
@@ -161,6 +158,8 @@ def count_findings(findings: Sequence[Finding]) -> str:
 
 def complain_findings(session: Session, findings: Sequence[Finding]) -> None:
     """Write findings to standard error; with their place in the text where a person reads."""
+    from lace.api.rules import format_findings  # only commands about rules load it
+
     watched = sys.stderr is not None and sys.stderr.isatty()
     found = format_findings(findings, excerpts=watched)
     for line in wrap_findings(found, session.output.aside_width):
@@ -173,59 +172,10 @@ def refusing(session: Session, file: RuleFile, error: RuleError) -> RuleError:
     return RuleError(f"{count_findings(error.findings)} in {file.name}")
 
 
-# -- Files of fact lines as commands read them, and as what is wrong with one is told.
+# -- Files of fact lines.
 
 Check: TypeAlias = "Callable[[Fact], None]"
-_LEAST_LINE_BYTES: Final = 1 << 20
-"""A line may have as many bytes, however few the limits of values and arity allow."""
 _TELL_LINES: Final = 20_000
-
-
-class GivenFacts:
-    """The facts of files, at most as many as an evaluation takes."""
-
-    def __init__(self, limits: RuleLimits, check: Check | None = None) -> None:
-        self._limits = limits
-        self._check = check
-        self._most = limits.max_base_facts + limits.max_runtime_facts
-        self._check_at = self._most
-        self.facts: list[Fact] = []
-
-    @property
-    def max_line_bytes(self) -> int:
-        """The bytes of a line, its LF included, that can be a fact within the limits."""
-        limits = self._limits
-        return max(_LEAST_LINE_BYTES, 1024 + limits.max_arity * (2 * limits.max_value_bytes + 3))
-
-    def add(self, line: bytes) -> None:
-        """Add the fact of a line."""
-        fact = parse_fact(line, max_value_bytes=self._limits.max_value_bytes)
-        check_arity(fact[0], len(fact) - 1, self._limits)
-        if self._check is not None:
-            self._check(fact)
-        self.facts.append(fact)
-        if len(self.facts) > self._check_at:
-            self.facts = list(dict.fromkeys(self.facts))  # what is there twice counts once
-            if len(self.facts) > self._most:
-                raise LimitExceeded(
-                    f"these are more than {self._most:,} facts",
-                    limit="max_base_facts",
-                    allowed=self._limits.max_base_facts,
-                    observed=len(self.facts),
-                    rule="G18",
-                )
-            self._check_at = len(self.facts) + self._most
-
-    @property
-    def predicates(self) -> set[PredicateKey]:
-        """The predicates that have facts."""
-        shapes = {(fact[0], len(fact)) for fact in self.facts}
-        return {PredicateKey(name, length - 1) for name, length in shapes}
-
-
-def name_of(argument: str) -> str:
-    """Return what messages call a file that the command line names."""
-    return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
 
 
 def read_fact_files(
@@ -237,6 +187,8 @@ def read_fact_files(
     """Read files of fact lines, or standard input."""
     if arguments.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read once", hint="name files")
+    from lace.api.query import GivenFacts  # loads what evaluates rules
+
     given = GivenFacts(limits, check)
     for argument in arguments:
         name = name_of(argument)
@@ -268,6 +220,8 @@ def _opened(session: Session, argument: str, name: str) -> Iterator[tuple[IO[byt
 def _read(
     session: Session, file: IO[bytes], name: str, size: int | None, given: GivenFacts
 ) -> None:
+    from lace.api.query import FactLineError
+
     number = done = 0
     most = given.max_line_bytes
     with Progress(session, f"read {name}", size, "bytes") as progress:

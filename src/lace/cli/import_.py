@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -14,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.api.system import memory_for_import
 from lace.cli.command import command as lace_command
 from lace.cli.failures import Terminated
 from lace.cli.output import plural
 from lace.cli.progress import Progress
 from lace.cli.signals import Interrupts
 from lace.errors import StoreError, UsageError
-from lace.link.resources import keep_one_arena
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from lace.api import Lace
+    from lace.api.records import Intake, Report
     from lace.cli.session import Session
     from lace.errors import RecordError
-    from lace.store.intake import Intake, Report
 
 
 _STANDARD_INPUT: Final = "-"
@@ -39,7 +37,7 @@ _LOGGED_NAMES: Final = 10
 class _FileResult:
     """What became of one file."""
 
-    name: str
+    file: str
     stored: int = 0
     known: int = 0
     rejected: int = 0
@@ -72,12 +70,11 @@ class _Import:
 
     def run(self, names: Sequence[str]) -> None:
         """Import every file, one after another."""
-        keep_one_arena()
         sizes = [_size(name) for name in names]
         total = sum(size or 0 for size in sizes) if None not in sizes else None
         before = 0
         with (
-            _collector_paused(),
+            memory_for_import(),
             self._interrupts.kept(),
             Progress(self._session, "import", total, "bytes") as progress,
         ):
@@ -132,16 +129,6 @@ class _Import:
 def _without_cut(errors: Sequence[RecordError]) -> list[RecordError]:
     """Return errors, by offset, without that of a record cut by the end of input and its rest."""
     return list(takewhile(lambda error: error.rule != "010-cut", errors))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep Python from looking for cycles among hundreds of thousands of values without any."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _size(name: str) -> int | None:
@@ -213,7 +200,7 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
     """Store the records of files.
 
     Files hold records one after another. Each is validated, and stored if it is new. A bad
-    record is told on standard error with its byte offset, the reason and the rule it breaks,
+    record is reported on standard error with its byte offset, the reason and the rule it breaks,
     and never stops the good ones; the exit code is then 1. Records are stored in whole
     batches: an import that was interrupted leaves no half record, and run again it completes
     the set. What was read from a pipe before an interruption is stored first.
@@ -226,7 +213,7 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
         except StoreError:
             session.output.note(_what_stays(work.total("stored")))
             raise
-        except (KeyboardInterrupt, Terminated):  # told with what ends it
+        except (KeyboardInterrupt, Terminated):  # reported with the signal
             session.durable = _what_stays(work.total("stored"))
             raise
         finally:
@@ -239,20 +226,7 @@ def command(session: Session, files: tuple[str, ...], admit_embedded: bool) -> i
     for result in work.results:
         if result.is_something_else:
             session.output.note(
-                f"{result.name} is no file of records; `lace put` makes a record of any data"
+                f"{result.file} is no file of records; `lace put` makes a record of any data"
             )
-    if session.output.json:
-        listed = [
-            {
-                "file": result.name,
-                "stored": result.stored,
-                "known": result.known,
-                "rejected": result.rejected,
-                "errors": result.errors,
-            }
-            for result in work.results
-        ]
-        session.output.json_document({**counts, "files": listed})
-    else:
-        session.output.counts(counts)
+    session.output.counts(counts, {**counts, "files": [asdict(each) for each in work.results]})
     return change.exit_code

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lace.api import SigningKey
+from lace.api import SigningKey, parse_verifier
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.output import TableColumn, ask, is_attended
 from lace.errors import UsageError
-from lace.store.keys import parse_verifier
 
 if TYPE_CHECKING:
     from lace.cli.session import Session
-    from lace.record import seal
-    from lace.record.ids import Verifier
 
 
 _MOST_SECRET_BYTES: Final = 4096
@@ -44,17 +41,15 @@ def command(ctx: click.Context) -> None:
     require_subcommand(ctx)
 
 
-def _add(session: Session, name: str, key: seal.SigningKey) -> int:
+def _add(session: Session, name: str, key: SigningKey) -> int:
     with session.changing(name) as change:
         added = change.lace.keys.add(key)
         is_default = change.lace.keys.default() == key.verifier
         change.result.update(verifier=key.verifier, added=added)
+    made = {"verifier": key.verifier, "added": added, "default": is_default}
+    session.output.answer(made, key.verifier)
     if session.output.json:
-        session.output.json_document(
-            {"verifier": key.verifier, "added": added, "default": is_default}
-        )
         return 0
-    session.output.line(key.verifier)
     if not added:
         session.output.note("this lace has that key already")
     elif is_default:
@@ -121,17 +116,17 @@ def list_keys(session: Session) -> int:
     with session.reading("key list") as lace:
         default = lace.keys.default()
         verifiers = lace.keys.verifiers()
-    if output.table_wanted:
-        rows = [(verifier, "default" if verifier == default else "") for verifier in verifiers]
-        output.table((TableColumn("verifier"), TableColumn("", style="green")), rows)
-        if not verifiers:
-            output.note("this lace has no keys; `lace key new` makes one")
-        return 0
-    for verifier in verifiers:
-        if output.json:
-            output.json_line({"verifier": verifier, "default": verifier == default})
-        else:
-            output.row((verifier, "default") if verifier == default else (verifier,))
+    is_default = TableColumn(
+        "",
+        style="green",
+        key="default",
+        shown=lambda yes: "default" if yes else "",
+        piped=lambda yes: "default" if yes else ...,
+    )
+    rows = [(verifier, verifier == default) for verifier in verifiers]
+    output.show(rows, (TableColumn("verifier"), is_default))
+    if output.table_wanted and not verifiers:
+        output.note("this lace has no keys; `lace key new` makes one")
     return 0
 
 
@@ -151,7 +146,7 @@ def default(session: Session, verifier: str) -> int:
     with session.changing("key default") as change:
         change.lace.keys.set_default(chosen)
         change.result["verifier"] = chosen
-    _show(session, chosen)
+    session.output.answer({"verifier": chosen}, chosen)
     return 0
 
 
@@ -180,14 +175,7 @@ def remove(session: Session, verifier: str, yes: bool) -> int:
         change.lace.keys.remove(chosen)
         change.result["verifier"] = chosen
         left_without = change.lace.keys.default() is None
-    _show(session, chosen)
+    session.output.answer({"verifier": chosen}, chosen)
     if left_without:
         session.output.note("this lace has no default key now")
     return 0
-
-
-def _show(session: Session, verifier: Verifier) -> None:
-    if session.output.json:
-        session.output.json_document({"verifier": verifier})
-    else:
-        session.output.line(verifier)

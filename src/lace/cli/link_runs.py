@@ -16,7 +16,7 @@ from lace.cli.outcomes import LinkLine, exit_code_of, note_receipts, note_reject
 from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, read_peer
 from lace.cli.progress import Waiting, end_line, relayed_errors
-from lace.cli.questions import SHORT, show_records
+from lace.cli.records import SHORT, show_records
 from lace.cli.server_log import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
 from lace.errors import Place, StoreError

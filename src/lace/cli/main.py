@@ -39,16 +39,19 @@ if TYPE_CHECKING:
 
 REGISTER: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "init": ("lace.cli.init", "Make a lace."),
+        "init": ("lace.cli.config:init_command", "Make a lace."),
         "status": ("lace.cli.status", "Show what a lace holds."),
         "key": ("lace.cli.key", "Make, list and choose the signing keys of a lace."),
-        "put": ("lace.cli.put", "Make one record, store it and print its hash."),
-        "get": ("lace.cli.get", "Write one record, or only its data."),
-        "list": ("lace.cli.list", "Show a table of records."),
-        "facts": ("lace.cli.facts", "Write record facts, sorted."),
+        "put": ("lace.cli.records:put_command", "Make one record, store it and print its hash."),
+        "get": ("lace.cli.records:get_command", "Write one record, or only its data."),
+        "list": ("lace.cli.records:list_command", "Show a table of records."),
+        "facts": ("lace.cli.records:facts_command", "Write record facts, sorted."),
         "rules": ("lace.cli.rules", "Check, format and name rules."),
         "query": ("lace.cli.query", "Evaluate rules and write the facts that follow."),
-        "why": ("lace.cli.why", "Show why a fact follows from rules, or why it does not."),
+        "why": (
+            "lace.cli.query:why_command",
+            "Show why a fact follows from rules, or why it does not.",
+        ),
         "plan": ("lace.cli.plan", "Show the exchange plan of two selectors."),
         "preview": ("lace.cli.preview", "Show what an exchange would send and request."),
         "disclose": (
@@ -78,7 +81,7 @@ REGISTER: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "Print the script with which a shell completes names.",
         ),
         "explain": ("lace.cli.explain", "Explain an id that a message shows."),
-        "doctor": ("lace.cli.doctor", "Look at what Lace needs and finds."),
+        "doctor": ("lace.cli.status:doctor_command", "Look at what Lace needs and finds."),
         "demo": ("lace.cli.demo", "Show Lace at work."),
     }
 )
@@ -145,7 +148,7 @@ def run(arguments: Sequence[str], session: Session) -> int:
     """Run a command line and report its failure, if any; returns the exit code."""
     try:
         return invoke(arguments, session)
-    except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - all are told
+    except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - all are reported
         return _tell(error, session, "--json" in arguments)
 
 

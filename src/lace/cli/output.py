@@ -17,13 +17,15 @@ import textwrap
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import click
 
-from lace.base.tai import Tai, TaiError
+from lace.api.system import Tai, TaiError
 from lace.base.text import is_wide, safe_text, shorten
+from lace.base.text import plural as plural
+from lace.base.text import size_text as size_text
 from lace.errors import LaceError, UsageError
 
 if TYPE_CHECKING:
@@ -234,7 +236,7 @@ _KEPT: Final = "\0"
 _MAY_END: Final = "\v"
 """Stands where a line may end, and for nothing else."""
 _WIDE: Final = "\1"
-"""Stands behind a character that takes two columns, for the second one."""
+"""Follows a character that takes two columns, for the second one."""
 
 
 def wrap_prose(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
@@ -312,7 +314,7 @@ def _cut_excerpt(line: str, carets: str, width: int) -> list[str]:
     indent = len(line) - len(line.lstrip(" "))
     room = max(width - indent, _LEAST_TEXT)
     at, end = carets.index("^"), len(carets)
-    line = line.ljust(at + 1)  # what lacks at the end is told of behind it
+    line = line.ljust(at + 1)  # a finding at the end is one column after the line
     if len(line) - indent <= room:
         return [line.rstrip(" "), carets[: indent + room]]
     middle = (at + min(end, at + room)) // 2
@@ -374,7 +376,6 @@ def _units(line: str, room: int) -> list[str]:
 
 # -- Where a command writes.
 
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 _PIPE_WIDTH: Final = 100
 _TERMINAL_WIDTH: Final = 80
 """Where a terminal does not say how wide it is."""
@@ -387,25 +388,6 @@ class OutputError(LaceError):
     """Standard output cannot take what the command has to say."""
 
     exit_code = 3
-
-
-def size_text(count: int) -> str:
-    """Return a byte count for people.
-
-    >>> size_text(1536)
-    '1.5 KiB'
-    """
-    value, unit = float(count), "bytes"
-    for larger in _UNITS:
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 record`, `2,000 records`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 class OutputWriter(Protocol):
@@ -474,7 +456,7 @@ class Output:
             return False
         try:
             watched = select.poll()
-            watched.register(sys.stdout.fileno(), 0)  # errors are told in any case
+            watched.register(sys.stdout.fileno(), 0)  # errors are reported in any case
             return any(state & _GONE for _number, state in watched.poll(0))
         except (OSError, ValueError):  # it is no descriptor of the system
             return False
@@ -494,7 +476,7 @@ class Output:
             sys.stdout.flush()
 
     def flush(self) -> None:
-        """Send on what was written, so that a failure shows while it can be told."""
+        """Send on what was written, so that a failure shows while it can be reported."""
         if self._stream is None and sys.stdout is not None:
             sys.stdout.flush()
 
@@ -578,7 +560,7 @@ class Output:
                 self.line(line)
 
     def json_line(self, value: object) -> None:
-        """Write one JSON value on a line of its own."""
+        """Write one JSON value on a line."""
         self.write(json.dumps(value).encode("ascii") + b"\n")
 
     def json_document(self, value: object) -> None:
@@ -711,9 +693,9 @@ def _write_stderr(text: str) -> None:
 
 def _columns(stream: IO[str]) -> int:
     """Return how wide the terminal is to which a stream goes."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
     try:
         return os.get_terminal_size(stream.fileno()).columns or _TERMINAL_WIDTH
     except (OSError, ValueError):  # it is no descriptor of the system
@@ -728,6 +710,22 @@ def _broken_as(lines: Iterable[str], whole: Text) -> Iterator[Text]:
         at = whole.plain.index(rest, at)
         yield whole[:0].append(line.removesuffix(rest)).append_text(whole[at : at + len(rest)])
         at += len(rest)
+
+
+# -- Identifiers that are cut short.
+
+_SHORT_ID: Final = 10
+_IDENTIFIER: Final = re.compile(r"[A-Z]\.[0-9A-Z_a-z~]{40,}(\.H3)?")
+
+
+def short_identifiers(values: Iterable[str]) -> dict[str, str]:
+    """Return the short forms of identifiers, as short as they differ and can be read."""
+    found = sorted({value for value in values if _IDENTIFIER.fullmatch(value)})
+    length = _SHORT_ID
+    for before, after in pairwise(found):
+        while before[:length] == after[:length]:
+            length += 1
+    return {value: f"{value[:length]}…" for value in found if len(value) > length + 1}
 
 
 # -- TAI instants as people read and write them.

@@ -22,7 +22,7 @@ from lace.cli.policy_files import (
     warn_of_unmet,
 )
 from lace.cli.progress import Waiting
-from lace.cli.questions import SELECTED
+from lace.cli.query import SELECTED
 from lace.errors import RuleError, UsageError
 from lace.policy.local import prepare_exchange
 from lace.query.evaluate import check_rules, find_predicates

@@ -27,7 +27,7 @@ from lace.cli.pipeline_session import (
 from lace.cli.policy_files import read_public_facts
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
-from lace.cli.questions import SELECTED
+from lace.cli.query import SELECTED
 from lace.errors import UsageError
 from lace.spark.pipeline.proof import MOST_SAMPLED
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.cli.command import command as lace_command
-from lace.cli.output import TableColumn, plural, time_text
+from lace.cli.output import TableColumn, plural, short_identifiers, time_text
 from lace.cli.policy_files import (
     ask_again,
     explain_empty_view,
@@ -21,14 +21,7 @@ from lace.cli.policy_files import (
 )
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
-from lace.cli.questions import (
-    MOST_ROWS,
-    SHORT,
-    identifier_column,
-    remark_cut,
-    short_identifiers,
-    show_records,
-)
+from lace.cli.records import MOST_ROWS, SHORT, identifier_column, remark_cut, show_records
 from lace.facts.lines import format_fact
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 

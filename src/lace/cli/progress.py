@@ -269,7 +269,7 @@ def _relay(output: Output, reading: int) -> None:
 
 
 def end_line(output: Output) -> None:
-    """Have the line that moves go on, below what a command has said without ending its line."""
+    """Continue the moving line below what a command has written without a line end."""
     with _beside(output):
         if output.is_held:
             sys.stderr.buffer.write(b"\n")

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.api import now
+from lace.api.records import find_records
 from lace.cli.command import LazyGroup, require_subcommand
 from lace.cli.command import command as lace_command
 from lace.cli.files import check_target, written
-from lace.cli.get import (
-    RECORD_KEYS,
-    RECORD_PIPED,
-    check_record_options,
-    find_records,
-    record_options,
-    write_record,
-)
-from lace.cli.list import show_lines, show_table
 from lace.cli.outcomes import logged_link, logged_result
 from lace.cli.output import TableColumn, cut_middle, plural, size_text, time_text
 from lace.cli.peers import SyncArguments, refuse_lost_files
 from lace.cli.policy_files import WantedRules, check_files
-from lace.cli.questions import identifier_column
+from lace.cli.records import (
+    RECORD_KEYS,
+    RECORD_PIPED,
+    check_record_options,
+    identifier_column,
+    record_options,
+    show_listing,
+    write_record,
+)
 from lace.cli.remote_links import (
     RECEIPTS_OPTION,
     Remote,
@@ -54,8 +54,8 @@ from lace.rules.profiles import SELECTOR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lace.api.records import FieldValue as Value
     from lace.cli.link_runs import LinkRun
-    from lace.cli.list import Value
     from lace.cli.output import Output
     from lace.cli.session import Change, Session
     from lace.exchange.advertisement import Field
@@ -225,15 +225,11 @@ def _rows(remote: Remote, prefix: str) -> list[list[Value]]:
 
 
 def _show(output: Output, rows: list[list[Value]], limit: int | None) -> None:
-    if output.json:
-        keys = [name.replace("-", "_") for name in _COLUMNS]
-        show_lines(output, keys, rows[:limit])
-        return
-    told: list[list[Value]] = [[*row[:-1], "yes" if row[-1] else "no"] for row in rows[:limit]]
-    if output.terminal:
-        show_table(output, _COLUMNS, told, is_cut=limit is None, total=len(rows))
-    else:
-        show_lines(output, _COLUMNS, told)
+    if not output.json:
+        rows = [[*row[:-1], "yes" if row[-1] else "no"] for row in rows]
+    keys = [name.replace("-", "_") for name in _COLUMNS]
+    is_cut = limit is None
+    show_listing(output, _COLUMNS, rows[:limit], keys=keys, is_cut=is_cut, total=len(rows))
 
 
 @lace_command(

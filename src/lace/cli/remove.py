@@ -1,25 +1,87 @@
-"""`lace remove`: take records out of a lace."""
+"""`lace remove`, and the choice of records by names or by rules that `lace export` has too.
+
+Apart from `export`: each is a command.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from lace.api.query import new_statistics
+from lace.api.records import find_records, parse_address
+from lace.api.rules import parse_allowed
 from lace.cli.command import command as lace_command
 from lace.cli.files import STANDARD_INPUT
-from lace.cli.get import find_records
+from lace.cli.link_options import all_options
 from lace.cli.output import ask, is_attended, plural
-from lace.cli.questions import select_records, selection_options
+from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
+from lace.cli.query import SELECTED, QueryRequest, read_rules
 from lace.errors import UsageError
-from lace.record.paths import parse_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lace.api import Lace
+    from lace.api.records import Snapshot, SqliteSnapshot
     from lace.cli.session import Session
-    from lace.store.interface import Snapshot
 
 
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 _WHOLE: Final = "records are removed all together or not at all"
+
+
+def selection_options(function: Decorated) -> Decorated:
+    """Give a command the arguments that choose records: by name, or by rules."""
+    add: Callable[[Decorated], Decorated] = all_options(
+        click.argument("records", metavar="[RECORD]…", nargs=-1),
+        click.option(
+            "--rules", metavar="FILE", help="The records that the rules of FILE (or -) choose."
+        ),
+        click.option(
+            "--predicate",
+            metavar="NAME/1",
+            help="The predicate that chooses, with --rules: Selected/1.",
+        ),
+        ALLOW_UNDEFINED_OPTION,
+    )
+    return add(function)
+
+
+def select_records(
+    session: Session,
+    lace: Lace,
+    snapshot: SqliteSnapshot,
+    rules: str,
+    predicate: str | None,
+    allow_undefined: Sequence[str],
+) -> list[str]:
+    """Return the records of a snapshot that rules choose, sorted by hash.
+
+    Values that are no record here are counted, and the count is shown.
+    """
+    allowed = parse_allowed(allow_undefined)
+    question = QueryRequest(session, read_rules(session, rules), allowed=allowed)
+    try:
+        (key,) = question.predicates(predicate or SELECTED)
+    except UsageError as error:
+        if predicate is None:
+            error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"
+        raise
+    if key.arity != 1:
+        raise UsageError(
+            f"{key} has {plural(key.arity, 'argument')}, and records are chosen by one",
+            hint="name a predicate with one argument",
+        )
+    result = question.ask("select", [key], new_statistics(), lace=lace, snapshot=snapshot)
+    values = sorted(value for (value,) in result.rows(str(key)))
+    found = [value for value in values if snapshot.has(value)]
+    strangers = len(values) - len(found)
+    if strangers:
+        are = "is no record" if strangers == 1 else "are no records"
+        session.output.note(f"{plural(strangers, 'value')} of {key} {are} of this lace")
+    return found
 
 
 @lace_command(
@@ -51,7 +113,7 @@ def command(
     not there, nothing is removed and the exit code is 1. Rules choose with Selected/1 or the
     predicate named. Asks at a terminal; elsewhere it wants --yes.
     """
-    _check_usage(records, rules, predicate, yes)
+    _check_removal(records, rules, predicate, yes)
     with session.changing("remove", durable=_WHOLE) as change:
         with change.lace.snapshot() as snapshot:
             if rules is not None:
@@ -64,14 +126,11 @@ def command(
             ask(f"Remove {plural(len(ids), 'record')} from {change.lace.store.folder}?")
         removed = change.lace.remove(*ids)
         change.result.update(removed=removed, ids=ids[:100])
-    if session.output.json:
-        session.output.json_document({"removed": removed, "ids": ids})
-    else:
-        session.output.counts({"removed": removed})
+    session.output.counts({"removed": removed}, {"removed": removed, "ids": ids})
     return 0
 
 
-def _check_usage(
+def _check_removal(
     records: tuple[str, ...], rules: str | None, predicate: str | None, yes: bool
 ) -> None:
     if not records and rules is None:

@@ -11,6 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.api.rules import (
+    PROFILES,
+    Canonical,
+    canonicalize,
+    check_source,
+    format_dot,
+    format_findings,
+    format_graph,
+    format_source,
+    in_order,
+    parse_allowed,
+    profile_named,
+)
 from lace.base.text import safe_text
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.failures import Choice
@@ -28,22 +41,15 @@ from lace.cli.output import wrap_findings
 from lace.cli.policy_files import WantedRules, check_file
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.errors import LaceError, RuleError, UsageError
-from lace.rules.canonical import Canonical, canonicalize
-from lace.rules.checks.emptiness import parse_allowed
-from lace.rules.dependencies import format_dot, format_graph
-from lace.rules.findings import format_findings, in_order
-from lace.rules.profiles import PROFILES, profile_named
-from lace.rules.program import check_source
-from lace.rules.source import format_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lace.api import Lace
+    from lace.api.rules import CheckedProgram
     from lace.cli.files import RuleFile
     from lace.cli.session import Session
     from lace.errors import Finding
-    from lace.rules.program import CheckedProgram
 
 
 # -- Drawing with Graphviz: its program `dot`, where it is installed.
@@ -210,7 +216,7 @@ def _find(file: RuleFile, wanted: WantedRules, lace: Lace | None) -> Sequence[Fi
         return error.findings
     if lace is None:
         return program.warnings
-    from lace.query.store_query import find_strange_names  # needs NumPy
+    from lace.api.query import find_strange_names  # needs NumPy
 
     lines = file.raw.decode("utf-8").split("\n")
     strange = find_strange_names(lace.store, [program], lines)
@@ -292,7 +298,7 @@ def _rewrite(file: RuleFile, text: str) -> None:
 @command.command(
     "fmt",
     cls=LaceCommand,
-    api="rules.source.format_source",
+    api="api.rules.format_source",
     piped="The names of the files that were changed, or with --check would be, a line each. "
     "With --diff a unified diff; with --stdout, and for standard input, the formatted text.",
     json_keys={
@@ -341,7 +347,7 @@ def _canonicalize(session: Session, argument: str) -> Canonical:
     "canonical",
     cls=LaceCommand,
     api="Lacegram.canonical",
-    piped="The canonical text, a line for each rule, without a line feed behind the last.",
+    piped="The canonical text, a line for each rule, without a line feed after the last.",
     json_keys={"id": "the R. identifier", "canonical": "the canonical text"},
     examples=[
         ("lace rules canonical policy.lace > policy.canonical", "the text that the id names"),
@@ -355,9 +361,8 @@ def canonical(session: Session, file: str) -> int:
     Comments, annotations and blank lines are not in it. Only the syntax is checked.
     """
     made = _canonicalize(session, file)
-    if session.output.json:
-        session.output.json_document({"id": made.id, "canonical": made.text})
-    else:
+    session.output.answer({"id": made.id, "canonical": made.text})
+    if not session.output.json:
         session.output.text(made.text)
     return 0
 
@@ -389,25 +394,21 @@ def identify(session: Session, file: str) -> int:
     made = _canonicalize(session, file)
     lines = made.text.split("\n") if made.rule_ids else []
     rules = list(zip(made.rule_ids, lines, strict=True))
-    output = session.output
-    if output.json:
-        described = [
-            {"id": name, "rule": line, "annotations": dict(made.annotations.get(name, {}))}
-            for name, line in rules
-        ]
-        output.json_document({"id": made.id, "rules": described})
-        return 0
-    output.line(made.id)
-    gap = "  " if output.terminal else "\t"
-    for name, line in rules:
-        output.say(f"{name}{gap}{line}")
+    described = [
+        {"id": name, "rule": line, "annotations": dict(made.annotations.get(name, {}))}
+        for name, line in rules
+    ]
+    gap = "  " if session.output.terminal else "\t"
+    shown = (f"{name}{gap}{line}" for name, line in rules)
+    document = {"id": made.id, "rules": described}
+    session.output.answer(document, made.id, *shown, is_wrapped=True)
     return 0
 
 
 @command.command(
     "graph",
     cls=LaceCommand,
-    api="Lacegram.strata",
+    api="Lacegram.strata, api.rules.format_graph",
     piped="For each stratum, lowest first, its predicates with the lines of their rules and what "
     "they use; then the base facts they need. With --format dot or svg, such a drawing.",
     json_keys={

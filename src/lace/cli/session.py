@@ -13,20 +13,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lace.api import SETTINGS_FILE, now, open_lace, read_settings_file, refuse_file
-from lace.base.limits import Settings, SettingSource, Value, describe_settings, resolve_settings
+from lace.api import (
+    SETTINGS_FILE,
+    NoStoreError,
+    Operation,
+    StoreBusyError,
+    StoreUnavailableError,
+    now,
+    open_lace,
+    read_settings_file,
+    refuse_file,
+)
+from lace.api.system import Settings, SettingSource, describe_settings, resolve_settings
 from lace.cli.approvals import ForeignLaceError, refuse_foreign
 from lace.cli.failures import Terminated, describe_failure
 from lace.cli.output import DeclinedError, Output
 from lace.errors import LaceError, SettingError
-from lace.store.interface import NoStoreError, StoreBusyError, StoreUnavailableError
-from lace.store.sqlite.store import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.api import Lace
-    from lace.rules.limits import RuleLimits
+    from lace.api.rules import RuleLimits
+    from lace.api.system import SettingValue
 
 
 FOLDER_NAME: Final = ".lace"
@@ -63,7 +72,7 @@ class Session:
         self.output = output or Output()
         self.output.color = not environ.get("NO_COLOR")
         self.lace_option: str | None = None
-        self.set_options: dict[str, Value] = {}
+        self.set_options: dict[str, SettingValue] = {}
         self.debug = False
         self.durable = "nothing was changed"
         """What stays when a signal ends this run, in words."""
@@ -128,13 +137,13 @@ class Session:
 
     def rule_limits(self) -> RuleLimits:
         """Return the limits for rules that the settings give, with or without a lace."""
-        from lace.rules.limits import limits_of  # most commands have no rules
+        from lace.api.rules import limits_of  # most commands have no rules
 
         return limits_of(self.settings(self.find_settings())[0])
 
     def peer_rule_limits(self) -> RuleLimits:
         """Return the limits for rules of a peer that the settings give."""
-        from lace.rules.limits import peer_limits_of  # most commands have no rules
+        from lace.api.rules import peer_limits_of  # most commands have no rules
 
         return peer_limits_of(self.settings(self.find_settings())[0])
 
@@ -165,7 +174,7 @@ class Session:
     ) -> Lace:
         """Open the lace, with the settings of this run."""
         place = folder or self.folder()
-        self.settings(place)  # here a wrong value is told with where it comes from
+        self.settings(place)  # here a wrong value is reported with its origin
         given: dict[str, object] = {}
         for source in self._own_sources():
             given.update(source.values)

@@ -5,7 +5,6 @@ A reader of the output that has gone counts as a signal, where the work is done 
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import signal
@@ -16,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from lace.cli.failures import Terminated
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine, Iterator
     from types import FrameType
 
@@ -44,7 +44,7 @@ def end_at_once(number: int) -> NoReturn:
 
 
 def heed_signals() -> None:
-    """Have SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, and lose neither.
+    """Raise `Terminated` on SIGTERM, as KeyboardInterrupt on SIGINT, and lose neither.
 
     Python drops what is raised while it calls back for an object that is gone, as it does for
     the lock of every module that it loads. The signal of which that came is then sent again.
@@ -85,7 +85,7 @@ def heed_signals() -> None:
 
 
 def end_by_next_signal() -> None:
-    """Have a signal end the process at once from now on: its work is done, and its code known."""
+    """Let a signal end the process at once: its work is done, and its exit code known."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     for number in _SIGNALS:
@@ -99,7 +99,7 @@ def _ignore_signals() -> None:
 
 
 def forget_interrupt() -> None:
-    """Have `python -m lace` end with the exit code that it was given.
+    """Make `python -m lace` end with the exit code that it was given.
 
     Python notes every KeyboardInterrupt that leaves the code of a string, such as the one from
     which `dataclass` makes methods, and ends by SIGINT after all, though it was caught further
@@ -132,9 +132,13 @@ class Signals:
 
     def run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
         """Run work to its end; returns None when a signal has cut it off."""
+        import asyncio  # most commands do without
+
         return asyncio.run(self._run(work))
 
     async def _run(self, work: Coroutine[Any, Any, _Made]) -> _Made | None:
+        import asyncio
+
         self._task = task = asyncio.create_task(work)
         watching = asyncio.create_task(self._watch_reader())
         with self._heeded():
@@ -149,6 +153,8 @@ class Signals:
 
     async def _watch_reader(self) -> None:
         """End the work when its reader has gone; nothing else would tell while it is silent."""
+        import asyncio
+
         if self.is_abandoned is None:
             return
         while not self.is_abandoned():
@@ -162,6 +168,8 @@ class Signals:
 
     @contextmanager
     def _heeded(self) -> Iterator[None]:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         wanted: dict[signal.Signals, Callable[[], None]] = {
             number: self._end(number) for number in _ENDING
@@ -190,7 +198,7 @@ class Signals:
         return end
 
     def _catch(self, what: BaseException) -> None:
-        """Have the work end by itself, or cancel it where it cannot."""
+        """Stop the work, or cancel it where it cannot be stopped."""
         is_first = self.caught is None
         if is_first or not isinstance(what, BrokenPipeError):
             self.caught = what

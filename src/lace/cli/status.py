@@ -1,25 +1,39 @@
-"""`lace status` and `lace log`: what a lace holds, and what was done to it."""
+"""`lace status`, `log` and `doctor`: what a lace holds, what was done to it, what it needs."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lace.api import SETTINGS_FILE, is_lace
+from lace.api.doctor import (
+    MISSING,
+    OPTIONAL,
+    PROBLEM,
+    Check,
+    examine_disk,
+    examine_folder,
+    examine_lace,
+    examine_machine,
+)
 from lace.base.text import shorten
+from lace.cli.approvals import ForeignLaceError
 from lace.cli.command import command as lace_command
 from lace.cli.command import command_paths
 from lace.cli.failures import did_you_mean
 from lace.cli.output import TableColumn, plural, size_text, time_text
+from lace.cli.session import making
+from lace.errors import SettingError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-    from lace.api import Lace
+    from lace.api import Operation
     from lace.cli.session import Session
-    from lace.store.sqlite.store import Operation
 
 
 # -- `lace log`: what was done to a lace, and the outcome.
@@ -84,11 +98,11 @@ def _exchange_text(result: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (", ".join(parts), said)))
 
 
-def _result_text(operation: Operation) -> str:
-    if "fixed_point" in operation.result or "address" in operation.result:
-        return _exchange_text(operation.result)
+def _result_text(result: Mapping[str, Any]) -> str:
+    if "fixed_point" in result or "address" in result:
+        return _exchange_text(result)
     parts = []
-    for name, value in operation.result.items():
+    for name, value in result.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         parts.append(f"{name} {text}")
     return ", ".join(parts)
@@ -139,62 +153,26 @@ def log_command(session: Session, limit: int | None, commands: tuple[str, ...]) 
         found = [o for o in operations if _is_of(o, commands)]
         _warn_of_typos(session, commands, found)
         operations = found if limit is None else found[len(found) - min(limit, len(found)) :]
-    if output.table_wanted:
-        columns = (
-            TableColumn("#", "right"),
-            TableColumn("finished (UTC)"),
+    output.show(
+        [tuple(operation_json(each).values()) for each in operations],
+        (
+            TableColumn("#", "right", key="operation"),
+            TableColumn("started", is_piped_only=True),
+            TableColumn("finished (UTC)", key="finished", shown=time_text),
             TableColumn("command", style="bold"),
-            TableColumn("exit", "right"),
-            TableColumn("result"),
-        )
-        rows = [
-            (o.operation_id, time_text(o.finished), o.command, o.exit_code, _result_text(o))
-            for o in operations
-        ]
-        output.table(columns, rows)
-        return 0
-    for o in operations:
-        if output.json:
-            output.json_line(operation_json(o))
-        else:
-            result = json.dumps(dict(o.result), ensure_ascii=False)
-            output.row((o.operation_id, o.started, o.finished, o.command, o.exit_code, result))
+            TableColumn("exit", "right", key="exit_code"),
+            TableColumn("result", shown=_result_text),
+        ),
+    )
     return 0
 
 
 _OPERATIONS: Final = 5
 
 
-def _gather(lace: Lace) -> dict[str, object]:
-    segments = lace.store.segments
-    state = segments.state()
-    with lace.snapshot() as snapshot:
-        totals = snapshot.totals()
-    return {
-        "lace": str(lace.store.folder.resolve()),
-        "records": totals.records,
-        "record_bytes": totals.record_bytes,
-        "high_water": totals.high_water,
-        "keys": len(lace.keys.verifiers()),
-        "default_key": lace.keys.default(),
-        "store_version": lace.store.version,
-        "database_bytes": _size(lace.store.path),
-        "wal_bytes": _size(lace.store.path.with_name(lace.store.path.name + "-wal")),
-        "segments_records": state[1].records if state else 0,
-        "segments_bytes": segments.size(),
-    }
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 @lace_command(
     "status",
-    api="Lace.snapshot",
+    api="Lace.status",
     piped="One line a value: its name, a tab, the value; names as with --json. Then a line for "
     "each of the last operations, tab-separated, the oldest first: the word operation, finished "
     "(TAI), command, exit code.",
@@ -225,7 +203,7 @@ def command(session: Session) -> int:
     """
     output = session.output
     with session.reading("status") as lace:
-        values = _gather(lace)
+        values = asdict(lace.status())
         operations = lace.operations(_OPERATIONS)
     if output.json:
         output.json_document({**values, "operations": [operation_json(o) for o in operations]})
@@ -246,3 +224,76 @@ def _shown(name: str, value: object) -> str:
     if not isinstance(value, int):
         return "none" if value is None else str(value)
     return size_text(value) if name.endswith("_bytes") else f"{value:,}"
+
+
+# -- `lace doctor`: what is installed, found, missing, and how to fix it.
+
+
+def _lace(session: Session) -> Iterator[Check]:
+    try:
+        folder = session.find_folder()
+    except ForeignLaceError as error:
+        yield Check(PROBLEM, "lace", error.message, error.hint or "")
+        return
+    wrong = _settings(session, folder)
+    if wrong:
+        yield wrong
+    if folder is None:
+        yield Check(OPTIONAL, "lace", "none here, nor above", "make one: lace init")
+        yield from examine_disk(Path.cwd())
+    elif not is_lace(folder):
+        if not folder.is_file():
+            yield Check(PROBLEM, "lace", f"{folder} holds no lace", f"make one: {making(folder)}")
+    elif wrong:  # it cannot be opened
+        yield from examine_folder(folder)
+    else:
+        yield from examine_lace(folder, lambda: session.reading("doctor"))
+
+
+def _settings(session: Session, folder: Path | None) -> Check | None:
+    """Return what is wrong with the settings; None when nothing is."""
+    try:
+        session.settings(folder)
+    except SettingError as error:
+        file = folder / SETTINGS_FILE if folder else None
+        is_in_file = file is not None and error.message.startswith(str(file))
+        return Check(PROBLEM, "settings", str(error), f"correct {file if is_in_file else 'it'}")
+    except UsageError as error:
+        return Check(PROBLEM, "lace", error.message, error.hint or "")
+    return None
+
+
+@lace_command(
+    "doctor",
+    api="api.doctor.examine_machine, api.doctor.examine_lace",
+    piped="One line a thing, tab-separated: ok, optional, missing or problem; its name; what "
+    "was found; what to do.",
+    json_keys={
+        "checks": "a list of {state, name, found, fix}",
+        "problems": "how many are missing or a problem",
+    },
+    examples=[("lace doctor", "look at this machine and the lace here")],
+)
+@click.pass_obj
+def doctor_command(session: Session) -> int:
+    """Look at what Lace needs and finds.
+
+    Python, libraries, the lace here, its disk and its keys. What is optional and not there is
+    no problem. Exit code 3 when something needed is missing or does not work.
+    """
+    output = session.output
+    checks = [*examine_machine(session.environ), *_lace(session)]
+    problems = sum(check.state in (MISSING, PROBLEM) for check in checks)
+    output.show(
+        [(check.state, check.name, check.found, check.fix or None) for check in checks],
+        (
+            TableColumn("state", style="bold"),
+            TableColumn("what", no_wrap=True, key="name"),
+            TableColumn("found"),
+            TableColumn("what to do", key="fix"),
+        ),
+        document=lambda listed: {"checks": listed, "problems": problems},
+    )
+    if output.table_wanted:
+        output.note("all is well" if not problems else f"{problems} to look at, see above")
+    return 3 if problems else 0

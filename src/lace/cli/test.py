@@ -14,11 +14,9 @@ from lace.errors import RuleError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.api.policytests import CaseOutcome, Coverage, FileCoverage, Names, PolicyTests
     from lace.cli.session import Session
     from lace.errors import Finding
-    from lace.policytests.differences import Names
-    from lace.policytests.model import PolicyTests
-    from lace.policytests.run import CaseOutcome, Coverage, FileCoverage
 
 
 _OK: Final = "green"
@@ -28,7 +26,7 @@ _WEAK: Final = "dim"
 
 @lace_command(
     "test",
-    api="policytests.run.Runner",
+    api="api.policytests.read_tests, api.policytests.Runner",
     piped="A line `ok FILE: CASE` or `FAILED FILE: CASE` for each case, below a failed one its "
     "differences; then the counts, and the rules of each file that made no fact. The same as on "
     "a terminal, without colours.",
@@ -53,9 +51,7 @@ _WEAK: Final = "dim"
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("-k", "wanted", metavar="TEXT", help="Run only the cases whose name holds TEXT.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Explain each difference by the rules behind it."
-)
+@click.option("-v", "--verbose", is_flag=True, help="Explain each difference by its rules.")
 @click.option(
     "--coverage-min",
     metavar="PERCENT",
@@ -77,7 +73,7 @@ def command(
     test file makes no sense; then no case of any file is run. With --quiet only what failed is
     shown.
     """
-    from lace.policytests.run import Coverage, Runner
+    from lace.api.policytests import Coverage, Runner
 
     settings = session.settings(session.find_settings())[0]
     tests = _read_all(session, files)
@@ -98,8 +94,7 @@ def command(
 
 def _read_all(session: Session, arguments: Sequence[str]) -> list[PolicyTests]:
     """Return all test files; what is wrong with them is shown, and then none is run."""
-    from lace.policytests.reader import find_test_files, read_tests
-    from lace.policytests.tables import PolicyTestError
+    from lace.api.policytests import PolicyTestError, find_test_files, read_tests
 
     found: list[PolicyTests] = []
     lost: list[Finding] = []
@@ -168,7 +163,7 @@ class _Report:
         self._output.flush()
 
     def _names(self) -> Names:
-        from lace.policytests.differences import Names
+        from lace.api.policytests import Names
 
         return Names({} if self._tests is None else self._tests.called())
 

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.base.text import safe_text
-from lace.cli.command import LaceCommand, group, require_subcommand
-from lace.cli.link_options import path_of
-from lace.cli.output import plural, size_text
-from lace.errors import LaceError, Place
-from lace.exchange.hello import channel_digest
-from lace.facts.lines import format_fact
-from lace.iltp.items import (
+from lace.api.records import format_fact
+from lace.api.trace import (
+    PHASES,
+    WAY_NAMES,
     Blank,
+    Broken,
     Comment,
+    ConnectionEnd,
     Facts,
     OversizedRecord,
     Preface,
     RecordHead,
     RecordItem,
     Resource,
+    Seen,
+    TraceStep,
+    Unread,
+    Wrong,
+    read_capture,
+    replay_capture,
 )
-from lace.trace.files import CaptureFile
-from lace.trace.replay import WAY_NAMES, replay
-from lace.trace.walk import PHASES, Broken, ConnectionEnd, Seen, TraceStep, Unread, Wrong, walk
+from lace.base.text import safe_text
+from lace.cli.command import LaceCommand, group, require_subcommand
+from lace.cli.link_options import path_of
+from lace.cli.output import plural, size_text
+from lace.errors import LaceError, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lace.api.trace import Direction, Item, Replayed, Stage, Told
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.iltp.items import Item
-    from lace.trace.replay import Replayed
-    from lace.trace.walk import Stage, Told
-    from lace.transport.capture import Direction
 
 
 # -- A captured exchange as a story for people, or a line of JSON for each item.
@@ -63,7 +64,7 @@ STORY_KEYS: Final = {
     "text": "the text of a comment",
     "message": "what is wrong",
     "rule": "the rule that is broken, or null",
-    "whole": "end: whether it came behind a whole loop",
+    "whole": "end: whether it came after a whole loop",
     "settled": "end: whether nothing was requested in that loop",
     "sent": "end: bytes in all; totals: bytes by phase",
     "came": "the same of the other direction",
@@ -99,7 +100,7 @@ class Story:
         """Report something."""
         match told:
             case TraceStep():
-                pass  # its blocks were told
+                pass  # its blocks were shown
             case Seen():
                 self._bytes[told.stage.phase, told.direction] += told.size
                 if not isinstance(told.item, RecordHead):  # the record itself follows
@@ -114,30 +115,22 @@ class Story:
                 self._end(told)
 
     def _seen(self, seen: Seen) -> None:
-        if self._output.json:
-            self._line(
-                seen.stage,
-                seen.direction,
-                seen.item.offset,
-                line=seen.line,
-                size=seen.size,
-                **_document(seen.item, is_spelled=self._is_spelled(seen.stage)),
-            )
-            return
-        name, text = _describe(seen.item, seen.stage)
-        is_end = isinstance(seen.item, Blank)
+        item, stage = seen.item, seen.stage
+        name, text = _describe(item, stage)
+        is_end = isinstance(item, Blank)
         if is_end and self._is_empty[seen.direction]:
-            name, text = "empty", "batch" if seen.stage.is_batch else "block"
+            name, text = "empty", "batch" if stage.is_batch else "block"
         self._is_empty[seen.direction] = is_end
-        self._text(seen.stage, seen.direction, seen.item.offset, name, text)
-        if isinstance(seen.item, Facts):
-            self._facts(seen.item, seen.stage)
+        document = {"line": seen.line, "size": seen.size, **_document(item, self._spells(stage))}
+        self._item(stage, seen.direction, item.offset, document, name, text)
+        if isinstance(item, Facts) and not self._output.json:
+            self._facts(item, stage)
 
-    def _is_spelled(self, stage: Stage) -> bool:
+    def _spells(self, stage: Stage) -> bool:
         return self._with_facts or stage.phase in _SPELLED
 
     def _facts(self, item: Facts, stage: Stage) -> None:
-        if not self._is_spelled(stage):
+        if not self._spells(stage):
             return
         most = None if self._with_facts else _MOST_SHOWN
         for fact in islice(item.facts, most):
@@ -150,19 +143,14 @@ class Story:
         self, item: str, stage: Stage, direction: Direction, offset: int, error: LaceError
     ) -> None:
         message = safe_text(error.message)
-        if self._output.json:
-            self._line(stage, direction, offset, item=item, message=message, rule=error.rule)
-            return
         rule = f" [{error.rule}]" if error.rule else ""
         what = "no stream from here: " if item == "broken" else ""
-        self._text(stage, direction, offset, item.upper(), f"{what}{message}{rule}")
+        document = {"item": item, "message": message, "rule": error.rule}
+        self._item(stage, direction, offset, document, item.upper(), f"{what}{message}{rule}")
 
     def _unread(self, direction: Direction, stage: Stage, offset: int, size: int) -> None:
-        if self._output.json:
-            self._line(stage, direction, offset, item="unread", size=size)
-            return
         text = f"{plural(size, 'byte')} more, behind the end of the other direction"
-        self._text(stage, direction, offset, "UNREAD", text)
+        self._item(stage, direction, offset, {"item": "unread", "size": size}, "UNREAD", text)
 
     def _end(self, end: ConnectionEnd) -> None:
         output = self._output
@@ -198,17 +186,20 @@ class Story:
             yield "not read", whole[0] - known[0], whole[1] - known[1]
         yield "all bytes", *whole
 
-    def _line(
+    def _item(
         self,
         stage: Stage,
         direction: Direction,
         offset: int,
-        **rest: Any,  # noqa: ANN401 - JSON values
+        document: dict[str, Any],
+        name: str,
+        text: str,
     ) -> None:
-        document = {"connection": self._number, "way": WAY_NAMES[direction], "offset": offset}
-        self._output.json_line({**document, **_stage_document(stage), **rest})
-
-    def _text(self, stage: Stage, direction: Direction, offset: int, name: str, text: str) -> None:
+        """Write an item: its document as a line of JSON, or its name and text."""
+        if self._output.json:
+            place = {"connection": self._number, "way": WAY_NAMES[direction], "offset": offset}
+            self._output.json_line({**place, **_stage_document(stage), **document})
+            return
         if stage != self._stage:
             self._stage = stage
             self._output.say(str(stage))
@@ -258,10 +249,10 @@ def _describe(item: Item, stage: Stage) -> tuple[str, str]:
         case Blank():
             return "end", "of the batch" if stage.is_batch else "of the block"
         case RecordHead():
-            raise AssertionError("what begins a record is not told")
+            raise AssertionError("the head of a record is not shown")
 
 
-def _document(item: Item, *, is_spelled: bool) -> dict[str, Any]:
+def _document(item: Item, is_spelled: bool) -> dict[str, Any]:
     """Return the JSON of an item."""
     match item:
         case Resource(id=identifier, kind=kind):
@@ -297,7 +288,7 @@ def command(ctx: click.Context) -> None:
 @command.command(
     "show",
     cls=LaceCommand,
-    api="trace.walk.walk",
+    api="api.trace.read_capture",
     piped="The same lines as on a terminal: a line for each connection and stage, and for each "
     "item > (sent) or < (came), its offset, what it is and what it says.",
     json_keys=STORY_KEYS,
@@ -313,23 +304,22 @@ def command(ctx: click.Context) -> None:
 def show(session: Session, file: str, with_facts: bool) -> int:
     """Tell what went over the wire: phases, items, their offsets, and bytes by phase.
 
-    What breaks the rules of a stream or of an exchange is shown where it stands; that a capture
+    What breaks the rules of a stream or of an exchange is shown in its place; that a capture
     could be read is all that exit code 0 says. A file that is no capture gives 1, a missing one 2.
     """
     settings, _ = session.settings(session.find_settings())
     story = Story(session.output, with_facts=with_facts)
-    with CaptureFile(Path(file)) as capture:
-        while capture.begin():
-            story.begin()
-            for told in walk(capture, settings):
-                story.tell(told)
+    for connection in read_capture(file, settings):
+        story.begin()
+        for told in connection:
+            story.tell(told)
     return 0
 
 
 @command.command(
     "replay",
     cls=LaceCommand,
-    api="trace.replay.replay",
+    api="api.trace.replay_capture",
     piped="A line for each connection: how much was replayed and that it is identical; then "
     "lines for what was agreed and how it ended.",
     json_keys={
@@ -345,7 +335,7 @@ def show(session: Session, file: str, with_facts: bool) -> int:
         "proven them",
         "unjudged": "the directions whose proof does not hold by the capture alone",
         "stage": "where it ended",
-        "whole": "whether that was behind a whole loop",
+        "whole": "whether that was after a whole loop",
         "settled": "whether nothing was requested in that loop",
     },
     examples=[
@@ -366,26 +356,21 @@ def show(session: Session, file: str, with_facts: bool) -> int:
 def replay_command(session: Session, file: str, channel_cert: str | None) -> int:
     """Read both directions, write them again, and compare: every byte must be the same.
 
-    On the way every record is validated; blocks must stand in a phase that has them, records
+    On the way every record is validated; blocks must be in a phase that has them, records
     must answer requests, and plan and proofs are computed again from what both sides sent. Exit
     code 1 reports the first thing that is not as it should be, with its offset. What depends on
     what the sides had stored is not judged: a capture does not have it.
     """
     settings, _ = session.settings(session.find_settings())
-    channel = None
-    if (certificate := path_of(channel_cert)) is not None:
-        from lace.transport.tls import load_certificate
-
-        channel = channel_digest(load_certificate(certificate))
-    with CaptureFile(Path(file)) as capture:
-        try:
-            for done in replay(capture, settings, os.urandom, channel=channel):
-                _show(session.output, done)
-        except LaceError as error:
-            if error.place is not None and error.place.source != file:
-                source = f"{file}: {error.place.source}"
-                error.place = Place(source, error.place.line, offset=error.place.offset)
-            raise
+    certificate = path_of(channel_cert)
+    try:
+        for done in replay_capture(file, settings, channel_cert=certificate):
+            _show(session.output, done)
+    except LaceError as error:
+        if error.place is not None and error.place.source not in (file, str(certificate)):
+            source = f"{file}: {error.place.source}"
+            error.place = Place(source, error.place.line, offset=error.place.offset)
+        raise
     return 0
 
 

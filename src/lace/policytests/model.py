@@ -355,7 +355,7 @@ class RecordMaker:
         if name in self._keys:
             return self._keys[name].verifier
         if name in self._lost:
-            return f"${{{name}}}"  # what is wrong with it is told already
+            return f"${{{name}}}"  # its fault is reported already
         if name in self._table:
             return self._make(name) or f"${{{name}}}"
         return None
@@ -380,7 +380,7 @@ class RecordMaker:
         signer = self._signer(inner)
         tai = text("tai")
         if substitution.used & self._lost or (body is None and "data" in inner):
-            return None  # what is wrong is told already
+            return None  # its fault is reported already
         given = [key for key in _COORDINATE if key in inner]
         if not given:
             for key in ("tai", "sign", "headers"):

@@ -434,8 +434,8 @@ class RuleReader:
             try:
                 raw = read_bounded(self._folder / file, safe_text(shown), MAX_RULE_FILE_BYTES)
             except PolicyTestError as error:
-                told = error.findings[0]
-                table.add(key, f"{told.place}: {told.message}")
+                first = error.findings[0]
+                table.add(key, f"{first.place}: {first.message}")
                 return None
             self._files[shown] = RuleText(safe_text(shown), stand_in(raw, self._keys), raw)
         return self._files[shown]

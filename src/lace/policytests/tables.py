@@ -138,7 +138,7 @@ class TomlTable:
         return made
 
 
-# -- Where things stand in a test file, and the collection of all that is wrong with it.
+# -- Places in a test file, and the collection of all its faults.
 #
 # TOML as it is read has no lines any more; here they are found again from the text. A path
 # is the way to a value: `("case", 0, "send")` is `send` of the first case.

@@ -30,7 +30,7 @@ _MOST_SORTED: Final = 100_000
 
 
 class AnswerLostError(EngineError):
-    """What was asked cannot be told any more; asked again, it can."""
+    """The answer is lost; the same question can be asked again."""
 
 
 class Result(Mapping[str, frozenset[tuple[str, ...]]]):

@@ -288,7 +288,7 @@ class _Rewriting:
 
     def finish(self) -> None:
         """Check that nothing is left."""
-        # The LF behind a last record is written with what follows.
+        # The LF after a last record is written with what follows.
         left = self._captured.removeprefix(b"\n") if self._after_record else self._captured
         if left:
             raise ReplayError(

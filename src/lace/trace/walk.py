@@ -190,7 +190,7 @@ class Course:
 
 
 def _mode(turn: Turn) -> int:
-    """Return the mode that a hello offers; one that is malformed was told of already."""
+    """Return the mode that a hello offers; one that is malformed was reported already."""
     try:
         return read_hello(check_block(turn.facts, Phase.HELLO)).mode
     except InterlaceFailure:
@@ -228,7 +228,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Bytes that are no stream; nothing is read behind them."""
+    """Bytes that are no stream; nothing is read after them."""
 
     direction: Direction
     stage: Stage
@@ -246,7 +246,7 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Bytes behind the place where the other direction ended or broke: nothing tells what."""
+    """Bytes after the place where the other direction ended or broke; their meaning is unknown."""
 
     direction: Direction
     stage: Stage
@@ -261,7 +261,7 @@ class ConnectionEnd:
     Attributes:
         stage: where the exchange stood.
         offsets: how many bytes went each way.
-        is_whole: whether it ended behind a whole loop.
+        is_whole: whether it ended after a whole loop.
         is_settled: whether nothing was requested in that loop.
     """
 
@@ -305,7 +305,7 @@ class _Stream:
 
     @property
     def next_line(self) -> int:
-        """Where it goes on in the capture; behind everything if it does not."""
+        """Where it goes on in the capture; after everything if it does not."""
         return self._way.line if self._reader.buffered else self._way.next_line or sys.maxsize
 
     def next_item(self, *, is_batch: bool) -> Item | StreamEnd:

@@ -1,4 +1,4 @@
-"""`lace doctor`: what is installed, found, missing, and how to fix it."""
+"""What Lace needs and finds on a machine and in a lace, and how to mend it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ import shutil
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
-import click
 
-from lace.api import SETTINGS_FILE
-from lace.base.text import UNICODE_VERSION
-from lace.cli.approvals import ForeignLaceError
-from lace.cli.command import command as lace_command
-from lace.cli.output import TableColumn, plural, size_text
-from lace.cli.session import making
-from lace.errors import LaceError, SettingError, UsageError
-from lace.store.sqlite.store import DATABASE_NAME, is_lace
+from lace.base.text import UNICODE_VERSION, plural, size_text
+from lace.errors import LaceError
+from lace.store.sqlite.store import DATABASE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from lace.cli.session import Session
+    from lace.api.lace import Lace
 
+__all__ = [
+    "MISSING",
+    "OK",
+    "OPTIONAL",
+    "PROBLEM",
+    "Check",
+    "examine_disk",
+    "examine_folder",
+    "examine_lace",
+    "examine_machine",
+]
 
 _NEEDED: Final = (
     "blake3",
@@ -59,6 +65,12 @@ class Check:
     name: str
     found: str
     fix: str = ""
+
+
+def examine_machine(environ: Mapping[str, str]) -> Iterator[Check]:
+    """Look at Python, the system, and the libraries that Lace needs or can use."""
+    yield from _python()
+    yield from _libraries(environ)
 
 
 def _python() -> Iterator[Check]:
@@ -106,70 +118,49 @@ def _java(environ: Mapping[str, str]) -> Check:
         return Check(OPTIONAL, "Java", error.message, f"for Spark: {error.hint}")
 
 
-def _lace(session: Session) -> Iterator[Check]:
+def examine_lace(folder: Path, open_it: Callable[[], Lace]) -> Iterator[Check]:
+    """Look at a lace: whether it opens, its segments, its folder, its keys and its disk.
+
+    Args:
+        folder: the folder of the lace.
+        open_it: opens it to read.
+    """
     try:
-        folder = session.find_folder()
-    except ForeignLaceError as error:
-        yield Check(PROBLEM, "lace", error.message, error.hint or "")
-        return
-    wrong = _settings(session, folder)
-    if wrong:
-        yield wrong
-    if folder is None:
-        yield Check(OPTIONAL, "lace", "none here, nor above", "make one: lace init")
-        yield from _space(Path.cwd())
-        yield _wal(Path.cwd())
-        return
-    if not is_lace(folder):
-        if not folder.is_file():
-            yield Check(PROBLEM, "lace", f"{folder} holds no lace", f"make one: {making(folder)}")
-        return
-    if not wrong:  # with wrong settings it cannot be opened
-        yield _opened(session, folder)
-        yield from _segments(session)
+        with open_it() as lace:
+            yield Check(OK, "lace", f"{folder.resolve()}, {plural(len(lace), 'record')}")
+            with suppress(LaceError):  # which `lace verify` reports
+                yield _segments(lace)
+    except LaceError as error:
+        yield Check(PROBLEM, "lace", str(error), "see `lace verify`")
+    yield from examine_folder(folder)
+
+
+def examine_folder(folder: Path) -> Iterator[Check]:
+    """Look at the folder of a lace without opening it."""
     yield _folder(folder)
     yield from _keys(folder / "keys")
-    yield from _space(folder)
+    yield from examine_disk(folder)
+
+
+def examine_disk(folder: Path) -> Iterator[Check]:
+    """Look at the disk of a folder."""
+    free = shutil.disk_usage(folder).free
+    low = free < _LOW_SPACE
+    fix = "free some space on that disk" if low else ""
+    yield Check(PROBLEM if low else OK, "disk space", f"{size_text(free)} free", fix)
     yield _wal(folder)
 
 
-def _settings(session: Session, folder: Path | None) -> Check | None:
-    """Return what is wrong with the settings; None when nothing is."""
-    try:
-        session.settings(folder)
-    except SettingError as error:
-        file = folder / SETTINGS_FILE if folder else None
-        is_in_file = file is not None and error.message.startswith(str(file))
-        return Check(PROBLEM, "settings", str(error), f"correct {file if is_in_file else 'it'}")
-    except UsageError as error:
-        return Check(PROBLEM, "lace", error.message, error.hint or "")
-    return None
-
-
-def _opened(session: Session, folder: Path) -> Check:
-    try:
-        with session.reading("doctor") as lace, lace.snapshot() as snapshot:
-            records = f"{folder.resolve()}, {plural(snapshot.totals().records, 'record')}"
-    except LaceError as error:
-        return Check(PROBLEM, "lace", str(error), "see `lace verify`")
-    return Check(OK, "lace", records)
-
-
-def _segments(session: Session) -> Iterator[Check]:
+def _segments(lace: Lace) -> Check:
     """Look whether the facts beside the store are those of its records; queries use them."""
     from lace.store.sqlite.segment_append import check_segments  # loads NumPy
 
-    try:
-        with session.reading("doctor") as lace:
-            found = check_segments(lace.store)
-    except LaceError:
-        return  # told by the check of the lace itself
+    found = check_segments(lace.store)
     if found.reason:
         fix = "nothing is lost: the next query or import makes them again"
-        yield Check(OPTIONAL, "segments", found.reason, fix)
-    else:
-        covered = plural(found.covered, "record")
-        yield Check(OK, "segments", f"facts of {covered}, {found.behind:,} behind")
+        return Check(OPTIONAL, "segments", found.reason, fix)
+    covered = plural(found.covered, "record")
+    return Check(OK, "segments", f"facts of {covered}, {found.behind:,} behind")
 
 
 def _folder(folder: Path) -> Check:
@@ -196,13 +187,6 @@ def _keys(folder: Path) -> Iterator[Check]:
         yield Check(OK, "keys", f"{len(files)}, readable by their owner only")
 
 
-def _space(folder: Path) -> Iterator[Check]:
-    free = shutil.disk_usage(folder).free
-    low = free < _LOW_SPACE
-    fix = "free some space on that disk" if low else ""
-    yield Check(PROBLEM if low else OK, "disk space", f"{size_text(free)} free", fix)
-
-
 def _wal(folder: Path) -> Check:
     """Try in a scratch folder beside the database whether its file system can do WAL."""
     try:
@@ -219,45 +203,3 @@ def _wal(folder: Path) -> Check:
     if mode != "wal":
         return Check(PROBLEM, "WAL", f"not on this disk ({mode})", "keep the lace on a local disk")
     return Check(OK, "WAL", "works there")
-
-
-@lace_command(
-    "doctor",
-    shell_only="it looks at this machine and its Python",
-    piped="One line a thing, tab-separated: ok, optional, missing or problem; its name; what "
-    "was found; what to do.",
-    json_keys={
-        "checks": "a list of {state, name, found, fix}",
-        "problems": "how many are missing or a problem",
-    },
-    examples=[("lace doctor", "look at this machine and the lace here")],
-)
-@click.pass_obj
-def command(session: Session) -> int:
-    """Look at what Lace needs and finds.
-
-    Python, libraries, the lace here, its disk and its keys. What is optional and not there is
-    no problem. Exit code 3 when something needed is missing or does not work.
-    """
-    output = session.output
-    checks = [*_python(), *_libraries(session.environ), *_lace(session)]
-    problems = sum(check.state in (MISSING, PROBLEM) for check in checks)
-    if output.json:
-        listed = [
-            {"state": c.state, "name": c.name, "found": c.found, "fix": c.fix or None}
-            for c in checks
-        ]
-        output.json_document({"checks": listed, "problems": problems})
-    elif output.terminal:
-        columns = (
-            TableColumn("state", style="bold"),
-            TableColumn("what", no_wrap=True),
-            TableColumn("found"),
-            TableColumn("what to do"),
-        )
-        output.table(columns, [(c.state, c.name, c.found, c.fix) for c in checks])
-        output.note("all is well" if not problems else f"{problems} to look at, see above")
-    else:
-        for c in checks:
-            output.row((c.state, c.name, c.found, c.fix))
-    return 3 if problems else 0
