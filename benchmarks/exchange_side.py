@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import lace
 from benchmarks.measure import Steps, children_cpu
-from lace.api import now
-from lace.link.side import Side, open_exchange
-
-if TYPE_CHECKING:
-    from lace.link.in_process import OpenPairing
 
 SELECT: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 EXPOSE: Final = "AllowQueryRecord(V,P) :- _Viewer(V), Have(P).\n"
 FURTHER: Final = 20
 IDLE_SECONDS: Final = 5
 _LONG: Final = 60.0
+_LOOK_SECONDS: Final = 0.002
 
 
 def _opened(folder: Path) -> lace.Lace:
@@ -54,28 +51,28 @@ def _move(source: Path, target: Path, steps: Steps) -> None:
 
 def _open(source: Path, target: Path, steps: Steps) -> None:
     with _opened(source) as left, _opened(target) as right:
-        sides = [
-            Side(each.store, each.settings, _policy(other), each.signing_key(), each.workers)
-            for each, other in ((lace.open(source), right), (lace.open(target), left))
-        ]
-        exchange = open_exchange(sides[0], sides[1], now)
-        _await(exchange, right, len(left))
+        exchange = lace.interlace(left, right, _policy(right), _policy(left), open=True)
+        _await(right, len(left))
         for number in range(FURTHER):
             left.add(lace.Plex(group="u", app="ding", name=f"further/{number}", data=b"x"))
             with steps.step("reached"):
-                _await(exchange, right, len(left))
+                _await(right, len(left))
             time.sleep(0.2)
         with steps.step("idle"):
             time.sleep(IDLE_SECONDS)
         exchange.stop()
 
 
-def _await(exchange: OpenPairing, there: lace.Lace, count: int) -> None:
-    if not exchange.wait_until(lambda: len(there) == count, _LONG):
-        raise RuntimeError(f"{len(there):,} of {count:,} records are there")
+def _await(there: lace.Lace, count: int) -> None:
+    until = time.monotonic() + _LONG
+    while len(there) != count:
+        if time.monotonic() > until:
+            raise RuntimeError(f"{len(there):,} of {count:,} records are there")
+        time.sleep(_LOOK_SECONDS)
 
 
 if __name__ == "__main__":
+    import_module("lace.link.side")  # loading is no part of an exchange
     told = Steps()
     {"move": _move, "open": _open}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]), told)
     told.tell()

@@ -26,12 +26,12 @@ from lace.exchange.transitions import State
 from lace.facts.lines import parse_fact
 from lace.iltp.items import NEED_MORE, PREFACE, RecordItem, StreamError
 from lace.iltp.reader import Reader
-from lace.link.in_process import Pairing
 from lace.link.party import Party
 from lace.policy.operand import operand_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
 from lace.store.sqlite.store import SqliteStore
 from tests.conformance.test_050_interlace import blocks, world_of
+from tests.link.pairing import Pairing
 from tests.simulator.policies import EXPOSURES, SELECTORS, START, pool
 from tests.simulator.side import facts_of
 from tests.simulator.world import some_world

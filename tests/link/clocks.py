@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import lace
 from lace.exchange import effects as wanted
-from lace.link.in_process import OpenPairing, Pairing
+from lace.link.client import LinkOptions
+from lace.link.events import PartyObserver
 from lace.link.side import Side, party_of
+from tests.link.pairing import OpenPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from lace.link.party import Party
 
 START = lace.Tai("1640995200:000000000")
 SECOND = 1_000_000_000
@@ -40,10 +40,10 @@ class Clock:
         self.at = after(seconds)
 
 
-class Told:
+class Told(PartyObserver):
     """What one side said and evaluated with, in order."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self) -> None:
         self.ticks: list[lace.Tai] = []
         """The tick of every evaluation."""
         self.local: list[lace.Tai] = []
@@ -51,9 +51,9 @@ class Told:
         self.ready: list[str] = []
         """The ticks that were announced."""
         self.batches: list[wanted.SendBatch] = []
-        party.watcher = self._take
 
-    def _take(self, effect: wanted.Effect, _answer: object) -> None:
+    def done(self, effect: wanted.Effect, answer: object) -> None:
+        """Take note of an effect."""
         match effect:
             case wanted.Evaluate():
                 self.ticks.append(effect.tick)
@@ -72,26 +72,25 @@ def exchanging(
     *,
     is_open: tuple[bool, bool] = (True, True),
     settings: tuple[dict[str, object], dict[str, object]] = ({}, {}),
-) -> Iterator[tuple[OpenPairing, tuple[Told, Told]]]:
+) -> Iterator[tuple[OpenPair, tuple[Told, Told]]]:
     """Run the exchange, through handles of its own, until the end of the block."""
     with ExitStack() as stack:
         here = [
             stack.enter_context(lace.open(each.store.folder, settings=given))
             for each, given in zip(sides, settings, strict=True)
         ]
-        parties = [
+        told = Told(), Told()
+        left, right = (
             party_of(
                 Side(each.store, each.settings, policies[at], each.signing_key()),
                 at,
                 clocks[at],
-                is_open=is_open[at],
+                LinkOptions(is_open=is_open[at]),
+                observer=told[at],
             )
             for at, each in enumerate(here)
-        ]
-        left, right = parties
-        told = Told(left), Told(right)
-        made = OpenPairing(Pairing(left, right), (left, right), (here[0].store, here[1].store))
-        made.start()
+        )
+        made = OpenPair(left, right)
         try:
             yield made, told
         finally:

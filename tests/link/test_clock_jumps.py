@@ -11,10 +11,12 @@ import lace
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure
 from lace.exchange.transitions import State
-from lace.link.in_process import Pairing
+from lace.link.client import LinkOptions
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
+from lace.transport.duplex import Proven
 from tests.link.clocks import START, Clock, Told
+from tests.link.pairing import Pairing
 from tests.link.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 from tests.link.test_session import SECONDS, connected
 
@@ -101,7 +103,7 @@ def test_a_deadline_is_one_of_the_steady_clock(sides: Sides) -> None:
     left, right = sides
     wall, steady = Clock(), Clock()
     side = Side(left.store, left.settings, policy(right, SELECT), left.signing_key())
-    party = party_of(side, 0, wall, steady=steady)
+    party = party_of(side, 0, wall, proven=Proven(transport="tcp"), steady=steady)
     party.take(happened.Started())
     assert party.seconds_to_alarm == 30
     wall.set(10**6)
@@ -129,16 +131,17 @@ def test_a_skew_that_has_come_meanwhile_ends_it_before_anything_is_evaluated(
     left, right = sides
     clocks = Clock(), Clock()
     left.add(plex("first"))
+    told = Told(), Told()
     parties = [
         party_of(
             Side(each.store, each.settings, policy(other, EVERYTHING), each.signing_key()),
             at,
             clocks[at],
-            is_open=True,
+            LinkOptions(is_open=True),
+            observer=told[at],
         )
         for at, (each, other) in enumerate(((left, right), (right, left)))
     ]
-    told = [Told(each) for each in parties]
     link = Pairing(*parties)
     link.start()
     link.run()

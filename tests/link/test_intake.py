@@ -14,9 +14,10 @@ import pytest
 import lace
 from lace.errors import UsageError
 from lace.exchange.events import Admitted, Validated
+from lace.link.events import PartyObserver
 from lace.link.intake import FEW_RECORDS, IntakeLoad, LinkIntake, Receipts, choose_receipt_key
 from lace.record.seal import SigningKey
-from lace.record.validate import ValidRecord, frame_record, frame_records
+from lace.record.validate import ValidRecord, frame_record
 from lace.store import validation
 from lace.store.interface import Admission, watching
 from lace.store.keys import KeyRing
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 def opened(tmp_path: Path) -> Iterator[lace.Lace]:
     with lace.open(tmp_path / "l", settings={"import_batch_records": 40}) as made:
         yield made
+
+
+class Stored(PartyObserver):
+    """How many records each transaction stored."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def stored(self, records: Sequence[ValidRecord]) -> None:
+        """Take note of a transaction."""
+        self.counts.append(len(records))
 
 
 def drain(intake: LinkIntake) -> list[Event]:
@@ -144,9 +156,10 @@ def test_receipts_are_stored_with_what_they_are_for(opened: lace.Lace) -> None:
     """In the same transaction, and they are no records of the peer's."""
     receipts = Receipts(opened.store, key(2), 2, lambda: START, os.urandom)
     receipts.sender = str(key(1).verifier)
-    intake = LinkIntake(opened.store, opened.settings, os.urandom, receipts=receipts)
-    heard: list[int] = []
-    intake.stored = lambda records: heard.append(len(records))
+    heard = Stored()
+    intake = LinkIntake(
+        opened.store, opened.settings, os.urandom, receipts=receipts, observer=heard
+    )
     records = valid(*(plex(str(number)) for number in range(4)))
     intake.admit(records[:1])
     assert intake.work(wait=True) == [Admitted(1, 1, 0)]
@@ -154,7 +167,7 @@ def test_receipts_are_stored_with_what_they_are_for(opened: lace.Lace) -> None:
     intake.admit(records[1:2])
     intake.admit(records[2:])  # above the limit
     assert intake.work(wait=True) == [Admitted(1), Admitted(1), Admitted(2, 1, 2)]
-    assert heard == [1, 4]
+    assert heard.counts == [1, 4]
     assert len(opened) == 6
     intake.close()
 
@@ -219,28 +232,18 @@ def test_one_that_names_another_hash_is_rejected(opened: lace.Lace) -> None:
     assert isinstance(event.outcomes[0], str)
 
 
-def test_frames_of_records_that_were_stored() -> None:
-    raws = [record.bytes for record in mixed(30)]
-    assert [each.data for each in frame_records(raws)] == raws
-    assert frame_records([]) == ()
-    with pytest.raises(lace.RecordError):
-        frame_records([raws[0] + raws[1]])
-    with pytest.raises(lace.RecordError):
-        frame_records([raws[0][:-1]])
-
-
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
 def test_transactions_into_a_large_store_are_larger(opened: lace.Lace, *, beside: bool) -> None:
     """Up to four times, and a quarter of what is stored; but not where others gather, too."""
     settings = replace(opened.settings, import_batch_records=10)
     records = valid(*(blob(f"data {number}") for number in range(400)))
     load = IntakeLoad()
-    intake = LinkIntake(opened.store, settings, os.urandom, load=load)
+    heard = Stored()
+    intake = LinkIntake(opened.store, settings, os.urandom, load=load, observer=heard)
     other = LinkIntake(opened.store, settings, os.urandom, load=load)
     if beside:
         other.admit(valid(blob("another")))
-    made: list[int] = []
-    intake.stored = lambda stored: made.append(len(stored))
+    made = heard.counts
     for record in records:
         intake.admit([record])
         intake.expect(len(records))
@@ -288,15 +291,14 @@ def test_the_last_few_are_waited_for(
     """They are being validated, and there is nothing else to do: a large store waits for them."""
     settings = replace(opened.settings, import_batch_records=10, import_workers=1)
     records = [blob(f"data {number}") for number in range(26)]
-    made: list[int] = []
-    intake = LinkIntake(opened.store, settings, os.urandom, 1)
-    intake.stored = lambda stored: made.append(len(stored))
+    heard = Stored()
+    intake = LinkIntake(opened.store, settings, os.urandom, 1, observer=heard)
     intake._last = stored
     intake.validate([frame_record(record.bytes) for record in records[24:]])
     intake.admit(valid(*records[:24]))
     drain(intake)
     intake.close()
-    assert made == transactions
+    assert heard.counts == transactions
 
 
 def test_an_intake_may_be_made_while_others_are_counted(opened: lace.Lace) -> None:

@@ -13,14 +13,14 @@ from lace.base.limits import MIB
 from lace.engine.exchange_facts import ClaimTable
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.capabilities import Cursor
-from lace.link import in_process as pairing
-from lace.link.bridge import BlockMessage, Message
+from lace.link.bridge import BlockMessage, Message, Outbound
 from lace.policy.schema import ALL_FIELDS, Schema
 from lace.store import links
 from lace.store.links import KeptLink, LinkFiles
 from tests.link.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lace.facts.lines import Fact
@@ -35,14 +35,14 @@ SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'wiki').
 def said(monkeypatch: pytest.MonkeyPatch) -> list[Fact]:
     """All facts that both sides send."""
     facts: list[Fact] = []
-    events = pairing._events
+    pieces = Outbound.pieces
 
-    def noting(message: Message, max_data_bytes: int) -> object:
+    def noting(self: Outbound, message: Message) -> Iterator[bytes]:
         if isinstance(message, BlockMessage):
             facts.extend(message.effect.facts)
-        return events(message, max_data_bytes)
+        return pieces(self, message)
 
-    monkeypatch.setattr(pairing, "_events", noting)
+    monkeypatch.setattr(Outbound, "pieces", noting)
     return facts
 
 

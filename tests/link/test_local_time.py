@@ -11,19 +11,21 @@ import lace
 from lace.exchange import effects as wanted
 from lace.exchange.transitions import State
 from lace.link import evaluator
-from lace.link.in_process import Pairing
+from lace.link.client import LinkOptions
+from lace.link.events import PartyObserver
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of, run_exchange
 from lace.policy.enforcement import Enforcement
 from tests.link.clocks import SOON, START, Clock, Told, after, exchanging
+from tests.link.pairing import Pairing
 from tests.link.test_pairing import EVERYTHING, hashes, plex, policy
 from tests.link.test_session import SECONDS, connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lace.link.in_process import OpenPairing
     from lace.transport.duplex import ByteStream
+    from tests.link.pairing import OpenPair
 
 Sides = tuple[lace.Lace, lace.Lace]
 
@@ -41,7 +43,7 @@ def policies(sides: Sides, expose: str) -> tuple[lace.Policy, lace.Policy]:
     return policy(right, EVERYTHING, expose), policy(left, EVERYTHING)
 
 
-def advertised(exchange: OpenPairing, side: int) -> Callable[[], int]:
+def advertised(exchange: OpenPair, side: int) -> Callable[[], int]:
     """How many records a side knows the other to advertise."""
 
     def count() -> int:
@@ -118,11 +120,11 @@ def test_no_loop_begins_when_nothing_changes(sides: Sides) -> None:
         assert exchange.wait_until(lambda: advertised(exchange, 0)() == 1, SOON)
         machine = exchange.parties[0].machine
         assert exchange.wait_until(lambda: machine.state is State.WAITING, SOON)
-        loops, turns = machine.counters.loops, exchange.turns
+        before = exchange.counters
         for seconds in (10, 20, 1000):
             clock.set(seconds)
             assert exchange.wait_until(lambda: told[0].local[-1] == clock.at, SOON)
-        assert (machine.counters.loops, exchange.turns) == (loops, turns)
+        assert exchange.counters == before
         looked = len(told[0].local)
         assert not exchange.wait_until(lambda: False, 1.5)
         assert len(told[0].local) == looked, "a clock that stands still is not looked at again"
@@ -173,17 +175,24 @@ def test_what_is_no_longer_exposed_when_it_is_sent_is_not_available(sides: Sides
     first = left.add(plex("first"))
     clocks = Clock(), Clock()
     ours, theirs = policies(sides, UNTIL)
+    told = Told()
+
+    class Asked(PartyObserver):
+        def done(self, effect: wanted.Effect, answer: object) -> None:
+            request = (("MayRequest", first),)
+            if isinstance(effect, wanted.SendBlock) and effect.facts[:1] == request:
+                clocks[0].set(FRIDAY)  # between its advertisement and its sending
+
+    observers = told, Asked()
     parties = [
-        party_of(Side(each.store, each.settings, made, each.signing_key()), at, clocks[at])
+        party_of(
+            Side(each.store, each.settings, made, each.signing_key()),
+            at,
+            clocks[at],
+            observer=observers[at],
+        )
         for at, (each, made) in enumerate(zip(sides, (ours, theirs), strict=True))
     ]
-    told = Told(parties[0])
-
-    def asked(effect: wanted.Effect, _answer: object) -> None:
-        if isinstance(effect, wanted.SendBlock) and effect.facts[:1] == (("MayRequest", first),):
-            clocks[0].set(FRIDAY)  # between its advertisement and its sending
-
-    parties[1].watcher = asked
     link = Pairing(*parties)
     link.start()
     link.run()
@@ -234,7 +243,8 @@ def test_until_friday_on_a_stream(sides: Sides) -> None:
 
     def session(here: lace.Lace, made: lace.Policy, index: int, stream: ByteStream) -> LinkSession:
         side = Side(here.store, here.settings, made, here.signing_key())
-        return LinkSession(party_of(side, index, clock, is_open=True, proven=stream.proven), stream)
+        options = LinkOptions(is_open=True)
+        return LinkSession(party_of(side, index, clock, options, proven=stream.proven), stream)
 
     running: list[LinkSession] = []
 

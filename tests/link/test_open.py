@@ -10,7 +10,7 @@ from tests.link.test_pairing import hashes, plex
 
 if TYPE_CHECKING:
     import lace
-    from lace.link.in_process import OpenPairing
+    from tests.link.pairing import OpenPair
 
 SOON = 20.0
 ADD = """
@@ -21,7 +21,7 @@ with lace.open(sys.argv[1]) as store:
 
 
 def test_what_comes_on_one_side_reaches_the_other(
-    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPair
 ) -> None:
     left, right = sides
     wanted = set()
@@ -33,7 +33,7 @@ def test_what_comes_on_one_side_reaches_the_other(
 
 
 def test_what_another_process_stores_reaches_the_other_side(
-    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPair
 ) -> None:
     left, right = sides
     assert exchange.wait_until(lambda: not hashes(right), SOON)
@@ -42,19 +42,19 @@ def test_what_another_process_stores_reaches_the_other_side(
 
 
 def test_while_nothing_comes_nothing_is_done(
-    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPair
 ) -> None:
     left, right = sides
     left.add(plex("a"))
     assert exchange.wait_until(lambda: len(hashes(right)) == 1, SOON)
     assert not exchange.wait_until(lambda: False, 0.2)  # what is said after a record has come
-    turns = exchange.turns
+    before = exchange.counters
     assert not exchange.wait_until(lambda: False, 1.5)
-    assert exchange.turns == turns
+    assert exchange.counters == before
 
 
 def test_a_stopped_exchange_says_what_came_of_it(
-    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPairing
+    sides: tuple[lace.Lace, lace.Lace], exchange: OpenPair
 ) -> None:
     left, right = sides
     left.add(plex("a"))

@@ -12,19 +12,21 @@ from lace.exchange import effects as wanted
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure
 from lace.link.bridge import Records
+from lace.link.client import LinkOptions
 from lace.link.evaluator import StoreEvaluator
-from lace.link.in_process import Pairing
 from lace.link.resources import CancelReason
 from lace.link.side import Side, party_of
 from lace.transport.duplex import Proven
+from lace.transport.memory import MEMORY
 from tests.link.clocks import Clock
+from tests.link.pairing import Pairing
 from tests.link.test_pairing import EVERYTHING, EXPOSE, SELECT, hashes, plex
 
 if TYPE_CHECKING:
     from lace.link.party import Party
 
 Sides = tuple[lace.Lace, lace.Lace]
-MIB = 2**20
+KIB = 2**10
 
 
 def parties_of(
@@ -32,7 +34,7 @@ def parties_of(
     *,
     select: str = EVERYTHING,
     lowering: str = "standard-v1",
-    proven: Proven | None = None,
+    proven: Proven = MEMORY,
     signs: bool = True,
     is_open: bool = False,
 ) -> tuple[Party, Party]:
@@ -43,8 +45,8 @@ def parties_of(
             Side(each.store, each.settings, policy, each.signing_key() if signs else None),
             index,
             Clock(),
+            LinkOptions(is_open=is_open),
             proven=proven,
-            is_open=is_open,
         )
         for index, each in enumerate(sides)
     )
@@ -121,9 +123,9 @@ def test_a_cancelled_evaluation_ends_it_as_what_cancelled_it_says(
     assert not hashes(sides[1])
 
 
-def test_records_are_given_out_in_pieces_of_16_mib(sides: Sides) -> None:
-    """So that a link within a process holds no more of a batch at once."""
-    raws = {f"P.{number}.H3": bytes(MIB) for number in range(40)}
+def test_records_are_given_out_in_pieces_of_256_kib(sides: Sides) -> None:
+    """So that a link holds no more of a batch at once, and a slow peer does not stretch it."""
+    raws = {f"P.{number}.H3": bytes(16 * KIB) for number in range(40)}
 
     class Snapshot:
         def __enter__(self) -> Snapshot:
@@ -142,7 +144,7 @@ def test_records_are_given_out_in_pieces_of_16_mib(sides: Sides) -> None:
     party._do(wanted.SendBatch(tuple(raws), (), 2**40, 1000))
     sent = [len(each.records) for each in party.messages() if isinstance(each, Records)]
     assert sent == [16, 16, 8]
-    assert heard == [happened.BatchSent(tuple(raws), (), 40 * MIB)]
+    assert heard == [happened.BatchSent(tuple(raws), (), 640 * KIB)]
     for each in (party, other):
         each.close()
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lace
-from lace.api import now
 from lace.exchange.events import Validated
+from lace.exchange.transitions import State
 from lace.link import evaluator
 from lace.link.evaluator import StateNames
-from lace.link.side import Side, open_exchange
 from lace.policy.enforcement import Enforcement
 from lace.rules.syntax import PredicateKey
+from tests.link.pairing import open_pair
 from tests.link.test_kept import BY_NAME, first_loop, run, said
 from tests.link.test_pairing import EVERYTHING, SELECT, hashes, plex, policy
 
@@ -138,13 +138,12 @@ def test_an_open_exchange_wakes_up(
     wanted = {left.add(plex(f"n/{number}")) for number in range(5)}
     run(left, right)
     evaluations.clear()
-    exchange = open_exchange(
-        Side(left.store, left.settings, policy(right), left.signing_key()),
-        Side(right.store, right.settings, policy(left), right.signing_key()),
-        now,
-    )
+    exchange = open_pair(sides)
     try:
-        assert exchange.wait_until(lambda: exchange.turns > 0, 20.0)
+        waiting = [State.WAITING] * 2
+        assert exchange.wait_until(
+            lambda: [each.machine.state for each in exchange.parties] == waiting, 20.0
+        )
         assert not evaluations
         with lace.open(left.store.folder) as other:
             wanted.add(other.add(plex("late")))

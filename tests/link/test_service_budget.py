@@ -12,8 +12,7 @@ from lace.exchange import events as happened
 from lace.exchange.machine import Machine
 from lace.link.bridge import BatchEnd, Records
 from lace.link.dry_run import Claims
-from lace.link.party import BYTES_AT_ONCE
-from lace.link.session import WRITE_BYTES
+from lace.link.events import PartyObserver
 from lace.link.side import Side, party_of
 from tests.link.test_pairing import SELECT, plex
 
@@ -85,7 +84,6 @@ def test_a_batch_to_a_slow_peer_ends_with_its_seconds(
     records = opened.add_all([plex(f"n/{number}", data=bytes(data)) for number in range(count)])
     clock = Clock()
     side = party(opened, clock)
-    side.bytes_at_once = WRITE_BYTES
     began = clock.at
     sent = batch(side, clock, wanted.SendBatch(tuple(records), (), 2**40, 10), bytes_a_second=MIB)
     assert len(sent.sent) < count
@@ -95,11 +93,10 @@ def test_a_batch_to_a_slow_peer_ends_with_its_seconds(
 
 
 def test_a_slow_disk_counts_as_well(opened: lace.Lace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces are large within a process; the clock is looked at while one is being loaded."""
+    """The clock is looked at while a piece is being loaded."""
     records = opened.add_all([plex(f"n/{number}", data=bytes(300_000)) for number in range(40)])
     clock = Clock()
     side = party(opened, clock)
-    assert side.bytes_at_once == BYTES_AT_ONCE > 40 * 300_000
     reading = side._store.snapshot
 
     class Slow:
@@ -146,8 +143,9 @@ def test_what_is_told_as_sent_is_what_the_budget_allowed(
     records = tuple(str(opened.add(plex(f"n/{number}", data=b"x" * 900))) for number in range(8))
     claims = Claims()
     side = Side(opened.store, opened.settings, lace.Policy(select=SELECT), None)
-    made = party_of(side, 0, Clock())
-    made.watcher = claims.note
+    noting = PartyObserver()
+    monkeypatch.setattr(noting, "done", claims.note)
+    made = party_of(side, 0, Clock(), observer=noting)
     effect = wanted.SendBatch(records, (), most_bytes=2_500, most_seconds=10)
     monkeypatch.setattr(Machine, "receive", lambda _self, _event, *_now: [])
     opened.remove(records[0])

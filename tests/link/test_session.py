@@ -16,6 +16,7 @@ from lace.iltp import resources
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE, PUZZLE_PIECE, WriteError
 from lace.link.bridge import BlockMessage, Outbound
+from lace.link.client import LinkOptions
 from lace.link.resources import collecting_rarely
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
@@ -46,7 +47,8 @@ def session(
     here: lace.Lace, peer: lace.Lace, index: int, stream: ByteStream, *, is_open: bool = False
 ) -> LinkSession:
     side = Side(here.store, here.settings, policy(peer, SELECT), here.signing_key())
-    return LinkSession(party_of(side, index, now, is_open=is_open, proven=stream.proven), stream)
+    options = LinkOptions(is_open=is_open)
+    return LinkSession(party_of(side, index, now, options, proven=stream.proven), stream)
 
 
 @asynccontextmanager

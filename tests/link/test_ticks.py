@@ -14,8 +14,8 @@ from tests.link.clocks import SOON, START, Clock, after, exchanging
 from tests.link.test_pairing import EVERYTHING, hashes, plex, policy
 
 if TYPE_CHECKING:
-    from lace.link.in_process import OpenPairing
     from lace.policy.enforcement import Permissions
+    from tests.link.pairing import OpenPair
 
 Sides = tuple[lace.Lace, lace.Lace]
 
@@ -70,7 +70,7 @@ def policies(
     return policy(right, select), policy(left, theirs or select)
 
 
-def is_waiting(exchange: OpenPairing) -> bool:
+def is_waiting(exchange: OpenPair) -> bool:
     return all(party.report is not None for party in exchange.parties)
 
 

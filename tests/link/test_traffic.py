@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lace
-from lace.exchange.result import Counters, line_bytes
-from lace.exchange.summaries import block_bytes
+from lace.exchange.result import Counters
 from tests.link.test_pairing import SELECT, plex, policy
 from tests.link.test_session import BINDINGS, exchange
 
@@ -60,8 +59,7 @@ def test_over_a_wire(sides: tuple[lace.Lace, lace.Lace], binding: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
-def test_within_a_process_about_as_over_a_wire(tmp_path: Path, mode: int) -> None:
-    """Nothing is written out there; what lines would have is counted."""
+def test_within_a_process_as_over_a_wire(tmp_path: Path, mode: int) -> None:
     found: list[Counters] = []
     for at in (0, 1):
         made = [
@@ -99,12 +97,6 @@ def test_a_failed_exchange_counts_as_well(sides: tuple[lace.Lace, lace.Lace]) ->
     counters = caught.value.result.left.counters  # type: ignore[attr-defined]
     assert counters.control_sent > 100
     assert counters.reconciliation_sent == 0
-
-
-def test_lines_are_counted_without_writing_them() -> None:
-    facts = [("Advertised", "P.x.H9", "V"), ("HelloAllAdvertisedFields",), ("Name", "a", "b", "c")]
-    assert line_bytes(facts) == block_bytes(facts) + 1
-    assert line_bytes([]) == 1
 
 
 def test_every_counter_has_a_meaning_in_the_document() -> None:

@@ -11,10 +11,11 @@ from lace.exchange import events as happened
 from lace.exchange.capabilities import MachineConfig
 from lace.exchange.machine import Machine
 from lace.exchange.transitions import State
-from lace.link.in_process import Pairing
+from lace.link.client import LinkOptions
 from lace.link.party import TickWait
 from lace.link.side import Side, party_of
 from tests.cli.links import make_parties, serving
+from tests.link.pairing import Pairing
 from tests.link.test_pairing import SELECT, hashes, plex, policy
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class World:
         def clock() -> lace.Tai:
             return START.shift((self.seconds - (self.skew if index else 0)) * SECOND)
 
-        return party_of(side, index, clock, wait_ticks=wait_ticks, is_open=is_open)
+        options = LinkOptions(wait_ticks=wait_ticks, is_open=is_open)
+        return party_of(side, index, clock, options)
 
     def pass_seconds(self, count: int, *, asleep: Party | None = None) -> None:
         """Let time go by, second by second; a party that sleeps is never woken."""

@@ -23,9 +23,10 @@ from lace.base.limits import Settings
 from lace.base.tai import Tai
 from lace.link import side as exchanging
 from lace.link.bridge import EndMessage, Outbound
-from lace.link.in_process import Pairing
-from lace.link.side import Side, SideOptions, party_of
+from lace.link.client import LinkOptions
+from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
+from tests.link.pairing import Pairing
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
 
@@ -63,7 +64,7 @@ class Life:
     bait: str
     local: str
     mode: int
-    options: SideOptions
+    options: LinkOptions
     said: list[bytes] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
@@ -164,7 +165,7 @@ def test_what_is_hidden_does_not_show_in_two_exchanges(
     lives = [
         Life(
             tmp_path_factory.mktemp("life"), which, moments, bait, local, mode,
-            SideOptions(offer_all=offer_all),
+            LinkOptions(offer_all=offer_all),
         )
         for which in (0, 1)
     ]  # fmt: skip
@@ -188,7 +189,7 @@ def test_a_cursor_is_used_and_what_is_shown_differs(tmp_path: Path) -> None:
         moments = [first, Moment(first.here | more, first.there, nothing)]
         folder = tmp_path / str(which)
         folder.mkdir()
-        life = Life(folder, 0, moments, BAITS[0], LOCAL[1], 2, SideOptions())
+        life = Life(folder, 0, moments, BAITS[0], LOCAL[1], 2, LinkOptions())
         life.run()
         lives.append(life)
     one, other = lives

@@ -18,9 +18,10 @@ from lace.exchange import events as happened
 from lace.facts import extract as columns
 from lace.link import side as exchanging
 from lace.link.bridge import BlockMessage, EndMessage, Outbound
-from lace.link.in_process import Pairing
+from lace.link.client import LinkOptions
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
+from tests.link.pairing import Pairing
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START
 from tests.store.samples import valid
 
@@ -77,7 +78,7 @@ def transcript(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchanging, "os", SimpleNamespace(urandom=random.Random(1).randbytes))
         parties = [
-            party_of(Side(store, means, policy, key), at, lambda: NOW, is_open=is_open)
+            party_of(Side(store, means, policy, key), at, lambda: NOW, LinkOptions(is_open=is_open))
             for at, (store, policy, key) in enumerate(
                 zip(stores, policies, (ALICE, BOB), strict=True)
             )

@@ -24,9 +24,10 @@ from lace.base.tai import Tai
 from lace.exchange import events as happened
 from lace.exchange.transfer import Transfer
 from lace.link import side as exchanging
-from lace.link.in_process import Pairing
-from lace.link.side import Side, SideOptions, party_of
+from lace.link.client import LinkOptions
+from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
+from tests.link.pairing import Pairing
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.property.test_noninterference_exchanges import hold, listen
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
@@ -133,8 +134,7 @@ class OpenLife:
                     Side(store, means, policy, key),
                     at,
                     lambda: self._clock,
-                    is_open=True,
-                    options=SideOptions(offer_all=self.mode == 2),
+                    LinkOptions(is_open=True, offer_all=self.mode == 2),
                 )
                 for at, (store, policy, key) in enumerate(
                     zip(stores, policies, (ALICE, BOB), strict=True)

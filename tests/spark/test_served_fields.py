@@ -19,7 +19,7 @@ from lace.base.limits import Settings
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure
 from lace.link import side as exchanging
-from lace.link.in_process import Pairing
+from lace.link.client import LinkOptions
 from lace.link.side import Side, party_of
 from lace.spark.pipeline import records as lookup
 from lace.spark.pipeline.ingest import record_row
@@ -30,6 +30,7 @@ from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore, open_se
 from lace.store.links import LinkFiles
 from lace.store.sqlite.store import SqliteStore
 from tests.cli.running import call
+from tests.link.pairing import Pairing
 from tests.property.test_noninterference_fields import (
     EVERYTHING,
     GROUP,
@@ -118,7 +119,7 @@ class _Link:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(exchanging, "os", SimpleNamespace(urandom=random.Random(1).randbytes))
             self.parties: list[Party] = [
-                party_of(side, 1 - at, lambda: NOW, is_open=is_open)
+                party_of(side, 1 - at, lambda: NOW, LinkOptions(is_open=is_open))
                 for at, side in enumerate(sides)
             ]
         listen(self.parties[0], self.whole, self.blocks)

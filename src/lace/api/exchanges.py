@@ -86,8 +86,9 @@ def interlace(
     """
     from lace.api import now
     from lace.exchange.capabilities import capabilities_of
+    from lace.link.client import LinkOptions
     from lace.link.intake import choose_receipt_key
-    from lace.link.side import OpenInterlace, Side, SideOptions, run_exchange
+    from lace.link.side import OpenInterlace, Side, run_exchange
     from lace.policy.local import check_policy
 
     _check_lace(left, "left")
@@ -96,7 +97,7 @@ def interlace(
     check_policy(right_policy, "right_policy")
     for each, policy in ((left, left_policy), (right, right_policy)):
         capabilities_of(each.settings, policy, offer_all=offer_all)  # refuses its fields
-    options = SideOptions(offer_all=offer_all, store_differing=store_differing)
+    options = LinkOptions(offer_all=offer_all, store_differing=store_differing)
     parties = [
         (
             each,

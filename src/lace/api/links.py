@@ -10,18 +10,18 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from lace.base.limits import MAX_EVENT_RECORDS, MAX_LINK_EVENTS
 from lace.errors import LaceError, ProtocolError, StoreError, UsageError
 from lace.exchange.result import Outcome
-from lace.link.client import CONNECTING, run_link
+from lace.link.client import CONNECTING, LoopThread, run_link
 from lace.link.events import EventsMissed, RecordsStored
 from lace.transport.duplex import CloseReason
 from lace.transport.listening import connect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
 
     from lace.base.tai import Tai
@@ -31,58 +31,6 @@ if TYPE_CHECKING:
     from lace.link.session import LinkSession
     from lace.transport.duplex import ByteStream
     from lace.transport.listening import ConnectOptions
-
-
-# -- An event loop in a thread of its own, for programs that do not have one.
-
-Made = TypeVar("Made")
-
-
-class LoopThread:
-    """Runs asynchronous work for a thread that waits for it."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def call(self, work: Coroutine[Any, Any, Made], seconds: float | None = None) -> Made:
-        """Run work in the loop, and wait for its end.
-
-        Raises:
-            TimeoutError: it takes longer; it is cancelled then.
-        """
-        running = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return running.result(seconds)
-        except BaseException:  # a Ctrl-C while waiting, as well
-            running.cancel()
-            raise
-
-    def tell(self, what: Callable[[], object]) -> bool:
-        """Call something in the loop, soon; tells whether there is a loop still."""
-        try:
-            self._loop.call_soon_threadsafe(what)
-        except RuntimeError:  # it is closed
-            return False
-        return True
-
-    def close(self) -> None:
-        """End the loop and its thread; what still runs in it is cancelled."""
-        if self._loop.is_closed():
-            return
-        self.call(_cancel_others())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 class EventQueue:
@@ -297,7 +245,6 @@ class Link:
 
     def _begin(self, session: LinkSession) -> None:
         self._session = session
-        session.announcer.hear = self.queue.put
         if self._is_stopping:
             session.stop()
 
@@ -305,7 +252,13 @@ class Link:
         self._stream = stream = await connect(self.address, self._connecting)
         self._running = asyncio.create_task(
             run_link(
-                stream, self._opening, CONNECTING, self._options, self._clock, began=self._begin
+                stream,
+                self._opening,
+                CONNECTING,
+                self._options,
+                self._clock,
+                began=self._begin,
+                hear=self.queue.put,
             )
         )
         # What was told before the end is told first.

@@ -7,10 +7,10 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from lace.api.links import LoopThread
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import LaceError, UsageError
 from lace.exchange.capabilities import capabilities_of
+from lace.link.client import LoopThread
 from lace.link.server import Server
 from lace.policy.local import check_policy
 

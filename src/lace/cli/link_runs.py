@@ -119,6 +119,7 @@ class LinkRun:
         capture: Capture | None = None,
         *,
         title: str = "sync",
+        hear: Callable[[LinkEvent], None] | None = None,
     ) -> None:
         self._session, self._side, self._capture = session, side, capture
         self._title = title
@@ -128,8 +129,7 @@ class LinkRun:
         self._heard = 0
         """Bytes that came on the last link."""
         self.line = LinkLine()
-        self.hear: Callable[[LinkEvent], None] | None = None
-        """Hears of all that happens on the link."""
+        self._hear = hear
         self.outcome: Outcome | None = None
         self.signals = Signals(self._stop)
 
@@ -198,11 +198,9 @@ class LinkRun:
 
     def _begin(self, link: LinkSession) -> None:
         self.line.link = link
-        link.announcer.hear = self.hear
         self._link += 1
         output = self._session.output
         tell_event(output, "link-opened", {"link": self._link})
-        link.announcer.agreed = self._agreed
 
     def _agreed(self, terms: Terms) -> None:
         output = self._session.output
@@ -223,6 +221,8 @@ class LinkRun:
                 now,
                 connecting=self._connecting,
                 began=self._begin,
+                hear=self._hear,
+                agreed=self._agreed,
                 capture=self._capture,
             )
             self._tell_end(self.outcome, time.monotonic() - since)

@@ -195,11 +195,15 @@ class Remote:
             is_sending=False,
         )
         side = Side(self.lace.store, self.lace.settings, policy, self.key, self.lace.workers)
-        made = LinkRun(
-            self.session, side, address, options, connect_options(self.known), title=self.title
+        return LinkRun(
+            self.session,
+            side,
+            address,
+            options,
+            connect_options(self.known),
+            title=self.title,
+            hear=hear,
         )
-        made.hear = hear
-        return made
 
 
 def came_and_stays(count: int, folder: Path) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.exchange.failures import Failure, InterlaceFailure
-    from lace.facts.lines import Fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +109,7 @@ class Outcome:
 
 # -- What moves beside records: the bytes of reconciliation and of all other control.
 #
-# A machine sees facts, not bytes. The driver says how many bytes came and went; where
-# nothing is written out, they are those that the lines would have.
-
-_PER_FACT: Final = 2
-"""Two parentheses and a line feed, less the comma that the last value has not."""
-_PER_VALUE: Final = 3
-"""Two quotes and a comma."""
+# A machine sees facts, not bytes: the driver says how many bytes came and went.
 
 
 @dataclass(slots=True)
@@ -146,17 +138,3 @@ class Traffic:
             self.reconciliation_sent += size
         else:
             self.control_sent += size
-
-
-def line_bytes(facts: Sequence[Fact]) -> int:
-    """Return how many bytes a block of facts has as lines, if their values are plain ASCII.
-
-    It is fast, and does not look for what would be escaped.
-
-    >>> line_bytes([("MayRequest", "P.x.H9"), ("HelloAllAdvertisedFields",)])
-    49
-    """
-    texts = sum(map(len, chain.from_iterable(facts)))
-    values = sum(map(len, facts)) - len(facts)
-    bare = sum(len(fact) == 1 for fact in facts)
-    return texts + values * _PER_VALUE + len(facts) * _PER_FACT + bare + 1

@@ -7,9 +7,10 @@ link has a lace of its own to work with: what it reads and writes happens in its
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from lace.base.arguments import check_argument
 from lace.base.limits import MAX_WAIT_TICKS
@@ -20,13 +21,16 @@ from lace.transport.faults import ServerFullError
 from lace.transport.listening import connect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     from lace.base.tai import Tai
+    from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
     from lace.iltp.address import LinkAddress
     from lace.link.dry_run import Claims, DryRun
+    from lace.link.events import LinkEvent
     from lace.link.resources import Resources
     from lace.link.session import LinkSession
     from lace.link.side import Side
@@ -40,6 +44,66 @@ CONNECTING: Final = 0
 """The operand of the side that connects."""
 ACCEPTING: Final = 1
 """The operand of the side that accepts."""
+
+
+# -- An event loop in a thread, for programs that do not have one.
+
+_Made = TypeVar("_Made")
+
+
+class LoopThread:
+    """Runs asynchronous work for a thread that waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, _Made]) -> Future[_Made]:
+        """Start work in the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, _Made], seconds: float | None = None) -> _Made:
+        """Run work in the loop, and wait for its end.
+
+        Raises:
+            TimeoutError: it takes longer; it is cancelled then.
+        """
+        running = self.start(work)
+        try:
+            return running.result(seconds)
+        except BaseException:  # a Ctrl-C while waiting, as well
+            running.cancel()
+            raise
+
+    def tell(self, what: Callable[[], object]) -> bool:
+        """Call something in the loop, soon; tells whether there is a loop still."""
+        try:
+            self._loop.call_soon_threadsafe(what)
+        except RuntimeError:  # it is closed
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the loop and its thread; what still runs in it is cancelled."""
+        if self._loop.is_closed():
+            return
+        self.call(_cancel_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        if not task.cancelling():  # a second time would break off what it does at its end
+            task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+# -- One link.
 
 Opening: TypeAlias = "Callable[[], AbstractContextManager[Side]]"
 """Opens what a link works with; called, entered and left outside of the event loop."""
@@ -82,7 +146,10 @@ class LinkOptions:
         claim: the verifier that a side without a key claims, because its transport proves it.
         expected: the verifiers that the peer may be; none: anyone.
         dry_run: stop before anything moves; takes note of what would.
-        claims: takes note of what the peer claims; nothing is kept then for a next time.
+        claims: takes note of what the peer claims; no cursor is kept then for a next time.
+        offer_all: negotiate all fields for advertisements, not only those that the plan
+            reads; more is told, and rules may read what no constant names.
+        store_differing: store a record also if its advertisement said something else (X1).
     """
 
     is_open: bool = False
@@ -92,6 +159,8 @@ class LinkOptions:
     expected: frozenset[str] = frozenset()
     dry_run: DryRun | None = None
     claims: Claims | None = None
+    offer_all: bool = False
+    store_differing: bool = False
 
 
 async def run_link(
@@ -102,32 +171,44 @@ async def run_link(
     clock: Callable[[], Tai],
     *,
     began: Callable[[LinkSession], None] | None = None,
+    hear: Callable[[LinkEvent], None] | None = None,
+    agreed: Callable[[Terms], None] | None = None,
     resources: Resources | None = None,
 ) -> Outcome:
-    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome."""
+    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
+
+    Args:
+        stream: the connection.
+        opening: opens this side's lace.
+        index: the index of this side's operand.
+        options: how it runs.
+        clock: gives the time.
+        began: gets the session before it runs.
+        hear: hears of all events, in the event loop.
+        agreed: hears of the terms that both sides have agreed on, there as well.
+        resources: what it shares with other links of a server.
+    """
     # What an exchange needs takes as long to load as all the rest: a server listens before.
+    from lace.link.events import Announcer
     from lace.link.session import LinkSession
-    from lace.link.side import SideOptions, named, party_of
+    from lace.link.side import named, party_of
 
     if stream.proven.is_pinned:
         check_pinned(options.expected, is_plain=options.is_plain)
-    claims = options.claims
+    noting = [each.note for each in (options.dry_run, options.claims) if each is not None]
+    announcer = Announcer(hear, agreed, noting)
     async with _opened(opening) as side:
         party = party_of(
             side,
             index,
             clock,
-            is_open=options.is_open,
-            wait_ticks=options.wait_ticks,
-            is_plain=options.is_plain,
-            claim=options.claim,
-            expected=options.expected,
+            options,
             proven=stream.proven,
-            options=SideOptions(keeps_links=claims is None),
             resources=resources,
+            observer=announcer,
         )
-        session = LinkSession(party, stream, dry_run=options.dry_run, claims=claims)
-        with watching(side.store.folder, _teller(session)):
+        session = LinkSession(party, stream, announcer, dry_run=options.dry_run)
+        with watching(side.store.folder, looker(session)):
             if began is not None:
                 began(session)
             outcome = await session.run()
@@ -151,8 +232,8 @@ async def _opened(opening: Opening) -> AsyncIterator[Side]:
             await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
-def _teller(session: LinkSession) -> Callable[[], None]:
-    """Return what tells a session, from any thread, that records were stored in this process."""
+def looker(session: LinkSession) -> Callable[[], None]:
+    """Return a function that lets a session look for new records, from any thread."""
     loop = asyncio.get_running_loop()
 
     def tell() -> None:
@@ -170,6 +251,8 @@ async def sync(
     *,
     connecting: ConnectOptions | None = None,
     began: Callable[[LinkSession], None] | None = None,
+    hear: Callable[[LinkEvent], None] | None = None,
+    agreed: Callable[[Terms], None] | None = None,
     capture: Capture | None = None,
 ) -> Outcome:
     """Connect to a server and run one exchange with it; a failure of it is in its outcome."""
@@ -177,6 +260,8 @@ async def sync(
     if capture is not None:
         stream = capture.stream(stream)
     try:
-        return await run_link(stream, opening, CONNECTING, options, clock, began=began)
+        return await run_link(
+            stream, opening, CONNECTING, options, clock, began=began, hear=hear, agreed=agreed
+        )
     finally:
         await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run

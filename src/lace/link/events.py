@@ -5,6 +5,7 @@ Nobody else hears of it: these are no facts, and no peer sees them.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lace.exchange import events as happened
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
+    from lace.exchange.effects import Effect
+    from lace.exchange.events import Event
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Counters, Outcome
     from lace.exchange.transitions import State
-    from lace.link.party import Party
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
     from lace.record.validate import ValidRecord
@@ -145,53 +146,75 @@ class LinkStatus:
     validating: int
 
 
-# -- Telling the observer of a link what happens on it, in the event loop and in order (050-207).
+# -- What a party tells its observer, and how a link announces it in the event loop (050-207).
 
 
-class Announcer:
-    """Tells what a party does, from whichever thread, to those who listen in the event loop.
+class PartyObserver:
+    """Observes a party, in the party's thread; a subclass overrides what it is interested in."""
+
+    def agreed(self, terms: Terms) -> None:
+        """Take the terms that both sides have agreed on, once for each epoch."""
+
+    def round_ended(self, outcome: Outcome) -> None:
+        """Take the outcome of a round of an open exchange."""
+
+    def stored(self, records: Sequence[ValidRecord]) -> None:
+        """Take records that came and are stored."""
+
+    def done(self, effect: Effect, answer: Event | None) -> None:
+        """Take an effect that was carried out, with its answer; a batch again when it is sent."""
+
+
+class Announcer(PartyObserver):
+    """Announces what happens on a link in the event loop, in order; made in that loop.
 
     Args:
-        party: the party, not started.
+        hear: hears of all events.
+        agreed: hears of the terms that both sides have agreed on, once for each epoch.
+        notes: take note of effects, in the party's thread.
     """
 
-    def __init__(self, party: Party) -> None:
-        self._party = party
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(
+        self,
+        hear: Callable[[LinkEvent], None] | None = None,
+        agreed: Callable[[Terms], None] | None = None,
+        notes: Sequence[Callable[[Effect, Event | None], None]] = (),
+    ) -> None:
+        self._hear, self._agreed, self._notes = hear, agreed, notes
+        self._loop = asyncio.get_running_loop()
         self._phase: str | None = None
-        self.agreed: Callable[[Terms], None] | None = None
-        """Hears of what both sides have agreed on; once for each epoch."""
-        self.hear: Callable[[LinkEvent], None] | None = None
-        """Hears of all that happens."""
-        party.agreed = self._tell_agreed
-        party.reporter = lambda outcome: self.tell(RoundEnded(outcome))
-        party.tell_stored(self._tell_stored)
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell in this event loop from now on."""
-        self._loop = loop
+    def tell(self, event: LinkEvent) -> None:
+        """Announce an event."""
+        if self._hear is not None:
+            self._loop.call_soon_threadsafe(self._hear, event)
 
-    def tell(self, what: LinkEvent) -> None:
-        """Tell the listener."""
-        if self.hear is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self.hear, what)
-
-    def tell_phase(self) -> None:
-        """Report the phase that the party is in, if it is another than before."""
-        phase = self._party.machine.state.phase
+    def tell_phase(self, phase: str | None) -> None:
+        """Announce the phase that the party is in, if it is another than before."""
         if phase != self._phase:
             self._phase = phase
             if phase is not None:
                 self.tell(PhaseBegan(phase))
 
-    def _tell_agreed(self, terms: Terms) -> None:
-        if self.agreed is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self.agreed, terms)
+    def agreed(self, terms: Terms) -> None:
+        """Announce the terms that both sides have agreed on."""
+        if self._agreed is not None:
+            self._loop.call_soon_threadsafe(self._agreed, terms)
         self.tell(LinkAgreed(terms.plan_id, terms.peer.verifier, terms.link_id))
 
-    def _tell_stored(self, records: Sequence[ValidRecord]) -> None:
-        if self.hear is not None:
+    def round_ended(self, outcome: Outcome) -> None:
+        """Announce the end of a round."""
+        self.tell(RoundEnded(outcome))
+
+    def stored(self, records: Sequence[ValidRecord]) -> None:
+        """Announce records that came and are stored."""
+        if self._hear is not None:
             self.tell(RecordsStored(tuple(map(arrival_of, records))))
+
+    def done(self, effect: Effect, answer: Event | None) -> None:
+        """Take note of an effect that was carried out."""
+        for note in self._notes:
+            note(effect, answer)
 
 
 # -- What the caller wants of a running side: to end, or to go on with another policy.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from lace.errors import RecordError, UsageError
 from lace.exchange.events import Admitted, Validated
+from lace.link.events import PartyObserver
 from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, STORED_FROM, make_receipt, receipt_name
 from lace.record.paths import Address, Coordinate
 from lace.record.validate import ValidRecord, frame_record, validate_many
@@ -87,9 +88,11 @@ class LinkIntake:
         workers: int = 0,
         load: IntakeLoad | None = None,
         receipts: Receipts | None = None,
+        observer: PartyObserver | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
+        self._observer = observer or PartyObserver()
         self._receipts = receipts
         alone = batches_alone(settings)
         self._pool = ValidationPool(random_bytes, workers, alone)
@@ -100,8 +103,6 @@ class LinkIntake:
         self._last = 0
         """The StoreRecordId of what was stored last: about how large the store is."""
         self._load = load or IntakeLoad()
-        self.stored: Callable[[Sequence[ValidRecord]], None] | None = None
-        """Hears of records whose transaction is done."""
 
     @property
     def is_busy(self) -> bool:
@@ -200,8 +201,7 @@ class LinkIntake:
         done = len(admission.stored) + admission.known - len(receipts)
         if done != len(records):
             raise AssertionError(f"{len(records):,} records were to be stored, and {done:,} are")
-        if self.stored is not None:
-            self.stored(records)
+        self._observer.stored(records)
         last = Admitted(len(groups[-1]), len(receipts), omitted)
         return [*(Admitted(len(group)) for group in groups[:-1]), last]
 

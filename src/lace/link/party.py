@@ -34,19 +34,20 @@ from lace.link.bridge import (
     beside_records,
 )
 from lace.link.evaluator import Known, StoreEvaluator
+from lace.link.events import PartyObserver
 from lace.link.intake import LinkIntake
 from lace.link.resources import CancelReason, LinkSupervisor, Resources, give_back_memory
 from lace.store.interface import StoreUnavailableError
 from lace.store.links import KeptLink
+from lace.transport.memory import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator
     from pathlib import Path
 
     from lace.base.limits import Settings
-    from lace.engine.exchange_facts import ClaimTable
     from lace.exchange.capabilities import Cursor
-    from lace.exchange.effects import Agree, Effect, SaveCursor, SendBatch
+    from lace.exchange.effects import Effect, SaveCursor, SendBatch
     from lace.exchange.events import Event
     from lace.exchange.machine import Machine
     from lace.exchange.negotiation import Terms
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from lace.link.bridge import Message
     from lace.link.evaluator import EvaluatorMaker, ExchangeEvaluator
     from lace.link.intake import Receipts
-    from lace.record.validate import ValidRecord
     from lace.store.links import LinkFiles
     from lace.store.store_view import ExchangeStore
 
@@ -86,60 +86,12 @@ def error_of(error: LaceError | OSError | MemoryError, folder: Path) -> LaceErro
     return made
 
 
-# -- When the cursors of an exchange are kept, and what is known by them of the peer.
-
-_SAVED_EVERY: Final = 30 * 1_000_000_000
-"""How long an open exchange goes on before it keeps another cursor."""
-
-
-class CursorSaver:
-    """Keeps the cursors of one exchange; in an open one, where each round has one, now and then."""
-
-    def __init__(self, kept: KeptLinks | None, clock: Callable[[], Tai], *, is_open: bool) -> None:
-        self._kept = kept
-        self._clock = clock
-        self._is_open = is_open
-        self._unsaved: tuple[SaveCursor, str | None] | None = None
-        """The last one that is not kept yet, and the state in which it says everything."""
-        self._saved: Tai | None = None
-
-    def known(self, effect: Agree, before: ExchangeEvaluator | None) -> Known | None:
-        """Return what the peer is taken to claim at the start of an epoch."""
-        if effect.known is None:
-            return None
-        link_id = effect.terms.link_id
-        if link_id is not None and self._kept is not None:
-            return self._kept.known(link_id)
-        return None if before is None else Known(effect.known, before.claims())
-
-    def take(self, effect: SaveCursor, evaluator: ExchangeEvaluator) -> None:
-        """Take note of a cursor, and keep it if it is time."""
-        if self._kept is None:
-            return
-        is_whole = effect.is_settled and not evaluator.is_resting
-        self._unsaved = effect, evaluator.state() if is_whole else None
-        is_due = self._saved is None or self._clock() >= self._saved.shift(_SAVED_EVERY)
-        if is_due or not self._is_open:
-            self.save(evaluator)
-
-    def save(self, evaluator: ExchangeEvaluator | None) -> None:
-        """Keep what is not kept yet."""
-        if self._kept is None or self._unsaved is None or evaluator is None:
-            return
-        (effect, state), self._unsaved = self._unsaved, None
-        if not evaluator.is_resting:  # else all of it is as it was found
-            self._kept.save(effect.link_id, effect.cursor, evaluator.claims(), state)
-        self._saved = self._clock()
-
-    def forget(self) -> None:
-        """Drop a cursor that is not kept yet: the claims are of another state from now on."""
-        self._unsaved = None
-
-
 # -- A batch: requested records, loaded and given out as far as its budget goes.
 
 RECORDS_AT_ONCE: Final = 8_000
 """Records that are moved, validated and stored together."""
+BYTES_AT_ONCE: Final = 256 * 1024
+"""About how many bytes are given to the stream at once: a slow peer must not stretch a batch."""
 _LOOK_BYTES: Final = 256 * 1024
 """Record bytes that are loaded between two looks at the clock, about."""
 _LOOK_RECORDS: Final = 256
@@ -148,7 +100,7 @@ _SECOND: Final = 1_000_000_000
 
 
 def send_batch(
-    store: ExchangeStore, effect: SendBatch, clock: Callable[[], Tai], bytes_at_once: int
+    store: ExchangeStore, effect: SendBatch, clock: Callable[[], Tai]
 ) -> Generator[Message, None, BatchSent]:
     """Yield the messages of a batch, as many as its budget allows; returns what was sent."""
     until = clock().shift(effect.most_seconds * _SECOND)
@@ -163,7 +115,7 @@ def send_batch(
             sent.append(record)
             size += len(raw)
             piece_bytes += len(raw)
-            is_full = len(piece) == RECORDS_AT_ONCE or piece_bytes >= bytes_at_once
+            is_full = len(piece) == RECORDS_AT_ONCE or piece_bytes >= BYTES_AT_ONCE
             if is_full:
                 yield Records(piece)
                 piece, piece_bytes = [], 0
@@ -243,7 +195,6 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-BYTES_AT_ONCE: Final = 16 * 2**20
 _MUCH_BYTES: Final = 16 * 2**20
 """Record bytes after which memory is given back."""
 _MANY_CLAIMS: Final = 50_000
@@ -265,13 +216,14 @@ class Party:
         workers: int = 0,
         encrypted: bool = False,
         is_pinned: bool = False,
-        kept: KeptLinks | None = None,
+        cursors: LinkCursors | None = None,
         evaluating: EvaluatorMaker = StoreEvaluator,
         resources: Resources | None = None,
         receipts: Receipts | None = None,
         steady: Callable[[], Tai] = steady_now,
         group: str = "",
         tick_wait: TickWait | None = None,
+        observer: PartyObserver | None = None,
     ) -> None:
         self._make_evaluator = evaluating
         shared = resources or Resources(settings)
@@ -284,32 +236,24 @@ class Party:
         self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
         self._clock, self._steady = clock, steady
         self._evaluator: ExchangeEvaluator | None = None
-        self._cursors = CursorSaver(kept, steady, is_open=machine.config.is_open)
-        self._kept = kept
-        if kept is not None:
-            kept.before = lambda: self._cursors.save(self._evaluator)
+        limits = machine.config.capabilities.limits
+        self.patience = None if transport == MEMORY.transport else limits.phase_timeout_seconds
+        """Seconds that the peer may take; None for one in this process, which does not go away."""
+        self._cursors = cursors
         self._receipts = receipts
+        self._observer = observer or PartyObserver()
         self._intake = LinkIntake(
-            store, settings, random_bytes, workers, shared.intake_load, receipts
+            store, settings, random_bytes, workers, shared.intake_load, receipts, self._observer
         )
         self._is_storing = False
         self._tidied = self._rejected = 0
         self._batch: Generator[Message, None, None] | None = None
         self._waiting: deque[Message] = deque()
-        self.bytes_at_once = BYTES_AT_ONCE
-        """Record bytes that are given out together; the time of a batch is looked at between."""
         self._alarm = wanted.Wake(None)
         self.report: Outcome | None = None
         """What came of the last round of an open exchange."""
-        self.reporter: Callable[[Outcome], None] | None = None
-        """Hears of each of them."""
         self.error: LaceError | None = None
         """What could not be done here."""
-        self.watcher: Callable[[Effect, Event | None], None] | None = None
-        """Hears of what is done, with the answer if there is one at once; of a batch again when it
-        is sent, with what was."""
-        self.agreed: Callable[[Terms], None] | None = None
-        """Hears of what both sides have agreed on, once for each epoch."""
 
     def take(self, event: Event) -> None:
         """Give the machine an event, and carry out what it wants."""
@@ -342,8 +286,7 @@ class Party:
                 except LOCAL_ERRORS as error:
                     self.fail(error)
                     return
-                if self.watcher is not None:
-                    self.watcher(effect, answer)
+                self._observer.done(effect, answer)
                 if answer is not None:
                     events.append(answer)
             if (
@@ -397,10 +340,6 @@ class Party:
             self.take(event)
         return bool(done)
 
-    def tell_stored(self, hear: Callable[[Sequence[ValidRecord]], None]) -> None:
-        """Have somebody hear of records that came, once they are stored."""
-        self._intake.stored = hear
-
     @property
     def is_busy(self) -> bool:
         """Whether records that arrived are being validated or stored."""
@@ -451,6 +390,11 @@ class Party:
         return self._evaluator.position != (counters.high_water, counters.removal_sequence or 0)
 
     @property
+    def folder(self) -> Path:
+        """The folder of the store."""
+        return self._store.folder
+
+    @property
     def has_agreed(self) -> bool:
         """Whether both sides have agreed on an exchange."""
         return self._evaluator is not None
@@ -486,10 +430,7 @@ class Party:
         self._intake.close()
         self._evaluator = None
         self.supervisor.close()
-        self._cursors.forget()
-        if self._kept is not None:
-            self._kept.before = None
-        self.agreed = self.reporter = self.watcher = self._intake.stored = None
+        self._forget_cursor()
         if self.machine.is_closed:
             self.machine.release()
         outcome = self.outcome
@@ -506,16 +447,15 @@ class Party:
                 self._intake.expect(self.machine.outstanding)
             case wanted.Agree():
                 self._evaluator = self._agree(effect)
-                self.supervisor.when_dropped(self._evaluator.release)
+                self.supervisor.watch(self._evaluator)
                 if self._tick_wait is not None:
                     self._tick_wait.agree(effect.terms)
                 if self._receipts is not None:
                     self._receipts.sender = effect.terms.peer.verifier
-                if self.agreed is not None:
-                    self.agreed(effect.terms)
+                self._observer.agreed(effect.terms)
             case wanted.Evaluate():
                 if effect.added or effect.relabelled or effect.removed:
-                    self._cursors.forget()
+                    self._forget_cursor()
                 return self._evaluate(effect)
             case wanted.Describe():
                 with self.supervisor.evaluating():
@@ -527,22 +467,23 @@ class Party:
             case wanted.SendBatch():
                 self._batch = self._sending(effect)
             case wanted.Wake():
-                self._alarm = effect
+                is_heeded = self.patience is not None or not effect.is_deadline
+                self._alarm = effect if is_heeded else wanted.Wake(None)
             case wanted.Report(outcome):
                 self.report = outcome
                 if self._receipts is not None:
                     self._receipts.begin_round()
-                if self.reporter is not None:
-                    self.reporter(outcome)
+                self._observer.round_ended(outcome)
             case wanted.Close():
                 self._drop_batch()
                 self._intake.close()
-                self._cursors.save(self._evaluator)
+                if self._cursors is not None:
+                    self._cursors.save()
                 self._waiting.append(EndMessage())
             case wanted.KeepModule(verifier, module_id, body):
                 if self.machine.config.modules is not None:
                     self.machine.config.modules.save(verifier, module_id, body)
-            case wanted.SaveCursor():
+            case wanted.SaveCursor() if self._cursors is not None:
                 self._cursors.take(effect, self._evaluating())
         return None
 
@@ -562,8 +503,8 @@ class Party:
         return answer
 
     def _agree(self, effect: wanted.Agree) -> ExchangeEvaluator:
-        known = self._cursors.known(effect, self._evaluator)
-        self._cursors.forget()
+        known = self._known(effect)
+        self._forget_cursor()
         verifier = effect.terms.peer.verifier
         if verifier is not None and self._names(verifier):
             self.supervisor.belong_to(verifier)
@@ -579,6 +520,19 @@ class Party:
             supervisor=self.supervisor,
         )
 
+    def _known(self, effect: wanted.Agree) -> Known | None:
+        """Return what the peer is taken to claim at the start of an epoch."""
+        if effect.known is None:
+            return None
+        link_id = effect.terms.link_id
+        if link_id is not None and self._cursors is not None:
+            return self._cursors.known(link_id)
+        return None if self._evaluator is None else Known(effect.known, self._evaluator.claims())
+
+    def _forget_cursor(self) -> None:
+        if self._cursors is not None:
+            self._cursors.forget()
+
     def _names(self, verifier: str) -> bool:
         """Tell whether this side's policy names a verifier, which anybody could have made."""
         config = self.machine.config
@@ -593,10 +547,6 @@ class Party:
     def count_sent(self, message: Message, size: int) -> None:
         """Count the bytes of a message that was sent; of records, what is beside them."""
         self.machine.traffic.sent(*beside_records(message, size))
-
-    def count_received(self, message: Message, size: int) -> None:
-        """Count those of a message that came from a party in this process."""
-        self.machine.traffic.received(*beside_records(message, size))
 
     def take_back(self) -> Message:
         """Return the last of what is to be sent, which then is not."""
@@ -633,9 +583,8 @@ class Party:
 
     def _sending(self, effect: wanted.SendBatch) -> Generator[Message, None, None]:
         """Give out a batch, then tell the machine."""
-        sent = yield from send_batch(self._store, effect, self._steady, self.bytes_at_once)
-        if self.watcher is not None:
-            self.watcher(effect, sent)
+        sent = yield from send_batch(self._store, effect, self._steady)
+        self._observer.done(effect, sent)
         self.take(sent)
 
 
@@ -649,22 +598,25 @@ def _clear_frames(error: BaseException) -> None:
         called = called.f_back
 
 
-# -- What a store keeps of links: cursors, and the claims that belong to them.
+# -- The cursors of links, and the claims that belong to them.
+
+_SAVE_INTERVAL: Final = 30 * 1_000_000_000
+"""Nanoseconds between two cursors that an open exchange saves."""
 
 
-class KeptLinks:
-    """The cursors of a lace, by Link-Id, with the claims that belong to them."""
+class LinkCursors:
+    """The cursors of a lace by Link-Id; in an open exchange one is saved now and then."""
 
-    def __init__(self, files: LinkFiles) -> None:
-        self._files = files
+    def __init__(self, files: LinkFiles, clock: Callable[[], Tai], *, is_open: bool) -> None:
+        self._files, self._clock, self._is_open = files, clock, is_open
         self._found: tuple[str, KeptLink] | None = None
-        self.before: Callable[[], None] | None = None
-        """Called before anything is looked up: what waits to be saved is saved then."""
+        self._unsaved: tuple[SaveCursor, str | None, ExchangeEvaluator] | None = None
+        """The last cursor that is not saved yet, and the state in which it says everything."""
+        self._saved: Tai | None = None
 
     def get(self, link_id: str, /) -> Cursor | None:
-        """Return what is kept of a link."""
-        if self.before is not None:
-            self.before()
+        """Return the cursor of a link; one that is not saved yet is saved before."""
+        self.save()
         kept = self._files.load(link_id)
         self._found = None if kept is None else (link_id, kept)
         return None if kept is None else kept.cursor
@@ -676,11 +628,27 @@ class KeptLinks:
         kept, self._found = self._found[1], None
         return Known(kept.cursor.theirs, kept.claims, kept.cursor.ours, kept.state)
 
-    def save(
-        self, link_id: str, cursor: Cursor, claims: ClaimTable | None, state: str | None
-    ) -> None:
-        """Keep a cursor, what the peer claims under it, and the state in which that is all."""
-        self._files.save(link_id, KeptLink(cursor=cursor, claims=claims, state=state))
+    def take(self, effect: SaveCursor, evaluator: ExchangeEvaluator) -> None:
+        """Take a cursor, and save it if it is time."""
+        is_whole = effect.is_settled and not evaluator.is_resting
+        self._unsaved = effect, evaluator.state() if is_whole else None, evaluator
+        is_due = self._saved is None or self._clock() >= self._saved.shift(_SAVE_INTERVAL)
+        if is_due or not self._is_open:
+            self.save()
+
+    def save(self) -> None:
+        """Save the cursor that is not saved yet, with what the peer claims under it."""
+        if self._unsaved is None:
+            return
+        (effect, state, evaluator), self._unsaved = self._unsaved, None
+        if not evaluator.is_resting:  # else all of it is as it was found
+            kept = KeptLink(cursor=effect.cursor, claims=evaluator.claims(), state=state)
+            self._files.save(effect.link_id, kept)
+        self._saved = self._clock()
+
+    def forget(self) -> None:
+        """Drop a cursor that is not saved yet: the claims are of another state from now on."""
+        self._unsaved = None
 
 
 # -- Waiting for ticks: a close condition around the machine of a bounded side (050-143).

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from lace.base.limits import Settings
+    from lace.link.evaluator import ExchangeEvaluator
 
 
 # -- The memory that evaluations of peers' rules share, of all links of a server.
@@ -51,11 +52,17 @@ _LOOK_SECONDS: Final = 0.1
 class PoolMember:
     """The evaluations of one link, which run one after the other, in one thread."""
 
-    def __init__(self, pool: MemoryPool, group: str, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pool: MemoryPool,
+        group: str,
+        check: Callable[[], None],
+        drop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._pool = pool
         self.group = group
         self.check = check
-        self.drop: Callable[[], None] = lambda: None
+        self.drop = drop
         """Frees what is kept between evaluations; called in any thread, but never in one."""
         self.has_share = self.has_rest = self.is_evaluating = False
         self.may_go = threading.Event()
@@ -279,10 +286,6 @@ class Resources:
 # -- Watching the evaluations of a link: they can be stopped, take turns, and share memory.
 
 
-def _nothing() -> None:
-    """Free nothing."""
-
-
 class CancelReason(Enum):
     """Why the evaluations of a link are stopped."""
 
@@ -301,7 +304,8 @@ class LinkSupervisor:
     def __init__(self, pool: MemoryPool, group: str = "") -> None:
         self.worker = Worker(group)
         self.reason: CancelReason | None = None
-        self._member = PoolMember(pool, group, self._check_cancelled)
+        self._member = PoolMember(pool, group, self._check_cancelled, self._drop)
+        self._evaluator: ExchangeEvaluator | None = None
         self._held = 0
         self._since: float | None = None
 
@@ -321,14 +325,14 @@ class LinkSupervisor:
         self.worker.group = group
         self._member.belong_to(group)
 
-    def when_dropped(self, drop: Callable[[], None]) -> None:
-        """Say how to free what is kept between two evaluations."""
+    def watch(self, evaluator: ExchangeEvaluator) -> None:
+        """Free what this evaluator keeps between two evaluations when others need the memory."""
+        self._evaluator = evaluator
 
-        def free() -> None:
-            self._held = 0
-            drop()
-
-        self._member.drop = free
+    def _drop(self) -> None:
+        self._held = 0
+        if (evaluator := self._evaluator) is not None:
+            evaluator.release()
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -365,7 +369,7 @@ class LinkSupervisor:
         """Give all memory back: the link has ended, and holds nothing that evaluated for it."""
         self._held = 0
         self._member.leave()
-        self._member.drop = _nothing
+        self._evaluator = None
 
     def _check_cancelled(self) -> None:
         if self.reason is not None:

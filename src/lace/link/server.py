@@ -242,7 +242,6 @@ class Server:
 
         def begin(session: LinkSession) -> None:
             link.session = session
-            session.announcer.agreed = partial(self._note_agreed, link)
             if self.policy is not policy:
                 session.renew(self.policy.operand(ACCEPTING), self.policy.exposures)
             if self._is_stopping:
@@ -256,6 +255,7 @@ class Server:
                 self._options,
                 self._clock,
                 began=begin,
+                agreed=partial(self._note_agreed, link),
                 resources=self._shared(),
             )
         except LaceError as error:

@@ -18,8 +18,8 @@ from lace.exchange import events as happened
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
 from lace.link.bridge import EndMessage, Inbound, Outbound
-from lace.link.events import Announcer, LinkEnded, LinkStatus, Wishes
-from lace.link.party import Gathering, comes_first
+from lace.link.events import LinkEnded, LinkStatus, Wishes
+from lace.link.party import BYTES_AT_ONCE, Gathering, comes_first
 from lace.link.resources import CancelReason, collecting_rarely
 from lace.store.cpu_slots import at_work
 from lace.transport.duplex import CloseReason
@@ -27,10 +27,10 @@ from lace.transport.duplex import CloseReason
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from lace.exchange.effects import Effect
     from lace.exchange.events import Event
     from lace.exchange.result import Outcome
-    from lace.link.dry_run import Claims, DryRun
+    from lace.link.dry_run import DryRun
+    from lace.link.events import Announcer
     from lace.link.party import Party
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
@@ -120,7 +120,7 @@ class Writing:
         thread: PartyThread,
         *,
         at_once: int,
-        patience: int,
+        patience: int | None,
         fail: Callable[[LaceError], Awaitable[None]],
         wake: Callable[[], None],
     ) -> None:
@@ -231,8 +231,6 @@ class Writing:
 
 READ_BYTES: Final = 256 * 1024
 """The most that is read at once."""
-WRITE_BYTES: Final = 256 * 1024
-"""About how much is given to the stream at once."""
 LOOK_SECONDS: Final = 1.0
 """How often an open exchange looks for what other processes have stored."""
 GRACE_SECONDS: Final = 0.25
@@ -246,17 +244,12 @@ class LinkSession:
         self,
         party: Party,
         stream: ByteStream,
+        announcer: Announcer | None = None,
         *,
         dry_run: DryRun | None = None,
-        claims: Claims | None = None,
     ) -> None:
         self._party, self._stream = party, stream
-        # Each piece waits for the peer to take it: a slow one must not stretch a batch.
-        party.bytes_at_once = WRITE_BYTES
-        self._dry_run = dry_run
-        self._notes = [each.note for each in (dry_run, claims) if each is not None]
-        if self._notes:
-            party.watcher = self._note
+        self._announcer, self._dry_run = announcer, dry_run
         limits = party.machine.config.capabilities.limits
         self._inbound = Inbound(
             max_block_bytes=limits.max_fact_block_size,
@@ -269,11 +262,9 @@ class LinkSession:
         self._gathering = Gathering()
         self._wishes = Wishes()
         self._to_look = asyncio.Event()
-        self._patience = limits.phase_timeout_seconds
-        self.announcer = Announcer(party)
-        """Tells the listener all that happens."""
+        self._timeout = limits.phase_timeout_seconds
         self._thread = PartyThread(
-            self.announcer.tell_phase,
+            self._tell_phase,
             self._watch_evaluation,
             lambda: party.supervisor.cancel(CancelReason.STOPPED),
             party.supervisor.worker,
@@ -283,8 +274,8 @@ class LinkSession:
             stream,
             self._outbound,
             self._thread,
-            at_once=WRITE_BYTES,
-            patience=self._patience,
+            at_once=BYTES_AT_ONCE,
+            patience=party.patience,
             fail=self._fail,
             wake=self._to_look.set,
         )
@@ -320,11 +311,11 @@ class LinkSession:
         machine, left = self._party.machine, self._party.seconds_to_alarm
         state, waited = machine.state, None
         if left is not None and state is not State.WAITING:
-            waited = max(0.0, self._patience - left)
+            waited = max(0.0, self._timeout - left)
         return LinkStatus(
             state=state,
             waited=waited,
-            timeout=self._patience,
+            timeout=self._timeout,
             received=self.received,
             sent=self.sent,
             counters=machine.counters,
@@ -338,7 +329,6 @@ class LinkSession:
         """Run the exchange to its end."""
         party = self._party
         writing: asyncio.Task[None] | None = None
-        self.announcer.begin(asyncio.get_running_loop())
         try:
             with collecting_rarely():
                 await self._take(happened.Started())
@@ -346,7 +336,7 @@ class LinkSession:
                 writing.add_done_callback(lambda _: self._to_look.set())
                 await self._read_all(writing)
                 if party.outcome is not None and party.outcome.failure is None:
-                    await asyncio.wait([writing], timeout=self._patience)
+                    await asyncio.wait([writing], timeout=party.patience)
         finally:
             if writing is not None and not writing.done():
                 writing.cancel()
@@ -362,7 +352,8 @@ class LinkSession:
             self._thread.close()
         if outcome is None:
             raise AssertionError("a session ends with its machine")
-        self.announcer.tell(LinkEnded(outcome))
+        if self._announcer is not None:
+            self._announcer.tell(LinkEnded(outcome))
         return outcome
 
     def stop(self) -> None:
@@ -379,9 +370,16 @@ class LinkSession:
         """Look for what was stored by others."""
         self._to_look.set()
 
-    def _note(self, effect: Effect, answer: Event | None) -> None:
-        for note in self._notes:
-            note(effect, answer)
+    async def is_settled(self) -> bool:
+        """Tell whether an open exchange waits, with nothing under way and nothing new to send."""
+        party = self._party
+        if self._thread.is_busy or party.machine.state is not State.WAITING:
+            return False
+        return not await self._thread.do(party.has_news)
+
+    def _tell_phase(self) -> None:
+        if self._announcer is not None:
+            self._announcer.tell_phase(self._party.machine.state.phase)
 
     # -- the party's own thread ----------------------------------------------------------------
 

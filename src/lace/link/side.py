@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
+import time
 from collections import deque
+from concurrent.futures import wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lace.errors import StoreError, UsageError
 from lace.exchange.capabilities import MachineConfig, capabilities_of
 from lace.exchange.failures import Failure
 from lace.exchange.machine import Machine
+from lace.link.client import LinkOptions, LoopThread, looker
 from lace.link.evaluator import StoreEvaluator
-from lace.link.in_process import OpenPairing, Pairing
+from lace.link.events import ROUND_SECONDS, PartyObserver
 from lace.link.intake import Receipts
-from lace.link.party import KeptLinks, Party, TickWait, steady_now
+from lace.link.party import LinkCursors, Party, TickWait, steady_now
+from lace.link.session import GRACE_SECONDS, LinkSession
 from lace.rules.limits import peer_limits_of
+from lace.store.interface import watching
 from lace.store.links import LinkFiles, ModuleFiles
 from lace.store.sqlite.store import SqliteStore
 from lace.transport.connections import counted_place
-from lace.transport.duplex import Proven
+from lace.transport.memory import MEMORY, memory_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -34,13 +40,14 @@ if TYPE_CHECKING:
     from lace.link.evaluator import EvaluatorMaker
     from lace.link.resources import Resources
     from lace.policy.local import Policy
-    from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
     from lace.store.store_view import ExchangeStore
+    from lace.transport.duplex import Proven
 
 
-_IN_PROCESS: Final = Proven(transport="memory")
-"""What is known of a link inside one process: messages are handed over in memory."""
+_USUAL: Final = LinkOptions()
+_LOOK_SECONDS: Final = 0.01
+"""How often a pair that is to stop looks whether both links are settled."""
 _NAMES: Final = ("the left", "the right")
 """The sides, as errors name them."""
 MOST_ROUNDS: Final = 1_000
@@ -62,25 +69,6 @@ class Side:
     """Where cursors are kept; None: with the records."""
     receipt_key: SigningKey | None = None
     """Signs a receipt for each record that comes and is stored (050-208); None: no receipts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideOptions:
-    """What a side does otherwise than usual.
-
-    Attributes:
-        offer_all: negotiate all fields for advertisements, not only those that the plan
-            reads; more is told, and rules may read what no constant names.
-        store_differing: store a record also if its advertisement said something else (X1).
-        keeps_links: keep what both advertised, which makes the next exchange shorter.
-    """
-
-    offer_all: bool = False
-    store_differing: bool = False
-    keeps_links: bool = True
-
-
-_USUAL: Final = SideOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,46 +95,86 @@ class Interlaced:
 
 
 def run_exchange(
-    left: Side, right: Side, clock: Callable[[], Tai], options: SideOptions = _USUAL
+    left: Side, right: Side, clock: Callable[[], Tai], options: LinkOptions = _USUAL
 ) -> Interlaced:
     """Run one bounded exchange between two sides; the left one is operand 0.
 
     Raises:
-        InterlaceFailure: the sides do not agree, or a limit was reached; its `result` says
-            what had come of it by then. Whatever was validated before stays stored.
+        InterlaceFailure: the sides do not agree, or a limit was reached; its `result` is the
+            `Interlaced` so far. Whatever was validated before stays stored.
         StoreError: a store could not be read or written; the message says of which side, and
-            `result` what had come of the exchange by then.
+            `result` is the `Interlaced` so far.
     """
-    parties = [
-        party_of(side, index, clock, options=options) for index, side in enumerate((left, right))
-    ]
-    link = Pairing(*parties)
+    pair = LinkPair(party_of(left, 0, clock, options), party_of(right, 1, clock, options))
+    loop = LoopThread("lace-interlace")
     try:
-        link.start()
-        link.run()
+        loop.call(pair.run())
     finally:
-        for party in parties:
-            party.close()
-    return _result(parties)
+        loop.close()
+    return pair.result
 
 
-def _result(parties: Sequence[Party]) -> Interlaced:
-    """Return the outcome of an exchange, or raise its failure."""
-    outcomes = [party.outcome for party in parties]
-    if outcomes[0] is None or outcomes[1] is None:
-        raise AssertionError("an exchange that nobody disturbs ends")
-    result = Interlaced(outcomes[0], outcomes[1])
-    failures = [outcome.failure for outcome in outcomes if outcome and outcome.failure]
-    # The side that only saw the other close says nothing of the cause.
-    failures.sort(key=lambda failure: failure.failure is Failure.PEER_CLOSED)
-    for name, party in zip(_NAMES, parties, strict=True):
-        if isinstance(party.error, StoreError):
-            raise named(party.error, name, result)
-    is_stopped = any(party.supervisor.reason is not None for party in parties)
-    if failures and not is_stopped:
-        failures[0].result = result
-        raise failures[0]
-    return result
+class LinkPair:
+    """Two links of one process on a memory stream."""
+
+    def __init__(self, left: Party, right: Party) -> None:
+        self.parties = left, right
+        streams = memory_streams()
+        self._sessions = [LinkSession(*each) for each in zip(self.parties, streams, strict=True)]
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Run both links to their ends; what failed is in `result`."""
+        with ExitStack() as stack:
+            for party, session in zip(self.parties, self._sessions, strict=True):
+                stack.enter_context(watching(party.folder, looker(session)))
+            running = (session.run() for session in self._sessions)
+            for ended in await asyncio.gather(*running, return_exceptions=True):
+                if isinstance(ended, BaseException):
+                    raise ended
+
+    async def stop(self) -> None:
+        """End both links once what is stored by now has been sent, unless that takes long."""
+        self._is_stopping = True
+        until = time.monotonic() + ROUND_SECONDS
+        while time.monotonic() < until and not self._is_evaluating_long and not self._is_over:
+            if all([await session.is_settled() for session in self._sessions]):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        for session in self._sessions:
+            session.stop()
+
+    @property
+    def _is_evaluating_long(self) -> bool:
+        return any((each.supervisor.seconds or 0.0) >= GRACE_SECONDS for each in self.parties)
+
+    @property
+    def _is_over(self) -> bool:
+        return any(party.machine.is_closed for party in self.parties)
+
+    @property
+    def result(self) -> Interlaced:
+        """The outcomes, once both links have ended.
+
+        Raises:
+            InterlaceFailure: one of them has failed.
+            StoreError: a store could not be read or written.
+        """
+        left, right = (party.outcome for party in self.parties)
+        if left is None or right is None:
+            raise AssertionError("an exchange that nobody disturbs ends")
+        result = Interlaced(left, right)
+        for name, party in zip(_NAMES, self.parties, strict=True):
+            if isinstance(party.error, StoreError):
+                raise named(party.error, name, result)
+        failures = [outcome.failure for outcome in (left, right) if outcome.failure]
+        # The side that only saw the other close says nothing of the cause.
+        failures.sort(key=lambda failure: failure.failure is Failure.PEER_CLOSED)
+        is_stopped = self._is_stopping and failures and failures[0].failure is Failure.PEER_CLOSED
+        if failures and not is_stopped:
+            failures[0].result = result
+            raise failures[0]
+        return result
 
 
 def named(error: StoreError, name: str, result: object) -> StoreError:
@@ -156,34 +184,15 @@ def named(error: StoreError, name: str, result: object) -> StoreError:
     return error
 
 
-def open_exchange(
-    left: Side,
-    right: Side,
-    clock: Callable[[], Tai],
-    options: SideOptions = _USUAL,
-    *,
-    report: Callable[[Round], None] | None = None,
-) -> OpenPairing:
-    """Start an open exchange between two sides, in a thread of its own.
+class _Rounds(PartyObserver):
+    """Reports the rounds of one side."""
 
-    It goes on after a fixed point: whatever is stored on either side reaches the other.
-    The sides' stores are used by that thread alone, and `report` is called there with the
-    result of each round.
-    """
-    parties = (
-        party_of(left, 0, clock, is_open=True, options=options),
-        party_of(right, 1, clock, is_open=True, options=options),
-    )
-    if report is not None:
-        for name, party in zip(("left", "right"), parties, strict=True):
-            party.reporter = _reporter(name, report)
-    made = OpenPairing(Pairing(*parties), parties, (left.store, right.store))
-    made.start()
-    return made
+    def __init__(self, side: str, report: Callable[[Round], None]) -> None:
+        self._side, self._report = side, report
 
-
-def _reporter(name: str, report: Callable[[Round], None]) -> Callable[[Outcome], None]:
-    return lambda outcome: report(Round(name, outcome))
+    def round_ended(self, outcome: Outcome) -> None:
+        """Report the outcome of a round."""
+        self._report(Round(self._side, outcome))
 
 
 class OpenInterlace:
@@ -199,39 +208,49 @@ class OpenInterlace:
     Args:
         sides: open each side's lace, for this exchange alone.
         clock: gives the time.
-        options: what both sides do otherwise than usual.
+        options: how both links run.
     """
 
     def __init__(
         self,
         sides: tuple[AbstractContextManager[Side], AbstractContextManager[Side]],
         clock: Callable[[], Tai],
-        options: SideOptions = _USUAL,
+        options: LinkOptions = _USUAL,
     ) -> None:
         self._rounds: deque[Round] = deque(maxlen=MOST_ROUNDS)
         self._told = threading.Condition()
         self._result: Interlaced | None = None
+        options = replace(options, is_open=True)
         with ExitStack() as stack:
-            left, right = (stack.enter_context(side) for side in sides)
-            self._running = open_exchange(left, right, clock, options, report=self._take)
+            left, right = (
+                party_of(
+                    stack.enter_context(side),
+                    at,
+                    clock,
+                    options,
+                    observer=_Rounds(("left", "right")[at], self._take),
+                )
+                for at, side in enumerate(sides)
+            )
+            self._loop = LoopThread("lace-open-exchange")
+            stack.callback(self._loop.close)
+            self._pair = LinkPair(left, right)
+            self._running = self._loop.start(self._pair.run())
             self._stack = stack.pop_all()
-        self._watching = threading.Thread(target=self._watch, name="lace-open-end", daemon=True)
-        self._watching.start()
+        self._running.add_done_callback(lambda _: self._notify())
 
     def _take(self, ended: Round) -> None:
-        with self._told:
-            self._rounds.append(ended)
-            self._told.notify_all()
+        self._rounds.append(ended)
+        self._notify()
 
-    def _watch(self) -> None:
-        self._running.join()
+    def _notify(self) -> None:
         with self._told:
             self._told.notify_all()
 
     @property
     def is_running(self) -> bool:
         """Whether it goes on."""
-        return self._running.is_running
+        return not self._running.done()
 
     def events(self, seconds: float | None = None) -> Iterator[Round]:
         """Yield the result of each round, of either side, as it ends; until the exchange ends.
@@ -249,7 +268,7 @@ class OpenInterlace:
 
     @property
     def result(self) -> Interlaced | None:
-        """What came of it; None while it goes on.
+        """The outcomes; None while it goes on.
 
         Raises:
             ProtocolError: it has failed; so it does in `stop`.
@@ -258,19 +277,23 @@ class OpenInterlace:
         return None if self.is_running else self.stop()
 
     def stop(self) -> Interlaced:
-        """End it after the work under way, and return the outcome; may be called again.
+        """End it after the work under way, and return the outcomes; may be called again.
 
         Raises:
-            ProtocolError: it has failed before; `result` of the error says what had come of it.
+            ProtocolError: it has failed before; `result` of the error has the outcomes.
             StoreError: a lace could not be read or written.
         """
-        self._running.stop()
-        self._stack.close()
-        if self._running.error is not None:
-            raise self._running.error
+        self._end()
+        self._running.result()
         if self._result is None:
-            self._result = _result(self._running.parties)
+            self._result = self._pair.result
         return self._result
+
+    def _end(self) -> None:
+        if self.is_running:
+            self._loop.call(self._pair.stop())
+        wait([self._running])
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -283,25 +306,20 @@ class OpenInterlace:
     ) -> None:
         if kind is None:
             self.stop()
-            return
-        self._running.stop()
-        self._stack.close()
+        else:
+            self._end()
 
 
 def party_of(
     side: Side,
     index: int,
     clock: Callable[[], Tai],
+    options: LinkOptions = _USUAL,
     *,
-    is_open: bool = False,
-    wait_ticks: int = 0,
-    is_plain: bool = False,
-    claim: Verifier | None = None,
-    expected: frozenset[str] = frozenset(),
-    proven: Proven | None = None,
-    options: SideOptions = _USUAL,
+    proven: Proven = MEMORY,
     resources: Resources | None = None,
     steady: Callable[[], Tai] = steady_now,
+    observer: PartyObserver | None = None,
 ) -> Party:
     """Return a side as operand 0 or 1, not started.
 
@@ -309,62 +327,59 @@ def party_of(
         side: the side.
         index: the index of its operand.
         clock: gives the time.
-        is_open: go on after a fixed point.
-        wait_ticks: of a bounded side, ticks to wait for before it closes; it is open until then.
-        is_plain: leave the nonce out, for a peer that knows only 050.
-        claim: the verifier that a side without a key claims, because its transport proves it.
-        expected: the verifiers that the peer may be; none: anyone.
-        proven: what the transport proves; nothing for a link within this process.
-        options: what it does otherwise than usual.
+        options: how its link runs.
+        proven: what the transport proves.
         resources: what it shares with other links of a server.
         steady: gives readings of a clock that is never set, for timeouts.
+        observer: observes what it does.
 
     Raises:
         UsageError: receipts are to be published, and there is no lace to hold them.
     """
-    found = proven or _IN_PROCESS
-    store = side.store
-    kept = modules = None
-    if options.keeps_links:
+    store, settings = side.store, side.settings
+    is_open = options.is_open or options.wait_ticks > 0
+    cursors = modules = None
+    if options.claims is None:
         files = side.links or LinkFiles(store.folder, may_write=not store.read_only)
-        kept = KeptLinks(files)
-        modules = ModuleFiles(files.folder, side.settings, may_write=files.may_write)
+        cursors = LinkCursors(files, steady, is_open=is_open)
+        modules = ModuleFiles(files.folder, settings, may_write=files.may_write)
     config = MachineConfig(
         operand=side.policy.operand(index),
         exposures=side.policy.exposures,
         lowering=side.policy.lowering,
-        capabilities=capabilities_of(side.settings, side.policy, offer_all=options.offer_all),
+        capabilities=capabilities_of(settings, side.policy, offer_all=options.offer_all),
         random_bytes=os.urandom,
         key=side.key,
-        peer_limits=peer_limits_of(side.settings),
-        cursors={} if kept is None else kept,
+        peer_limits=peer_limits_of(settings),
+        cursors={} if cursors is None else cursors,
         modules=modules,
-        is_open=is_open or wait_ticks > 0,
-        is_plain=is_plain,
-        claim=claim,
-        store_differing=options.store_differing or bool(side.settings.store_differing),
-        expected=expected,
-        transport_peer=found.peer,
-        channel=found.channel,
+        is_open=is_open,
+        is_plain=options.is_plain,
+        claim=options.claim,
+        store_differing=options.store_differing or bool(settings.store_differing),
+        expected=options.expected,
+        transport_peer=proven.peer,
+        channel=proven.channel,
     )
     machine = Machine(config)
     return Party(
         machine,
         store,
-        side.settings,
-        transport=found.transport,
-        encrypted=found.encrypted,
-        is_pinned=found.is_pinned,
+        settings,
+        transport=proven.transport,
+        encrypted=proven.encrypted,
+        is_pinned=proven.is_pinned,
         clock=clock,
         random_bytes=os.urandom,
         workers=side.workers,
-        kept=kept,
+        cursors=cursors,
         evaluating=side.evaluating,
         resources=resources,
         receipts=None if side.receipt_key is None else _receipts(side, side.receipt_key, clock),
         steady=steady,
-        group=counted_place(found.place),
-        tick_wait=TickWait(machine, wait_ticks) if wait_ticks else None,
+        group=counted_place(proven.place),
+        tick_wait=TickWait(machine, options.wait_ticks) if options.wait_ticks else None,
+        observer=observer,
     )
 
 

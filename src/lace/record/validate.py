@@ -39,7 +39,7 @@ from lace.record.ids import (
 )
 from lace.record.model import MARKER, MARKLINE_BYTES, Blob, Plex, Record, Seal
 from lace.record.paths import PATH, PATH_LINE, PathError, check_path
-from lace.record.reader import Fault, Framer, RawRecord, RecordReader
+from lace.record.reader import Fault, RawRecord, RecordReader
 from lace.record.seal import RandomBytes, verify_many
 
 if TYPE_CHECKING:
@@ -325,24 +325,6 @@ def frame_record(raw: bytes, max_data_bytes: int = DEFAULT_SETTINGS.max_data_byt
         extra = len(raw) - len(outcome.data)
         raise fault("010-trailing", f"{extra} bytes follow the record", len(outcome.data))
     return outcome
-
-
-def frame_records(records: Sequence[bytes]) -> tuple[RawRecord, ...]:
-    """Return the frames of records that were stored, and so are whole.
-
-    Raises:
-        RecordError: something among them is not just one record.
-    """
-    framer = Framer()
-    made: list[RawRecord] = []
-    offset = 0
-    for raw in records:
-        framer.restart()
-        if not framer.frame(raw, 0, offset) or framer.end != len(raw):
-            raise fault("010-trailing", "the bytes of a record are not just one record", offset)
-        made.append(RawRecord(offset, raw, framer.plex_at, framer.blob_at, framer.data_at))
-        offset += len(raw)
-    return tuple(made)
 
 
 def _as_bytes(raw: object) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lace.iltp.address import LinkAddress, parse_address
 from lace.transport.duplex import CloseReason
 from lace.transport.listening import ConnectOptions, Listener, ListenOptions, connect, listen
+from lace.transport.memory import memory_streams
 from lace.transport.stdio import open_pipes
 from lace.transport.tls import load_client_tls, load_server_tls
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
     from tests.unit.transport.certificates import Certificates
 
-BINDINGS = ("pipes", "unix", "tcp", "ws", "wss")
+BINDINGS = ("memory", "pipes", "unix", "tcp", "ws", "wss")
 SECONDS = 30
 
 Answer = TypeVar("Answer")
@@ -95,8 +96,8 @@ class Place:
     @asynccontextmanager
     async def pair(self, binding: str) -> AsyncIterator[tuple[ByteStream, ByteStream]]:
         """The two ends of a connection: who connected, and who accepted."""
-        if binding == "pipes":
-            here, there = await pipes()
+        if binding in ("memory", "pipes"):
+            here, there = memory_streams() if binding == "memory" else await pipes()
             try:
                 yield here, there
             finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
 
 MEBIBYTE = 1 << 20
-CAN_HALF_CLOSE = ("pipes", "unix", "tcp")
+CAN_HALF_CLOSE = ("memory", "pipes", "unix", "tcp")
 
 
 @pytest.fixture(params=BINDINGS)
