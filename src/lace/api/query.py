@@ -20,7 +20,7 @@ from lace.query.evaluate import (
 )
 from lace.query.preview import Decision, Preview
 from lace.query.result import AnswerLostError, Result
-from lace.query.store_query import find_strange_names
+from lace.query.store_query import find_strange_names, retried
 from lace.rules.limits import RuleLimits, check_arity
 from lace.rules.profiles import ALLOW_QUERY_RECORD, CAN_QUERY_RECORD, MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
@@ -59,6 +59,7 @@ __all__ = [
     "find_strange_names",
     "new_statistics",
     "parse_typed_fact",
+    "retried",
     "with_given",
 ]
 
@@ -78,7 +79,8 @@ def ask_lace(
     snapshot: SqliteSnapshot | None = None,
 ) -> Result:
     """Ask a lace and make all texts; damage that shows only then is met by asking again."""
-    for last_try in (False, True):
+
+    def ask() -> Result:
         result = lace.query(
             checked,
             engine=engine,
@@ -86,15 +88,11 @@ def ask_lace(
             statistics=statistics,
             snapshot=snapshot,
         )
-        try:
-            for predicate in predicates:
-                result.rows(predicate)
-        except AnswerLostError:
-            if last_try:
-                raise
-        else:
-            return result
-    raise AssertionError("the last try returns or raises")
+        for predicate in predicates:
+            result.rows(predicate)
+        return result
+
+    return retried(lace.store, ask)
 
 
 def ask_facts(

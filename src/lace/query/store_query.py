@@ -21,7 +21,7 @@ from lace.engine.field_histogram import distinct_names, strange_names, uses_name
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.source import facts_of
 from lace.query.evaluate import check_engine, check_limited, find_predicates
-from lace.query.result import Result
+from lace.query.result import AnswerLostError, Result
 from lace.rules.limits import limits_of
 from lace.store.sqlite.fact_state import all_as_tail
 from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from lace.rules.limits import Limits
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
-    from lace.spark.engine.session import Options
     from lace.store.interface import Snapshot
     from lace.store.sqlite.store import SqliteStore
 
 
-Told = TypeVar("Told")
+Answered = TypeVar("Answered")
 
 
 class StoreSession:
@@ -81,47 +80,30 @@ class StoreSession:
         )
 
 
-def evaluate_snapshot(
-    store: SqliteStore,
-    snapshot: SqliteSnapshot,
-    checked: CheckedProgram,
-    predicates: Iterable[PredicateKey] | None = None,
-    statistics: Statistics | None = None,
-    supervisor: Supervisor | None = None,
-    *,
-    max_value_bytes: int,
-) -> Evaluation:
-    """Return the answer for one state of a store, whatever came later."""
-    wanted = None if predicates is None else list(predicates)
-    for last_try in (False, True):
-        store.segments.open()
-        state = store.segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
-        try:
-            session = EvaluationSession(
-                record_base(state, max_value_bytes).base, supervisor=supervisor
-            )
-            return session.evaluate(checked, wanted, statistics)
-        except SegmentDamagedError:
-            if last_try:
-                raise
-            store.discard_segments()
-    raise AssertionError("the last try returns or raises")
+def retried(store: SqliteStore, ask: Callable[[], Answered]) -> Answered:
+    """Return an answer; damaged segments are discarded, and the question is asked once more."""
+    try:
+        return ask()
+    except (AnswerLostError, SegmentDamagedError):
+        store.discard_segments()
+        return ask()
 
 
-def evaluate_values(
-    store: SqliteStore,
-    snapshot: SqliteSnapshot | None,
-    checked: CheckedProgram,
-    predicates: Iterable[PredicateKey] | None = None,
-    statistics: Statistics | None = None,
-    supervisor: Supervisor | None = None,
-) -> Evaluation:
-    """Return the answer for a state of a store, with every stored value looked at again."""
-    with store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
-        facts = _base_facts(state, checked.required_base)
-        return evaluate(
-            checked, facts, predicates=predicates, statistics=statistics, supervisor=supervisor
-        )
+def ask_store(
+    store: SqliteStore, question: Callable[[FactBase], Answered], *, max_value_bytes: int
+) -> Answered:
+    """Return the answer to a question about the facts of a store at this moment."""
+
+    def ask() -> Answered:
+        with store.fact_snapshot() as (snapshot, state):
+            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
+                base = FactBase(max_value_bytes=max_value_bytes)
+                base.change(facts_of(snapshot, RECORD_PREDICATES))
+            else:
+                base = record_base(state, max_value_bytes).base
+        return question(base)
+
+    return retried(store, ask)
 
 
 def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[Fact]:
@@ -130,29 +112,6 @@ def _base_facts(snapshot: Snapshot, wanted: Iterable[PredicateKey]) -> Iterator[
         for values in snapshot.iterate(name):
             if len(values) == arity:
                 yield (name, *values)
-
-
-def ask_store(
-    store: SqliteStore, question: Callable[[FactBase], Told], *, max_value_bytes: int
-) -> Told:
-    """Return the answer to a question about the facts of a store at this moment.
-
-    Damage that shows in stored facts is mended by making them again from the records.
-    """
-    for last_try in (False, True):
-        with store.fact_snapshot() as (snapshot, state):
-            if max_value_bytes < MAX_LINE_BYTES:  # values that are stored are looked at again
-                base = FactBase(max_value_bytes=max_value_bytes)
-                base.change(facts_of(snapshot, RECORD_PREDICATES))
-            else:
-                base = record_base(state, max_value_bytes).base
-        try:
-            return question(base)
-        except SegmentDamagedError:
-            if last_try:
-                raise
-            store.discard_segments()
-    raise AssertionError("the last try returns or raises")
 
 
 def find_strange_names(
@@ -184,34 +143,6 @@ def find_strange_names_among(
     return tuple(found for program in wanted for found in strange_names(base, program))
 
 
-def evaluate_on_spark(
-    store: SqliteStore,
-    snapshot: SqliteSnapshot | None,
-    checked: CheckedProgram,
-    predicates: Iterable[PredicateKey] | None = None,
-    statistics: Statistics | None = None,
-    *,
-    max_value_bytes: int,
-    options: Options | None = None,
-) -> Answer:
-    """Return the answer of the Spark engine for a state of a store, or for the present one."""
-    from lace.query.distributed import evaluate_base, evaluate_facts
-
-    wanted = None if predicates is None else list(predicates)
-    if snapshot is not None:
-        facts = _base_facts(snapshot, checked.required_base)
-        return evaluate_facts(
-            checked, facts, predicates=wanted, statistics=statistics, options=options
-        )
-    return ask_store(
-        store,
-        lambda base: evaluate_base(
-            checked, base, predicates=wanted, statistics=statistics, options=options
-        ),
-        max_value_bytes=max_value_bytes,
-    )
-
-
 class StoreQuestions:
     """Questions to one open lace: the rules are checked, and an engine answers."""
 
@@ -240,16 +171,41 @@ class StoreQuestions:
                 snapshot, SqliteSnapshot, "snapshot is a state of the lace", "take store.snapshot()"
             )
         wanted = None if predicates is None else find_predicates(checked, predicates)
+        max_value_bytes = checked.limits.max_value_bytes
         answer: Answer
         if engine == "spark":
             answer = self._on_spark(checked, wanted, statistics, snapshot)
+        elif max_value_bytes < MAX_LINE_BYTES:  # then values that are stored are looked at again
+            with self._store.snapshot() if snapshot is None else nullcontext(snapshot) as state:
+                facts = _base_facts(state, checked.required_base)
+                answer = evaluate(
+                    checked, facts, predicates=wanted, statistics=statistics, supervisor=supervisor
+                )
+        elif snapshot is not None:
+            answer = retried(
+                self._store,
+                lambda: self._session_of(snapshot, supervisor, max_value_bytes).evaluate(
+                    checked, wanted, statistics
+                ),
+            )
         else:
-            answer = self._embedded(checked, wanted, statistics, snapshot, supervisor)
+            if self._session is None:
+                self._session = StoreSession(self._store, max_value_bytes=max_value_bytes)
+            answer = self._session.evaluate(checked, wanted, statistics, supervisor)
         return Result(checked, answer, self._discard_segments)
 
     def _discard_segments(self) -> None:
         self._session = None
         self._store.discard_segments()
+
+    def _session_of(
+        self, snapshot: SqliteSnapshot, supervisor: Supervisor | None, max_value_bytes: int
+    ) -> EvaluationSession:
+        """Return evaluations over one state of the store, whatever came later."""
+        segments = self._store.segments
+        segments.open()
+        state = segments.facts(snapshot, as_it_is=True) or all_as_tail(snapshot)
+        return EvaluationSession(record_base(state, max_value_bytes).base, supervisor=supervisor)
 
     def _on_spark(
         self,
@@ -258,41 +214,19 @@ class StoreQuestions:
         statistics: Statistics | None,
         snapshot: SqliteSnapshot | None,
     ) -> Answer:
+        from lace.query.distributed import evaluate_base, evaluate_facts
         from lace.spark.engine.session import options_of
 
-        return evaluate_on_spark(
-            self._store,
-            snapshot,
-            checked,
-            predicates,
-            statistics,
-            max_value_bytes=checked.limits.max_value_bytes,
-            options=options_of(self._settings),
-        )
-
-    def _embedded(
-        self,
-        checked: CheckedProgram,
-        predicates: list[PredicateKey] | None,
-        statistics: Statistics | None,
-        snapshot: SqliteSnapshot | None,
-        supervisor: Supervisor | None,
-    ) -> Evaluation:
-        allowed = checked.limits.max_value_bytes
-        if allowed < MAX_LINE_BYTES:  # then values that are stored must be looked at again
-            return evaluate_values(
-                self._store, snapshot, checked, predicates, statistics, supervisor
-            )
+        options = options_of(self._settings)
         if snapshot is not None:
-            return evaluate_snapshot(
-                self._store,
-                snapshot,
-                checked,
-                predicates,
-                statistics,
-                supervisor,
-                max_value_bytes=allowed,
+            facts = _base_facts(snapshot, checked.required_base)
+            return evaluate_facts(
+                checked, facts, predicates=predicates, statistics=statistics, options=options
             )
-        if self._session is None:
-            self._session = StoreSession(self._store, max_value_bytes=allowed)
-        return self._session.evaluate(checked, predicates, statistics, supervisor)
+        return ask_store(
+            self._store,
+            lambda base: evaluate_base(
+                checked, base, predicates=predicates, statistics=statistics, options=options
+            ),
+            max_value_bytes=checked.limits.max_value_bytes,
+        )
