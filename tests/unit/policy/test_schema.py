@@ -57,7 +57,7 @@ def test_what_the_own_selector_reads_is_offered() -> None:
 @pytest.mark.requirement("050-122")
 def test_record_formats_are_those_that_stores_hold() -> None:
     assert formats_of(None) is None
-    assert formats_of(["H3", "H3"]) == {"H3"}
+    assert formats_of(["H3", "H3"]) == frozenset({"H3"})
     with pytest.raises(PolicyError, match="needs at least one record format"):
         formats_of([])
     with pytest.raises(PolicyError, match="must be one that stores can hold, got 'H9'"):
