@@ -145,9 +145,7 @@ def test_strange_values_are_made_safe(lace: Path) -> None:
 def test_nothing_is_exposed() -> None:
     done = call("disclose", "--viewer", BOB)
     assert (done.code, done.raw) == (0, b"")
-    assert f"nothing is exposed to this peer [G31]; name a module with --expose FILE@{BOB}" in (
-        done.err
-    )
+    assert f"nothing is exposed to this peer; name a module with --expose FILE@{BOB}" in (done.err)
     told = call("disclose", "--viewer", BOB, "--json").json()
     assert (told["count"], told["records"], told["fields"], told["exposures"]) == (0, [], [], [])
     other = call("disclose", "--viewer", CAROL, "--expose", f"expose.lace@{BOB}")

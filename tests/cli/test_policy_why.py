@@ -98,7 +98,7 @@ def test_the_gates_of_requests() -> None:
 def test_what_nothing_exposed_means_is_said() -> None:
     done = why(*SELECT, f"MaySend('{SHARED.id}')")
     assert done.code == 1
-    assert "nothing is exposed to this peer [G31]; name a module with --expose" in done.err
+    assert "nothing is exposed to this peer; name a module with --expose" in done.err
     assert why(*SELECT, f"MaySend('{SHARED.id}')", "--quiet").err == ""
 
 

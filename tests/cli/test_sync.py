@@ -480,7 +480,7 @@ def test_the_log_says_why_a_link_failed(parties: tuple[Party, Party], tmp_path: 
 def test_a_named_exposure_over_a_plain_stream_is_warned_of(parties: tuple[Party, Party]) -> None:
     left, right = parties
     with serving(right, left, "tcp:127.0.0.1:0") as server:
-        server.wait_for("[G39b]")
+        server.wait_for("a proof says who opened the exchange")
 
 
 def test_many_links_at_once(parties: tuple[Party, Party], tmp_path: Path) -> None:

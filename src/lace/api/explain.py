@@ -5,7 +5,6 @@ The texts are data, in `explanations.toml`, and are read when they are first ask
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,13 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["RuleExplanation", "explain", "explanations"]
 
 _PAGES: Final = {
+    "006": "records.md#base64-ascend",
+    "009": "records.md#signatures",
+    "010": "records.md",
     "020": "requirements/020-facts-and-views.md",
     "030": "requirements/030-datalog.md",
     "040": "requirements/040-exchange-policy.md",
     "050": "requirements/050-interlace.md",
     "060": "requirements/060-iltp.md",
 }
-_RECORDS: Final = "records.md#rules-that-errors-cite"
 _NEAR: Final = 3
 """How many ids an unknown one is met with."""
 
@@ -93,5 +94,5 @@ def explain(id: str) -> RuleExplanation:
 
 
 def _page(name: str) -> str:
-    text = name.partition("-")[0]
-    return f"{_PAGES[text]}#{name}" if re.fullmatch(r"0[2-6]0-\d+", name) else _RECORDS
+    page = _PAGES[name.partition("-")[0]]
+    return f"{page}#{name}" if page.startswith("requirements/") else page

@@ -274,18 +274,18 @@ def warn_of_links(
     if is_plain and named:
         session.output.warn(
             "with --plain nobody proves anything by a key, so an exposure for a named viewer "
-            "counts only where the transport proves who the peer is [G39b]"
+            "counts only where the transport proves who the peer is"
         )
     elif named and address.scheme in _READABLE:
         session.output.warn(
             f"what is exposed to a named viewer goes over {address.scheme}, where a proof says "
-            "who opened the exchange and not who reads the rest [G39b]; use wss, unix, or stdio "
+            "who opened the exchange and not who reads the rest; use wss, unix, or stdio "
             "over ssh"
         )
     if claim is not None and address.scheme in _READABLE:
         session.output.warn(
             f"{address.scheme} proves nobody, so a peer that knows you by nothing else refuses "
-            "the claim [G27]; use unix with a uid map, or wss with a client certificate"
+            "the claim; use unix with a uid map, or wss with a client certificate"
         )
     if key is None and claim is None and not is_plain:
         session.output.note(
@@ -293,6 +293,6 @@ def warn_of_links(
         )
     if is_sending and not policy.exposures:
         session.output.note(
-            "nothing is exposed, so nothing is sent [G31], and the peer's rules find nothing here: "
+            "nothing is exposed, so nothing is sent, and the peer's rules find nothing here: "
             "what they select by your records does not come either; see --expose"
         )

@@ -507,7 +507,7 @@ def explain_empty_view(
     else:
         count = plural(len(exposures), "exposure")
         hint = f"of {count} none is for {viewer}: add one with --expose FILE@{viewer}"
-    session.output.note(f"nothing is exposed to this peer{so} [G31]; {hint}")
+    session.output.note(f"nothing is exposed to this peer{so}; {hint}")
 
 
 def note_no_record(session: Session, *, so: str = "") -> None:

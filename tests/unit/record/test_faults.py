@@ -1,9 +1,9 @@
-"""Faults: the register of rules, and errors that move with their record."""
+"""Faults: errors that move with their record."""
 
 from __future__ import annotations
 
 from lace.errors import Place, RecordError
-from lace.record.faults import RECORD_RULES, fault, relocate
+from lace.record.faults import fault, relocate
 
 
 def test_a_fault_has_a_place_and_a_rule() -> None:
@@ -16,10 +16,3 @@ def test_a_fault_moves_to_the_file_that_holds_the_record() -> None:
     assert error.place == Place(source="file", offset=1012)
     assert relocate(RecordError("no place"), None, 7).place == Place(offset=7)
     assert relocate(RecordError("x", place=Place(line=3)), None, 7).place == Place(offset=7)
-
-
-def test_rules_are_sentences() -> None:
-    for rule, text in RECORD_RULES.items():
-        assert rule[:4] in ("006-", "009-", "010-", "020-")
-        assert text
-        assert not text.endswith(".")
