@@ -53,7 +53,9 @@ class _Way:
     def __init__(self, sender: Party, receiver: Party) -> None:
         self.sender, self._receiver = sender, receiver
         self._outbound = Outbound(max_block_bytes=BLOCK_BYTES)
-        self._inbound = Inbound(max_block_bytes=BLOCK_BYTES, max_data_bytes=receiver.max_data_bytes)
+        self._inbound = Inbound(
+            max_block_bytes=BLOCK_BYTES, max_data_bytes=receiver.settings.max_data_bytes
+        )
 
     def move(self) -> bool:
         """Hand over what there is to send, and what the receiver takes; tells if there was any."""

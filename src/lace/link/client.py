@@ -1,7 +1,7 @@
-"""Exchanges with other processes: a side, a stream and a session put together.
+"""The client: connects to a server and runs one link; a server runs its links the same way.
 
 A link is one exchange over one connection. The side that connects is operand 0 (G37). Each
-link has a lace of its own to work with: what it reads and writes happens in its thread.
+link has its own handle of the lace, which only the thread of the link uses.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Made = TypeVar("_Made")
 
 
 class LoopThread:
-    """Runs asynchronous work for a thread that waits for it."""
+    """An event loop in a thread, for callers that wait for asynchronous work."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -77,7 +77,7 @@ class LoopThread:
             raise
 
     def tell(self, what: Callable[[], object]) -> bool:
-        """Call something in the loop, soon; tells whether there is a loop still."""
+        """Call a function in the loop soon; returns False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(what)
         except RuntimeError:  # it is closed
@@ -106,11 +106,11 @@ async def _cancel_others() -> None:
 # -- One link.
 
 Opening: TypeAlias = "Callable[[], AbstractContextManager[Side]]"
-"""Opens what a link works with; called, entered and left outside of the event loop."""
+"""Opens the side of a link; called, entered and left outside of the event loop."""
 
 
 def check_wait_ticks(count: int, *, is_open: bool) -> None:
-    """Refuse a number of ticks that no bounded link waits for."""
+    """Check the number of ticks that a bounded link waits for."""
     check_argument(count, int, "wait_ticks is a number of ticks")
     if not 0 <= count <= MAX_WAIT_TICKS:
         raise UsageError(
@@ -126,7 +126,7 @@ def check_wait_ticks(count: int, *, is_open: bool) -> None:
 
 
 def check_pinned(expected: frozenset[str], *, is_plain: bool) -> None:
-    """Refuse a pinned certificate where no key is pinned, or none can be proven."""
+    """Check that a pinned certificate comes with a pinned key that can be proven."""
     if not expected or is_plain:
         raise UsageError(
             "a server whose certificate no authority is asked about has to prove a key",
@@ -142,11 +142,11 @@ class LinkOptions:
     Attributes:
         is_open: go on after a fixed point.
         wait_ticks: of a bounded link, ticks to wait for before it closes.
-        is_plain: leave the nonce out, for a peer that knows only 050; nobody proves anything.
+        is_plain: leave the nonce out, for a peer that knows only 050; nothing is proven.
         claim: the verifier that a side without a key claims, because its transport proves it.
-        expected: the verifiers that the peer may be; none: anyone.
-        dry_run: stop before anything moves; takes note of what would.
-        claims: takes note of what the peer claims; no cursor is kept then for a next time.
+        expected: the verifiers that the peer may have; empty: any.
+        dry_run: collects what would move; the link stops before anything does.
+        claims: collects what the peer claims; no cursor is saved.
         offer_all: negotiate all fields for advertisements, not only those that the plan
             reads; more is told, and rules may read what no constant names.
         store_differing: store a record also if its advertisement said something else (X1).
@@ -175,20 +175,12 @@ async def run_link(
     agreed: Callable[[Terms], None] | None = None,
     resources: Resources | None = None,
 ) -> Outcome:
-    """Run one exchange over a stream, which is closed in the end; a failure is in its outcome.
+    """Run one exchange over a stream and close the stream; a failure is in the outcome.
 
-    Args:
-        stream: the connection.
-        opening: opens this side's lace.
-        index: the index of this side's operand.
-        options: how it runs.
-        clock: gives the time.
-        began: gets the session before it runs.
-        hear: hears of all events, in the event loop.
-        agreed: hears of the terms that both sides have agreed on, there as well.
-        resources: what it shares with other links of a server.
+    `began` gets the session before it runs, `hear` all events and `agreed` the terms of each
+    epoch; all three are called in the event loop.
     """
-    # What an exchange needs takes as long to load as all the rest: a server listens before.
+    # Loaded late: these take as long as everything else, and a server listens before.
     from lace.link.events import Announcer
     from lace.link.session import LinkSession
     from lace.link.side import named, party_of
@@ -221,7 +213,7 @@ async def run_link(
 
 @asynccontextmanager
 async def _opened(opening: Opening) -> AsyncIterator[Side]:
-    """Open a lace and close it in other threads: both may wait for the disk."""
+    """Open and close a side in other threads, because both may wait for the disk."""
     opened = opening()
     entering = asyncio.create_task(asyncio.to_thread(opened.__enter__))
     try:
@@ -255,7 +247,7 @@ async def sync(
     agreed: Callable[[Terms], None] | None = None,
     capture: Capture | None = None,
 ) -> Outcome:
-    """Connect to a server and run one exchange with it; a failure of it is in its outcome."""
+    """Connect to a server and run one exchange; a failure of the exchange is in the outcome."""
     stream = await connect(address, connecting)
     if capture is not None:
         stream = capture.stream(stream)

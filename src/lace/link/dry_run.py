@@ -1,7 +1,7 @@
-"""Dry runs, in which nothing moves; and what a peer claims and requests in an exchange.
+"""Dry runs, in which nothing moves; and the claims and requests of a peer.
 
-The peer cannot tell it from an exchange that is broken off. What it learned is what was
-advertised: its rules had run over the view that is exposed to it.
+The peer cannot tell a dry run from an exchange that is broken off. It learns what is advertised:
+its rules have run over the view that is exposed to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class DryRun:
-    """What would move, and what the peer has learned."""
+    """What an exchange would move, and what the peer learns."""
 
     def __init__(self) -> None:
         self._may_send: set[str] = set()
@@ -35,7 +35,7 @@ class DryRun:
         self._requests: tuple[str, ...] | None = None
         self._their_requests: tuple[str, ...] | None = None
         self.pending = 0
-        """How many records would be requested, in this list and later ones."""
+        """The number of records that would be requested, in this list and later ones."""
 
     @property
     def is_complete(self) -> bool:
@@ -44,7 +44,7 @@ class DryRun:
 
     @property
     def is_held(self) -> bool:
-        """Whether this side's request list was made, and kept back."""
+        """Whether this side's request list was made and held back."""
         return self._requests is not None
 
     @property
@@ -64,11 +64,11 @@ class DryRun:
 
     @property
     def named(self) -> list[str]:
-        """Those of them that were named to the peer now, with their advertised fields."""
+        """Those of them that were advertised to the peer by name."""
         return sorted(self._named)
 
     def note(self, effect: Effect, answer: Event | None) -> None:
-        """Take note of what a party has done."""
+        """Note an effect that the party has carried out."""
         match effect, answer:
             case wanted.SendBlock(facts), _:
                 self._named.update(_records(facts, "Advertised"))
@@ -80,17 +80,17 @@ class DryRun:
                 self.pending = answer.pending
 
     def take(self, party: Party, event: Event) -> None:
-        """Have a party take an event, in its thread; its request list is kept back.
+        """Give a party an event, in its thread, and hold its request list back.
 
-        With the peer's request list all is known, and it ends. A TickReady alone is not one, and
-        the machine's to judge (G54d).
+        The peer's request list completes the run, and ends it. A TickReady alone is not one: the
+        machine takes it (G54d).
         """
         match event:
             case happened.BlockReceived(facts) if self.is_held and not is_only_tick(facts):
                 self._end(party, facts)
                 return
         party.take(event)
-        # Here, in the party's own thread, nobody has gathered the list for sending yet.
+        # In the party's thread: the list was not gathered for sending yet.
         if party.machine.state is State.REQUESTING and not self.is_held:
             self.hold(party.take_back())
 
@@ -117,27 +117,27 @@ def _records(facts: Iterable[Fact], predicate: str) -> list[str]:
     return [fact[1] for fact in facts if fact[0] == predicate]
 
 
-# -- What a peer claims to have, and what was asked of this side and sent, as an exchange goes on.
+# -- The claims and requests of a peer during an exchange.
 
 
 class Claims:
-    """Takes note of advertisements and requests; they are of a link that keeps no cursors.
+    """Collects advertisements and requests, of a link that saves no cursors.
 
-    It holds no more than the link does, whose limits say how much a peer may claim.
+    It holds no more than the link, whose limits bound what a peer may claim.
     """
 
     def __init__(self) -> None:
         self.claimed: dict[str, tuple[Field, ...]] = {}
-        """What the peer says that it has, with the fields it says; none of those that are here."""
+        """The records that the peer advertises, with their fields; without those that are here."""
         self.may_send: set[str] = set()
-        """What both policies let this side send."""
+        """The records that both policies let this side send."""
         self.asked: set[str] = set()
-        """What the peer asked for."""
+        """The records that the peer requested."""
         self.sent: set[str] = set()
-        """What of it was sent: a budget may end before it, and a record may be gone by then."""
+        """The requested records that were sent."""
 
     def note(self, effect: Effect, answer: Event | None) -> None:
-        """Take note of what a party has done."""
+        """Note an effect that the party has carried out."""
         match effect, answer:
             case wanted.Agree(), _:
                 self.may_send.clear()

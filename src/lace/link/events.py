@@ -1,6 +1,6 @@
-"""What observers see of a link: events and status; and what they ask of it (050-207).
+"""Link events and status, for observers; and requests to a running link (050-207).
 
-Nobody else hears of it: these are no facts, and no peer sees them.
+They are local: no facts are made of them, and no peer sees them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A record that came and is stored; a Blob has no coordinate."""
+    """A received record that is stored; a Blob has no coordinate."""
 
     id: str
     size: int
@@ -54,14 +54,14 @@ class LinkAgreed:
 
 @dataclass(frozen=True, slots=True)
 class PhaseBegan:
-    """The link is at something else: setup, hello, advertise, request, transfer or waiting."""
+    """The link is in another phase: setup, hello, advertise, request, transfer or waiting."""
 
     phase: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsStored:
-    """Records came and are stored: they stay, whatever becomes of the link."""
+    """Received records are stored; they stay however the link ends."""
 
     records: tuple[Arrival, ...]
 
@@ -74,7 +74,7 @@ class RoundEnded:
 
     @property
     def at_fixed_point(self) -> bool:
-        """Whether nothing more was to be had."""
+        """Whether it ended at a fixed point."""
         return self.outcome.at_fixed_point
 
 
@@ -87,9 +87,9 @@ class LinkEnded:
 
 @dataclass(frozen=True, slots=True)
 class EventsMissed:
-    """Events that were not looked at in time, and are forgotten.
+    """Events that were dropped because they were not read in time.
 
-    Each record of a `RecordsStored` counts as one; `records` says how many of them those were.
+    Each record of a `RecordsStored` counts as one event; `records` is the number of those.
     """
 
     count: int
@@ -102,7 +102,7 @@ LinkEvent: TypeAlias = (
 
 
 def arrival_of(record: ValidRecord) -> Arrival:
-    """Return what is told of a record that is stored."""
+    """Return the `Arrival` of a stored record."""
     return Arrival(
         id=record.hash_text,
         size=len(record.bytes),
@@ -114,24 +114,21 @@ def arrival_of(record: ValidRecord) -> Arrival:
     )
 
 
-# -- The status of an exchange, for observers.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
-    """The status of an exchange at a moment, for observers.
+    """The status of an exchange at a moment.
 
     Attributes:
-        state: what it is at.
-        waited: for how many seconds the peer has been waited for; None when it is not.
-        timeout: for how many it is.
-        received: the bytes that have come.
-        sent: the bytes that were sent.
-        counters: what was counted.
-        records_received: the records that have come, valid or not.
-        records_sent: the records that were sent.
-        rejected: those that were rejected, up to the end of the last round.
-        validating: how many groups of records wait for their validation.
+        state: the state of its machine.
+        waited: for how many seconds it has waited for the peer; None when it does not.
+        timeout: the phase timeout in seconds.
+        received: bytes received.
+        sent: bytes sent.
+        counters: the counters of the outcome so far.
+        records_received: records received, valid or not.
+        records_sent: records sent.
+        rejected: records rejected up to the end of the last round.
+        validating: batches that wait for their validation.
     """
 
     state: State
@@ -146,32 +143,30 @@ class LinkStatus:
     validating: int
 
 
-# -- What a party tells its observer, and how a link announces it in the event loop (050-207).
+# -- Observers of a party: in its thread, and announced in the event loop (050-207).
 
 
 class PartyObserver:
-    """Observes a party, in the party's thread; a subclass overrides what it is interested in."""
+    """Observes a party, in the party's thread; subclasses override what they need."""
 
     def agreed(self, terms: Terms) -> None:
-        """Take the terms that both sides have agreed on, once for each epoch."""
+        """Observe the terms of an epoch."""
 
     def round_ended(self, outcome: Outcome) -> None:
-        """Take the outcome of a round of an open exchange."""
+        """Observe the outcome of a round of an open exchange."""
 
     def stored(self, records: Sequence[ValidRecord]) -> None:
-        """Take records that came and are stored."""
+        """Observe received records that are stored."""
 
     def done(self, effect: Effect, answer: Event | None) -> None:
-        """Take an effect that was carried out, with its answer; a batch again when it is sent."""
+        """Observe an effect that was carried out and its answer; a batch again once it is sent."""
 
 
 class Announcer(PartyObserver):
-    """Announces what happens on a link in the event loop, in order; made in that loop.
+    """Announces the events of a link in the event loop that it is made in, in order.
 
-    Args:
-        hear: hears of all events.
-        agreed: hears of the terms that both sides have agreed on, once for each epoch.
-        notes: take note of effects, in the party's thread.
+    `hear` gets all events and `agreed` the terms of each epoch; `notes` get each effect, in the
+    party's thread.
     """
 
     def __init__(
@@ -190,14 +185,14 @@ class Announcer(PartyObserver):
             self._loop.call_soon_threadsafe(self._hear, event)
 
     def tell_phase(self, phase: str | None) -> None:
-        """Announce the phase that the party is in, if it is another than before."""
+        """Announce the phase of the party, if it is a new one."""
         if phase != self._phase:
             self._phase = phase
             if phase is not None:
                 self.tell(PhaseBegan(phase))
 
     def agreed(self, terms: Terms) -> None:
-        """Announce the terms that both sides have agreed on."""
+        """Announce the terms of an epoch."""
         if self._agreed is not None:
             self._loop.call_soon_threadsafe(self._agreed, terms)
         self.tell(LinkAgreed(terms.plan_id, terms.peer.verifier, terms.link_id))
@@ -207,28 +202,28 @@ class Announcer(PartyObserver):
         self.tell(RoundEnded(outcome))
 
     def stored(self, records: Sequence[ValidRecord]) -> None:
-        """Announce records that came and are stored."""
+        """Announce received records that are stored."""
         if self._hear is not None:
             self.tell(RecordsStored(tuple(map(arrival_of, records))))
 
     def done(self, effect: Effect, answer: Event | None) -> None:
-        """Take note of an effect that was carried out."""
+        """Pass an effect on."""
         for note in self._notes:
             note(effect, answer)
 
 
-# -- What the caller wants of a running side: to end, or to go on with another policy.
+# -- Requests to a running link: to end, or to use another policy.
 
 ROUND_SECONDS: Final = 5.0
-"""How long a round may go on once this side is to end; then it ends with its phase."""
+"""How long a round may go on after a stop; then the link ends with the phase."""
 PHASE_SECONDS: Final = 15.0
-"""How long that phase may go on: a peer that stretches it does not keep this side running."""
+"""How long that phase may go on: a peer that stretches it does not keep the link running."""
 _ROUND: Final = frozenset({"advertise", "request", "transfer"})
-"""The phases of a round; one that has begun is finished before this side ends by its own wish."""
+"""The phases of a round; a round that has begun is finished before a stop."""
 
 
 class Wishes:
-    """The wishes that were not granted yet, and when each may be."""
+    """The requests that are pending, and when each may be acted on."""
 
     def __init__(self) -> None:
         self._stop_after: float | None = None
@@ -236,21 +231,21 @@ class Wishes:
         self._renewal: happened.Renewed | None = None
 
     def stop(self) -> None:
-        """Wish for an end: with the round under way or, if that takes long, with a phase."""
+        """Request an end, after the running round or, if that takes long, after a phase."""
         if self._stop_after is None:
             self._stop_after = time.monotonic() + ROUND_SECONDS
 
     @property
     def is_stopping(self) -> bool:
-        """Whether an end is wished for."""
+        """Whether an end is requested."""
         return self._stop_after is not None
 
     def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
-        """Wish for another policy."""
+        """Request another policy."""
         self._renewal = happened.Renewed(operand, exposures)
 
     def take(self, phase: str | None) -> happened.Renewed | happened.Stopped | None:
-        """Return what is to happen now, in this phase; None when there is nothing to do yet."""
+        """Return the event to take in this phase; None while no request can be acted on."""
         if self._renewal is not None:
             renewal, self._renewal = self._renewal, None
             return renewal

@@ -1,10 +1,10 @@
-"""Records that arrive in an exchange: validated beside, stored together, each step answered.
+"""Intake of received records: validated in other processes, stored in large transactions.
 
-Validation runs in other processes while records go on arriving. What is valid is gathered
-and stored in few large transactions, which write each page of the tables once; nothing is
-said to be stored before its transaction is. In a large store a transaction reaches most pages of
-the tables that say where records lie, and the next one writes them again: there transactions are
-larger, unless there are several links that gather records at once.
+Records arrive while others are validated. Valid ones are collected and stored in few large
+transactions, which write each page of the tables once; none is reported as stored before its
+transaction is. In a large store a transaction reaches most pages of the tables that locate records,
+and the next one writes them again: transactions are larger there, unless several links collect
+records at once.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 
 FEW_RECORDS: Final = 1_000
-"""Records below which a batch is validated here: an open exchange has many small ones."""
+"""Smaller batches are validated in this process: an open exchange has many."""
 _LARGE_TIMES: Final = 4
-"""A transaction into a large store may be this many times as large as others."""
+"""The factor by which transactions into a large store may be larger."""
 _LARGE_SHARE: Final = 4
-"""A store is large where a transaction has less than one in this many of its records."""
+"""A store is large if it has more than this many times the records of a transaction."""
 _LAST_SHARE: Final = 8
-"""At most one in this many more are taken into it, if they are the last."""
+"""The last records join a transaction if they are at most one in this many of it."""
 
 
 class IntakeLoad:
@@ -78,7 +78,7 @@ class IntakeLoad:
 
 
 class LinkIntake:
-    """What becomes of the records that a peer sends."""
+    """Validates and stores the records that a peer sends."""
 
     def __init__(
         self,
@@ -99,32 +99,32 @@ class LinkIntake:
         self._admitting: deque[Sequence[ValidRecord]] = deque()
         self._records = self._bytes = 0
         self._further = 0
-        """How many more records are known to follow."""
+        """The number of records that are known to follow."""
         self._last = 0
-        """The StoreRecordId of what was stored last: about how large the store is."""
+        """The StoreRecordId of the last stored record: about the size of the store."""
         self._load = load or IntakeLoad()
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being validated or stored."""
+        """Whether records wait to be validated or stored."""
         return bool(self._pool.batches or self._admitting)
 
     @property
     def validating(self) -> int:
-        """How many groups of records wait for their validation."""
+        """The number of batches that wait for their validation."""
         return self._pool.batches
 
     def watch(self) -> int | None:
-        """Return a descriptor to read from when the next validation is done, for the caller.
+        """Return a descriptor that is readable once the next validation is done.
 
-        None when no process validates now.
+        The caller closes it. None when no process validates.
         """
         found = self._pool.descriptor
         return None if found is None else os.dup(found)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be taken before some work is done."""
+        """Whether work has to be done before more records are taken."""
         return self._pool.is_full or self._is_due
 
     @property
@@ -139,37 +139,37 @@ class LinkIntake:
 
     @property
     def _is_large(self) -> bool:
-        """Whether the store is large beside what is gathered for it."""
+        """Whether the store is large compared with the next transaction."""
         return self._records * _LARGE_SHARE < self._last
 
     @property
     def _awaits_last(self) -> bool:
-        """Whether so few are left that they belong to what a large store is to take at once."""
+        """Whether the few records that are left should join the transaction."""
         if not self._is_large or self._records < self._settings.import_batch_records:
             return False
         left = self._further + self._pool.records
         return 0 < left * _LAST_SHARE <= self._records
 
     def expect(self, count: int) -> None:
-        """Get ready for this many records, which were asked for."""
+        """Prepare for this many requested records."""
         if count > ALONE_BATCHES * SIGNATURE_BATCH:
             self._pool.expect_many()
 
     def validate(self, records: Sequence[RawRecord], *, further: int = 0) -> None:
-        """Have records validated; `further` are known to follow."""
+        """Submit records for validation; `further` more are known to follow."""
         self._further = further
         is_small = len(records) + further < FEW_RECORDS and not self._settings.import_workers
         self._pool.submit(Batch(list(records), []), here=is_small)
 
     def admit(self, records: Sequence[ValidRecord]) -> None:
-        """Have records stored."""
+        """Collect valid records for the next transaction."""
         self._admitting.append(records)
         self._records += len(records)
         self._bytes += sum(len(record.bytes) for record in records)
         self._load.note(self, holds=self._records > 0)
 
     def work(self, *, wait: bool = False) -> list[Event]:
-        """Do what can be done now; returns the answers."""
+        """Do the work that can be done now, and return its answers."""
         if self._is_due or (self._admitting and self._is_worth_storing(wait=wait)):
             return self._store_all()
         if self._pool.batches and (wait or self._pool.is_full or self._pool.is_ready):
@@ -177,17 +177,17 @@ class LinkIntake:
         return []
 
     def _is_worth_storing(self, *, wait: bool) -> bool:
-        """Tell whether to store what there is, although there is room for more."""
+        """Return whether to store the collected records, although there is room for more."""
         if not self._pool.batches:
             return wait or not self._further
-        # Half of a transaction, when all have come and there is nothing but waiting: less is
-        # left for the end. Before, that would make more transactions, which take more time.
+        # Half of a transaction, when all have come and there is nothing else to do: less is left
+        # for the end. Earlier it would make more transactions, which take more time.
         is_much = 2 * self._records >= self._settings.import_batch_records
         is_idle = wait and not self._further and not self._pool.is_ready
         return is_much and is_idle and not self._awaits_last
 
     def _store_all(self) -> list[Event]:
-        """Store what was gathered in one transaction."""
+        """Store the collected records in one transaction."""
         groups = list(self._admitting)
         self._forget_records()
         records = [record for group in groups for record in group]
@@ -206,7 +206,7 @@ class LinkIntake:
         return [*(Admitted(len(group)) for group in groups[:-1]), last]
 
     def close(self) -> None:
-        """End the processes; what was not stored is not."""
+        """End the processes, and drop records that are not stored."""
         self._pool.close()
         self._forget_records()
 

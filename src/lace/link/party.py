@@ -1,7 +1,7 @@
 """A party: one machine with its store, clock and evaluator, which carries out its effects.
 
-What a machine wants to say comes out as messages, in order: blocks, records, the end of a
-batch, the end of all. Who moves them to the peer, and brings the peer's, is the caller.
+It yields messages in order: blocks, records, the end of a batch, the end of the stream. The caller
+moves them to the peer, and brings the events that the peer causes.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
     from lace.store.store_view import ExchangeStore
 
 
-# -- What can go wrong on this side while effects are carried out, as errors of Lace.
+# -- Local errors while effects are carried out, as errors of Lace.
 #
-# Disk, memory and operating system fail with exceptions of their own. An exchange ends with
-# each of them as with a store that cannot work, so that the caller learns what failed.
+# Disk, memory and operating system raise their own exceptions. An exchange ends with each of them
+# as with a store that cannot work, so that the caller learns what failed.
 
 LOCAL_ERRORS: Final = (LaceError, OSError, MemoryError)
-"""What an effect may end with, where nobody has made a mistake."""
+"""The errors that carrying out an effect may raise."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def error_of(error: LaceError | OSError | MemoryError, folder: Path) -> LaceError:
-    """Return the error of Lace that an exception is, for a side with its lace in a folder."""
+    """Return an exception as an error of Lace, for a side with its lace in a folder."""
     if isinstance(error, LaceError):
         return error
     hint = "nothing that was stored is lost; check the system and run it again"
@@ -93,16 +93,16 @@ RECORDS_AT_ONCE: Final = 8_000
 BYTES_AT_ONCE: Final = 256 * 1024
 """About how many bytes are given to the stream at once: a slow peer must not stretch a batch."""
 _LOOK_BYTES: Final = 256 * 1024
-"""Record bytes that are loaded between two looks at the clock, about."""
+"""About how many record bytes are loaded between two looks at the clock."""
 _LOOK_RECORDS: Final = 256
-"""It has at most this many records."""
+"""At most how many records are loaded between two looks at the clock."""
 _SECOND: Final = 1_000_000_000
 
 
 def send_batch(
     store: ExchangeStore, effect: SendBatch, clock: Callable[[], Tai]
 ) -> Generator[Message, None, BatchSent]:
-    """Yield the messages of a batch, as many as its budget allows; returns what was sent."""
+    """Yield the messages of a batch as far as its budget goes, and return what was sent."""
     until = clock().shift(effect.most_seconds * _SECOND)
     sent: list[str] = []
     missing = list(effect.unavailable)
@@ -134,22 +134,22 @@ def send_batch(
     return BatchSent(tuple(sent), tuple(missing), size)
 
 
-# -- Waiting: the clock that it is timed by, and the peer's bytes while records are validated.
+# -- Waiting: its clock, and the peer's bytes while records are validated.
 
 GATHER_SECONDS: Final = 0.5
-"""How long records that are valid wait for others, which are stored with them."""
+"""How long valid records wait for others that are stored with them."""
 
 
 def steady_now() -> Tai:
-    """Return the reading of a clock that is never set: only differences mean anything."""
+    """Return the reading of a monotonic clock: only differences mean anything."""
     return Tai.from_nanoseconds(time.monotonic_ns())
 
 
 class Gathering:
-    """How long valid records may still wait for others: many take less time than few and few.
+    """How long valid records may still wait for others: one large transaction is cheaper.
 
-    The time is counted from the first moment in which nothing else is to do, whatever comes
-    meanwhile: a peer that sends a byte now and then does not keep them from being stored.
+    The time counts from the first moment without other work, whatever comes meanwhile: a peer that
+    sends a byte now and then does not keep records from being stored.
     """
 
     __slots__ = ("_until",)
@@ -159,21 +159,21 @@ class Gathering:
 
     @property
     def seconds_left(self) -> float:
-        """For how many seconds they wait from now on; it begins with being asked."""
+        """The seconds that are left; the first call starts the time."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + GATHER_SECONDS
         return max(0.0, self._until - now)
 
     def end(self) -> None:
-        """Begin again the next time: they are stored, or something else is to do."""
+        """Stop the time: the records are stored, or there is other work."""
         self._until = None
 
 
 async def comes_first(
     waited: Collection[asyncio.Future[Any]], descriptor: int | None, seconds: float
 ) -> bool:
-    """Wait for one of several, or for a validation; tells whether a validation is done."""
+    """Wait for one of several futures or for a validation; returns True if it is a validation."""
     loop = asyncio.get_running_loop()
     validated: asyncio.Future[None] = loop.create_future()
     if descriptor is not None:
@@ -196,9 +196,9 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 _MUCH_BYTES: Final = 16 * 2**20
-"""Record bytes after which memory is given back."""
+"""Trim memory after this many record bytes."""
 _MANY_CLAIMS: Final = 50_000
-"""Memory is given back, too, after an evaluation that takes in this many claims."""
+"""Trim memory after evaluating this many claims."""
 
 
 class Party:
@@ -228,17 +228,17 @@ class Party:
         self._make_evaluator = evaluating
         shared = resources or Resources(settings)
         self.supervisor = LinkSupervisor(shared.memory, group)
-        """Watches the evaluations, and can stop them."""
+        """Supervises the evaluations, and can cancel them."""
         self.machine = machine
         self._tick_wait = tick_wait
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._transport, self._encrypted, self._is_pinned = transport, encrypted, is_pinned
         self._clock, self._steady = clock, steady
         self._evaluator: ExchangeEvaluator | None = None
         limits = machine.config.capabilities.limits
         self.patience = None if transport == MEMORY.transport else limits.phase_timeout_seconds
-        """Seconds that the peer may take; None for one in this process, which does not go away."""
+        """The phase timeout in seconds; None for a peer in this process, which cannot go away."""
         self._cursors = cursors
         self._receipts = receipts
         self._observer = observer or PartyObserver()
@@ -251,13 +251,13 @@ class Party:
         self._waiting: deque[Message] = deque()
         self._alarm = wanted.Wake(None)
         self.report: Outcome | None = None
-        """What came of the last round of an open exchange."""
+        """The outcome of the last round of an open exchange."""
         self.error: LaceError | None = None
-        """What could not be done here."""
+        """The local error that has ended it."""
 
     def take(self, event: Event) -> None:
-        """Give the machine an event, and carry out what it wants."""
-        if isinstance(event, happened.Ended):  # what has come by then is kept (G47b)
+        """Give the machine an event, and carry out its effects."""
+        if isinstance(event, happened.Ended):  # records that came before stay stored (G47b)
             self._store_all()
         if isinstance(event, happened.Stopped) and self._tick_wait is not None:
             self._tick_wait.give_up()
@@ -266,7 +266,7 @@ class Party:
             self._store_all()
 
     def _store_all(self) -> None:
-        """Validate and store what has come, and wait for that."""
+        """Validate and store all records that have arrived."""
         self._is_storing = True
         try:
             while self.is_busy and not self.machine.is_closed:
@@ -298,13 +298,13 @@ class Party:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of the exchange; None while it goes on."""
+        """The outcome of the exchange; None while it runs."""
         outcome, wait = self.machine.outcome, self._tick_wait
         return outcome if outcome is None or wait is None else wait.outcome(outcome)
 
     @property
     def seconds_to_alarm(self) -> float | None:
-        """How long until the machine is to be woken; None where nothing is waited for."""
+        """The seconds until the machine is to be woken; None without an alarm."""
         alarms = [(self._alarm.at, self._steady if self._alarm.is_deadline else self._clock)]
         if self._tick_wait is not None:
             alarms.append((self._tick_wait.due, self._clock))
@@ -312,14 +312,14 @@ class Party:
         return max(0.0, min(left) / _SECOND) if left else None
 
     def take_alarm(self) -> bool:
-        """Tell whether the machine is to be woken now; once for each alarm."""
+        """Return whether the machine is to be woken now; True only once for each alarm."""
         is_due = self.seconds_to_alarm == 0
         if is_due:
             self._alarm = wanted.Wake(None)
         return is_due
 
     def _end_cancelled(self) -> None:
-        """End because an evaluation was cancelled, as what cancelled it says."""
+        """End because an evaluation was cancelled, for the reason of the cancellation."""
         if self.supervisor.reason is CancelReason.PEER_LEFT:
             effects = self.machine.lose_peer()
         else:
@@ -330,7 +330,7 @@ class Party:
             self._do(effect)
 
     def work(self, *, wait: bool = False) -> bool:
-        """Go on validating or storing records, and return whether anything was done."""
+        """Validate or store records, and return whether anything was done."""
         try:
             done = self._intake.work(wait=wait)
         except LOCAL_ERRORS as error:
@@ -346,27 +346,27 @@ class Party:
         return self._intake.is_busy
 
     def watch_validation(self) -> int | None:
-        """Return what can be read from when the next validation is done, for the caller to close.
+        """Return a descriptor that is readable once the next validation is done.
 
-        None when no process validates now.
+        The caller closes it. None when no process validates.
         """
         return self._intake.watch()
 
     @property
     def validating(self) -> int:
-        """How many groups of records wait for their validation."""
+        """The number of batches that wait for their validation."""
         return self._intake.validating
 
     @property
     def rejected(self) -> int:
-        """How many records were rejected up to the end of the last round; never fewer later."""
+        """The number of records rejected up to the end of the last round; it never falls."""
         outcome = self.outcome or self.report
-        if outcome is not None:  # one that came after all is not among them any more
+        if outcome is not None:  # a record that came after all is no longer among them
             self._rejected = max(self._rejected, len(outcome.rejected))
         return self._rejected
 
     def fail(self, error: LaceError | OSError | MemoryError) -> None:
-        """End because something could not be done here, or the peer's bytes are no stream."""
+        """End with a local error, or because the peer's bytes are not a valid stream."""
         if self.machine.is_closed:
             return
         self.error = error_of(error, self._store.folder)
@@ -376,13 +376,13 @@ class Party:
             self._store_all()
 
     def cut_off(self) -> None:
-        """Drop what is to be sent, because nothing can be; in the midst of a batch that ends it."""
+        """Drop what waits to be sent, because nothing can be sent; within a batch, end."""
         self._waiting.clear()
         if self._drop_batch():
             self.fail(InterlaceFailure(Failure.PEER_CLOSED, "while records were sent to it"))
 
     def has_news(self) -> bool:
-        """Tell whether the store has changed since it was evaluated last."""
+        """Return whether the store has changed since the last evaluation."""
         if self._evaluator is None:
             return False
         with self._store.snapshot() as snapshot:
@@ -400,31 +400,15 @@ class Party:
         return self._evaluator is not None
 
     @property
-    def max_data_bytes(self) -> int:
-        """The most data that a record may have to be taken."""
-        return self._settings.max_data_bytes
-
-    @property
-    def max_setup_block_size(self) -> int:
-        """The largest block of setup or hello that is taken."""
-        return self._settings.max_setup_block_size
-
-    @property
-    def max_resource_bytes(self) -> int:
-        """The bytes that all texts of rules and plans may have together."""
-        return self._settings.max_resource_bytes
-
-    @property
     def can_take(self) -> bool:
-        """Whether something of the peer would be taken now; else it is to be kept back."""
+        """Whether an event of the peer would be taken now; else it has to wait."""
         return self.machine.is_closed or (self.machine.takes_input and not self._intake.is_full)
 
     def close(self) -> None:
-        """Give up what was under way, and all that is large.
+        """Drop work in progress and everything large.
 
-        A caller that keeps the party, or the error that ended it, keeps no facts with it: they
-        would wait for a search for garbage, and a server has many links before there is one. So
-        nothing that refers back to the party is kept either.
+        A caller that keeps the party, or the error that ended it, then keeps no facts alive: they
+        would wait for a garbage collection, and a server runs many links between two of them.
         """
         self._drop_batch()
         self._intake.close()
@@ -488,7 +472,7 @@ class Party:
         return None
 
     def _evaluate(self, effect: wanted.Evaluate) -> Event:
-        """Evaluate, and give back the memory of what was large before and in it."""
+        """Evaluate, and trim memory before and after a large evaluation."""
         counters = self.machine.counters
         moved = counters.bytes_received + counters.bytes_sent
         claims = len(effect.added) + len(effect.relabelled)
@@ -514,14 +498,14 @@ class Party:
             effect.terms,
             transport=self._transport,
             encrypted=self._encrypted or (self._is_pinned and effect.terms.signer is not None),
-            max_value_bytes=self._settings.max_value_bytes,
+            max_value_bytes=self.settings.max_value_bytes,
             max_line_bytes=self.machine.config.max_line_bytes,
             known=known,
             supervisor=self.supervisor,
         )
 
     def _known(self, effect: wanted.Agree) -> Known | None:
-        """Return what the peer is taken to claim at the start of an epoch."""
+        """Return what the peer claims at the start of an epoch, as far as it is known."""
         if effect.known is None:
             return None
         link_id = effect.terms.link_id
@@ -534,7 +518,7 @@ class Party:
             self._cursors.forget()
 
     def _names(self, verifier: str) -> bool:
-        """Tell whether this side's policy names a verifier, which anybody could have made."""
+        """Return whether this side's policy names a verifier; anyone can make one."""
         config = self.machine.config
         exposed = (each.viewers or () for each in config.exposures)
         return verifier in config.expected or any(verifier in viewers for viewers in exposed)
@@ -545,15 +529,15 @@ class Party:
         return self._evaluator
 
     def count_sent(self, message: Message, size: int) -> None:
-        """Count the bytes of a message that was sent; of records, what is beside them."""
+        """Count the bytes of a sent message, without those of records."""
         self.machine.traffic.sent(*beside_records(message, size))
 
     def take_back(self) -> Message:
-        """Return the last of what is to be sent, which then is not."""
+        """Return the last waiting message, which is then not sent."""
         return self._waiting.pop()
 
     def messages(self) -> Iterator[Message]:
-        """Yield what is to be sent now, as it is made."""
+        """Yield the messages to send now, as they are made."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -571,29 +555,29 @@ class Party:
                 yield message
 
     def _drop_batch(self) -> bool:
-        """Give up the batch that is being sent, and its view of the store; tells whether one was.
+        """Drop the batch that is being sent, and return whether there was one.
 
-        A view that stays open keeps the store's log from being written back.
+        Its snapshot would keep the store's log from being written back.
         """
         batch, self._batch = self._batch, None
         if batch is not None:
-            with suppress(ValueError):  # it is running: it has told its end, and this comes of that
+            with suppress(ValueError):  # it is running: its own end has led here
                 batch.close()
         return batch is not None
 
     def _sending(self, effect: wanted.SendBatch) -> Generator[Message, None, None]:
-        """Give out a batch, then tell the machine."""
+        """Yield the messages of a batch, then report it to the machine."""
         sent = yield from send_batch(self._store, effect, self._steady)
         self._observer.done(effect, sent)
         self.take(sent)
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Free what the calls held that led to an error; it still tells the lines."""
+    """Free the locals of the frames that led to an error; the traceback keeps its lines."""
     traceback.clear_frames(error.__traceback__)
     called = error.__traceback__.tb_frame.f_back if error.__traceback__ is not None else None
-    while called is not None:  # those that went on after it was caught
-        with suppress(RuntimeError):  # it still runs
+    while called is not None:  # frames that went on after it was caught
+        with suppress(RuntimeError):  # still running
             called.clear()
         called = called.f_back
 
@@ -653,8 +637,8 @@ class LinkCursors:
 
 # -- Waiting for ticks: a close condition around the machine of a bounded side (050-143).
 #
-# The machine is that of an open side and does not know of it. The driver ends it
-# once the tick has come, or once the peer has had time enough to be ready for it.
+# The machine is that of an open side. The party stops it at the tick, or when the peer has had
+# enough time to be ready for it.
 
 _LAST: Final = Tai("9999999999:999999999")
 _ENDED: Final = "the peer ended the exchange"

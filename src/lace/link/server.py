@@ -1,7 +1,7 @@
-"""A server: every connection is a link of its own, until it is told to end.
+"""The server: runs a link for every connection until it is stopped.
 
-What goes wrong with one link ends that link. A policy that is read again counts for new
-links at once, and begins a new epoch on those that are open (050).
+A failure ends only the link that it happens on. A new policy applies to new links at once, and
+begins a new epoch on open ones (050).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What became of one connection.
+    """A connection that has ended.
 
     Attributes:
-        number: which one it was, from 1.
-        proven: what the transport proves of it.
+        number: its number, from 1.
+        proven: what the transport proves about it.
         outcome: the outcome of the exchange; None if it never began.
-        error: what could not be done here, if that has ended it or kept it from beginning.
-        standing: how it stood in the end; None when there was no exchange.
+        error: the local error that ended it or kept it from beginning.
+        standing: its last status; None when there was no exchange.
         seconds: how long it took.
         displaced: whether it was closed because the peer was idle and another link came.
     """
@@ -62,18 +62,18 @@ class Served:
 
     @property
     def received(self) -> int:
-        """Bytes that came."""
+        """Bytes received."""
         return 0 if self.standing is None else self.standing.received
 
     @property
     def sent(self) -> int:
-        """Bytes that were sent."""
+        """Bytes sent."""
         return 0 if self.standing is None else self.standing.sent
 
 
 @dataclass(slots=True)
 class _Running:
-    """A link that is under way."""
+    """A running link."""
 
     number: int
     since: float = field(default_factory=time.monotonic)
@@ -82,23 +82,15 @@ class _Running:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether this side does something for the link, and does not only wait for the peer."""
+        """Whether this side works for the link, rather than waits for the peer."""
         return self.session is None or self.session.is_at_work
 
 
 class Server:
-    """Accepts exchanges.
+    """Accepts connections and runs a link for each, `once` only for the first.
 
-    Args:
-        policy: what this side selects and exposes.
-        opening: opens this side's lace under a policy, once for each link.
-        options: how links run.
-        clock: gives the time.
-        report: hears of each link that has ended.
-        opened: hears of each connection: its number, and what the transport proves of it.
-        agreed: hears what the sides of a link have agreed on, with its number.
-        once: end after the first link.
-        settings: what all links share.
+    `opening` opens this side's lace under a policy, once for each link. `opened` gets the number of
+    each connection, `agreed` the terms of each epoch, `report` each connection that has ended.
     """
 
     def __init__(
@@ -127,22 +119,22 @@ class Server:
 
     @property
     def links(self) -> int:
-        """How many links there are now."""
+        """The number of running links."""
         return len(self._links)
 
     @property
     def standings(self) -> list[LinkStatus]:
-        """How the links stand that are under way."""
+        """The status of each running link."""
         return [link.session.standing for link in self._links.values() if link.session is not None]
 
     @property
     def refused(self) -> int:
-        """How many connections were turned away because there were too many."""
+        """The number of connections that were refused because there were too many."""
         return 0 if self._listener is None else self._listener.refused
 
     @property
     def displaced(self) -> int:
-        """How many connections were closed because they were idle and another one came."""
+        """The number of idle connections that were closed for new ones."""
         return 0 if self._listener is None else self._listener.displaced
 
     async def run(
@@ -152,16 +144,9 @@ class Server:
         *,
         bound: Callable[[LinkAddress], None],
     ) -> None:
-        """Serve until told to stop; with `once`, and on `stdio`, until the one link has ended.
+        """Serve until stopped; with `once`, and on `stdio`, until the one link has ended.
 
-        Args:
-            address: where.
-            listening: how to listen.
-            bound: gets the address as soon as connections are taken.
-
-        Raises:
-            ListenError: the address cannot be had.
-            UsageError: an option that this kind of address does not have, or lacks.
+        `bound` gets the address as soon as connections are accepted.
         """
         chosen = listening or ListenOptions()
         limits = replace(chosen.limits, reserved=self._options.expected)
@@ -181,7 +166,7 @@ class Server:
         await listener.finish()
 
     def stop(self) -> None:
-        """Take no more connections, and end the links that there are, each at a good moment."""
+        """Accept no more connections, and end each running link after its round."""
         self._is_stopping = True
         self._ending.set()
         self._stop_links()
@@ -192,7 +177,7 @@ class Server:
                 link.session.stop()
 
     def renew(self, policy: Policy) -> None:
-        """Go on with another policy."""
+        """Use another policy from now on."""
         self.policy = policy
         for link in self._links.values():
             if link.session is not None:
@@ -200,13 +185,13 @@ class Server:
 
     async def _serve(self, stream: ByteStream) -> None:
         if self._once and self._count:
-            return  # it came in the moment before nobody was let in any more
+            return  # accepted just before listening ended
         self._count += 1
         link = self._links[self._count] = _Running(self._count)
         if self._listener is not None:
             link.admission = self._listener.admission_of(stream)
         if link.admission is not None:
-            link.admission.is_working = lambda: link.is_at_work
+            link.admission.user = link
         if self._once:
             self._ending.set()
         self._opened(link.number, stream.proven)
@@ -214,12 +199,12 @@ class Server:
             await self._run(stream, link)
         finally:
             del self._links[link.number]
-            link.session = None  # what an exchange held does not wait for a search for garbage
+            link.session = None  # frees what the exchange held without a garbage collection
             if link.admission is not None:
-                link.admission.is_working = lambda: False
+                link.admission.user = None
 
     def _note_agreed(self, link: _Running, terms: Terms) -> None:
-        """Give a link the slot that is reserved for the verifier that its peer has proven."""
+        """Give a link the slot that is reserved for its peer's verifier."""
         verifier = terms.peer.verifier
         if link.admission is not None and self._listener is not None:
             link.admission.has_agreed = True
@@ -228,7 +213,7 @@ class Server:
         self._agreed(link.number, terms)
 
     def _shared(self) -> Resources:
-        """Return what the links share; loaded late, as all that an exchange needs is."""
+        """Return the resources that all links share; they are loaded late."""
         if self._resources is None:
             from lace.link.resources import Resources
 
@@ -277,7 +262,7 @@ class Server:
 
 
 def _outcome_before(error: LaceError) -> Outcome | None:
-    """Return what had come of an exchange that an error of this side's lace has ended."""
+    """Return the outcome so far of an exchange that a local error has ended."""
     from lace.exchange.result import Outcome  # loaded by then, if there was an exchange
 
     result = error.result if isinstance(error, StoreError) else None

@@ -1,9 +1,9 @@
 """A party on a stream: the one loop that moves bytes, keeps time and ends cleanly (060, G47b).
 
-Reading and writing do not wait for each other, so two sides that send at once never block.
-Whatever a party does, evaluations and the database above all, happens in a thread of its
-own, one step after the other; the event loop only waits. A side that cannot take more does
-not read: the peer's bytes then wait in the transport.
+Reading and writing do not wait for each other, so two sides that send at once never block. All
+work of a party, above all evaluations and the database, happens step by step in the thread of the
+party; the event loop only waits. A side that cannot take more does not read: the peer's bytes
+then wait in the transport.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from lace.transport.duplex import ByteStream
 
 
-# -- The thread of a party: whatever it does happens there, one step after the other.
+# -- The thread of a party.
 #
 # A process has one for each of its links; few of them compute at the same time.
 
 _Made = TypeVar("_Made")
 
 STEP_LOOK_SECONDS: Final = 0.1
-"""How often is looked whether a step that takes long is still wanted."""
+"""How often a long step is checked for whether it is still wanted."""
 
 
 def _nothing() -> None:
-    """Do nothing: the called function has ended."""
+    """Do nothing."""
 
 
 class PartyThread:
@@ -68,7 +68,7 @@ class PartyThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-session")
 
     async def do(self, work: Callable[[], _Made], *, is_long: bool = False) -> _Made:
-        """Do something there, and return what it returns."""
+        """Run a function in the thread, and return its result."""
         loop = asyncio.get_running_loop()
         self._jobs += 1
         try:
@@ -87,7 +87,7 @@ class PartyThread:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being done there, or waits to be."""
+        """Whether work is running or queued."""
         return self._jobs > 0
 
     def _at_work(self, work: Callable[[], _Made], is_long: bool) -> _Made:
@@ -95,22 +95,22 @@ class PartyThread:
             return work()
 
     def close(self) -> None:
-        """Take no more work; what is under way is not waited for."""
+        """Take no more work, and do not wait for the running step."""
         self._thread.shutdown(wait=False)
         self._after = self._during = self._abandon = _nothing
 
 
-# -- What a party has to say, as bytes on its stream: made in its thread, written by the event loop.
+# -- Writing: bytes are made in the party's thread, and written by the event loop.
 #
-# Writing does not wait for reading. A peer that takes nothing for too long ends the exchange.
+# A peer that takes nothing for too long ends the exchange.
 
 
 async def _ignore(_error: LaceError) -> None:
-    """Let an error pass: the exchange is over."""
+    """Ignore an error after the end."""
 
 
 class Writing:
-    """The way out of one side."""
+    """Writes the messages of a party to its stream."""
 
     def __init__(
         self,
@@ -132,18 +132,18 @@ class Writing:
         self._has_said_all = False
         self._to_write = asyncio.Event()
         self.sent = 0
-        """The bytes that were sent."""
+        """The bytes sent."""
 
     def begin_soon(self) -> None:
-        """Look for what there is to write; called in the event loop."""
+        """Look for messages to write; called in the event loop."""
         self._to_write.set()
 
     async def run(self) -> None:
-        """Write until the party has said all, or nobody takes it any more."""
+        """Write until the party has ended its stream, or the peer takes nothing any more."""
         self._loop = asyncio.get_running_loop()
         try:
             await self._write_all()
-        except LaceError as error:  # what this side says cannot be said on a stream
+        except LaceError as error:  # a message cannot be written
             await self._fail(error)
             self._wake()
 
@@ -173,9 +173,9 @@ class Writing:
                 await self._to_write.wait()
 
     async def _drop_all(self) -> None:
-        """Go on without a peer that takes anything: its end is read as well, and says what it is.
+        """Go on without sending: the peer's end, once read, says what it is.
 
-        Only a batch that is being sent would wait for its own end for ever.
+        Only a batch that is being sent would wait for its end forever.
         """
         while not self._party.machine.is_closed:
             self._to_write.clear()
@@ -185,7 +185,7 @@ class Writing:
                 await self._to_write.wait()
 
     async def _give_up(self) -> None:
-        """End because the peer takes nothing; it may have nothing left to send, and stay."""
+        """End because the peer takes nothing, though it may stay connected."""
         failure = InterlaceFailure(
             Failure.PHASE_TIMEOUT,
             f"the peer took less than {self._at_once // 1024} KiB in {self._patience} s",
@@ -195,14 +195,14 @@ class Writing:
         self._wake()
 
     def _gather(self) -> tuple[bytes, bool]:
-        """Return the next bytes to send, about as many as are sent at once."""
+        """Return the next bytes to send, and whether they are the last."""
         pieces: list[bytes] = []
         size = 0
         while size < self._at_once:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._has_said_all:
-                    self._wake_soon()  # a reader may wait for what will not come
+                    self._wake_soon()  # the reader may wait for bytes that will not come
                     return b"".join(pieces), True
                 self._pieces = self._outgoing()
                 break
@@ -212,7 +212,7 @@ class Writing:
         return b"".join(pieces), False
 
     def _outgoing(self) -> Iterator[bytes]:
-        """Yield the bytes of what is to be sent now, as they are made."""
+        """Yield the bytes of the messages to send now, as they are made."""
         for message in self._party.messages():
             if isinstance(message, EndMessage):
                 self._has_said_all = True
@@ -224,17 +224,17 @@ class Writing:
             self._party.count_sent(message, size)
 
     def _wake_soon(self) -> None:
-        """Have the reader look again: what was sent may have made room for what came."""
+        """Wake the reader: sending may have made room for what came."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)
 
 
 READ_BYTES: Final = 256 * 1024
-"""The most that is read at once."""
+"""The most bytes that are read at once."""
 LOOK_SECONDS: Final = 1.0
-"""How often an open exchange looks for what other processes have stored."""
+"""How often an open exchange looks for records that other processes have stored."""
 GRACE_SECONDS: Final = 0.25
-"""How long an evaluation may go on that nobody waits for: most end before, and then in order."""
+"""How long an evaluation that nobody waits for may go on; most end by themselves before."""
 
 
 class LinkSession:
@@ -250,12 +250,12 @@ class LinkSession:
     ) -> None:
         self._party, self._stream = party, stream
         self._announcer, self._dry_run = announcer, dry_run
-        limits = party.machine.config.capabilities.limits
+        limits, settings = party.machine.config.capabilities.limits, party.settings
         self._inbound = Inbound(
             max_block_bytes=limits.max_fact_block_size,
-            max_data_bytes=party.max_data_bytes,
-            max_early_bytes=party.max_setup_block_size,
-            max_resource_bytes=party.max_resource_bytes,
+            max_data_bytes=settings.max_data_bytes,
+            max_early_bytes=settings.max_setup_block_size,
+            max_resource_bytes=settings.max_resource_bytes,
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
@@ -282,32 +282,32 @@ class LinkSession:
 
     @property
     def received(self) -> int:
-        """The bytes that have come."""
+        """The bytes received."""
         return self._inbound.received
 
     @property
     def sent(self) -> int:
-        """The bytes that were sent."""
+        """The bytes sent."""
         return self._writing.sent
 
     @property
     def error(self) -> LaceError | None:
-        """What could not be done on this side, if that ended it."""
+        """The local error that has ended it."""
         return self._party.error
 
     @property
     def was_turned_away(self) -> bool:
-        """Whether the peer has said that it is full, and nothing else."""
+        """Whether the peer has refused the link because it is full."""
         return self._inbound.says_full and self._inbound.has_ended and not self._party.has_agreed
 
     @property
     def is_at_work(self) -> bool:
-        """Whether this side is at work, and does not only wait for the peer."""
+        """Whether this side works, rather than waits for the peer."""
         return self._thread.is_busy
 
     @property
     def standing(self) -> LinkStatus:
-        """How it stands now; any thread may ask."""
+        """The status now; any thread may ask."""
         machine, left = self._party.machine, self._party.seconds_to_alarm
         state, waited = machine.state, None
         if left is not None and state is not State.WAITING:
@@ -343,7 +343,7 @@ class LinkSession:
                 with suppress(asyncio.CancelledError):
                     await writing
             outcome = party.outcome
-            # One that was stopped before there was a plan has nothing to wait for.
+            # A link that was stopped before there was a plan has nothing to wait for.
             is_clean = outcome is not None and outcome.failure is None and bool(outcome.plan_id)
             await self._stream.close(CloseReason.DONE if is_clean else CloseReason.ABORT)
             await self._thread.do(self._party.close)
@@ -357,21 +357,21 @@ class LinkSession:
         return outcome
 
     def stop(self) -> None:
-        """End soon: with the round that is under way or, if that takes long, with a phase."""
+        """End after the running round or, if that takes long, after a phase."""
         self._wishes.stop()
         self._to_look.set()
 
     def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
-        """Go on with another policy: an open exchange begins a new epoch when it waits."""
+        """Use another policy: an open exchange begins a new epoch when it waits."""
         self._wishes.renew(operand, exposures)
         self._to_look.set()
 
     def look(self) -> None:
-        """Look for what was stored by others."""
+        """Look for new records in the store."""
         self._to_look.set()
 
     async def is_settled(self) -> bool:
-        """Tell whether an open exchange waits, with nothing under way and nothing new to send."""
+        """Return whether an open exchange waits, with no work running and no new records."""
         party = self._party
         if self._thread.is_busy or party.machine.state is not State.WAITING:
             return False
@@ -384,7 +384,7 @@ class LinkSession:
     # -- the party's own thread ----------------------------------------------------------------
 
     def _watch_evaluation(self) -> None:
-        """Cancel an evaluation that takes long and that nobody waits for any more."""
+        """Cancel a long evaluation that nobody waits for any more."""
         supervisor = self._party.supervisor
         seconds = supervisor.seconds
         if seconds is None or seconds < GRACE_SECONDS:
@@ -405,7 +405,7 @@ class LinkSession:
             self._dry_run.take(self._party, event)
 
     async def _take_held(self) -> None:
-        """Hand on records that have come and wait for others, which may never come."""
+        """Take received records that wait for more of their batch, which may never come."""
         party, machine = self._party, self._party.machine
         while party.can_take and machine.state is State.TRANSFERRING:
             event = await self._thread.do(self._inbound.hand_on)
@@ -426,7 +426,7 @@ class LinkSession:
         try:
             while not machine.is_closed:
                 if writing.done():
-                    writing.result()  # a fault of the program: without a way out nothing ends
+                    writing.result()  # raises its error: without a writer nothing ends
                 if await self._heed() or await self._step():
                     continue
                 if reading is None and party.can_take and not self._inbound.has_ended:
@@ -450,7 +450,7 @@ class LinkSession:
         self._inbound.feed(data)
 
     async def _heed(self) -> bool:
-        """Do what the caller wants of this side; tells whether there was anything."""
+        """Act on a stop or a new policy; returns whether there was one."""
         event = self._wishes.take(self._party.machine.state.phase)
         if event is None:
             return False
@@ -458,7 +458,7 @@ class LinkSession:
         return True
 
     async def _step(self) -> bool:
-        """Do one thing that can be done now; tells whether there was one."""
+        """Do one step of work, and return whether there was any."""
         state = self._party.machine.state
         is_early = state in (State.SETUP, State.HELLO)
         is_large = state is not State.TRANSFERRING and self._inbound.is_large(is_early=is_early)
@@ -473,9 +473,9 @@ class LinkSession:
         return bool(done)
 
     def _step_here(self) -> bool | InterlaceFailure:
-        """Take the next event or do other work; returns why if the bytes are no stream.
+        """Take the next event or do other work; returns the failure of an invalid stream.
 
-        Bytes are not read in the event loop: others would wait while a peer's selector is
+        Bytes are not parsed in the event loop: other links would wait while a peer's selector is
         checked, or a large block is split.
         """
         party, state = self._party, self._party.machine.state
@@ -493,7 +493,7 @@ class LinkSession:
         return party.work()
 
     async def _wait(self, reading: asyncio.Task[bytes] | None) -> None:
-        """Wait for bytes, an alarm, validations, news of the store, or another wish."""
+        """Wait for bytes, an alarm, a validation, new records, or a request of the caller."""
         party = self._party
         if party.is_busy:
             await self._wait_busily(reading)
@@ -511,10 +511,10 @@ class LinkSession:
         await self._look()
 
     async def _wait_busily(self, reading: asyncio.Task[bytes] | None) -> None:
-        """Wait for bytes or a validation, or store what is valid when neither comes soon."""
+        """Wait for bytes or a validation, or store valid records when neither comes soon."""
         party = self._party
         if reading is not None:
-            # In the party's thread: the process may be ended there at any time.
+            # In the party's thread, which may end the process at any time.
             descriptor = await self._thread.do(party.watch_validation)
             if descriptor is not None:
                 self._gathering.end()
@@ -535,7 +535,7 @@ class LinkSession:
         self._writing.begin_soon()
 
     async def _look(self) -> None:
-        """Tell the machine of an alarm or of news."""
+        """Give the machine an alarm that is due, or new records."""
         party, machine = self._party, self._party.machine
         if party.take_alarm():
             await self._take_held()

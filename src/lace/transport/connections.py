@@ -12,7 +12,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import SettingError
@@ -104,6 +104,15 @@ def counted_place(place: str) -> str:
     return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
 
 
+class SlotUser(Protocol):
+    """What works for a connection."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it does not only wait for the peer."""
+        ...
+
+
 class ConnectionSlot:
     """One connection that a server has taken, as its acceptor sees it.
 
@@ -111,7 +120,7 @@ class ConnectionSlot:
         since: when it came.
         heard: when the peer last sent or took bytes.
         has_agreed: whether both sides have agreed on an exchange.
-        is_working: tells whether this side is at work for it, so that it is not idle.
+        user: what works for it; the connection is not idle while that is at work.
         end: ends the connection, whatever stage it has reached.
         is_displaced: whether it was ended for another one.
     """
@@ -121,13 +130,13 @@ class ConnectionSlot:
         self.is_refused = is_refused
         self.since = self.heard = time.monotonic()
         self.has_agreed = False
-        self.is_working: Callable[[], bool] = lambda: False
+        self.user: SlotUser | None = None
         self.end: Callable[[], None] = lambda: None
         self.is_displaced = False
 
     def is_idle(self, now: float, agreed_seconds: float) -> bool:
         """Tell whether the peer has been waited for long enough to close the connection."""
-        if self.is_working():
+        if self.user is not None and self.user.is_at_work:
             return False
         if self.has_agreed:
             return now - self.heard >= agreed_seconds

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -285,9 +286,9 @@ def test_who_is_served_is_not_idle() -> None:
     limits = ConnectionLimits(in_all=1, of_address=1, idle_seconds=5)
     acceptor = Acceptor(wait_for_end, limits)
     first = idle(admitted(acceptor, "a"))
-    first.is_working = lambda: True
+    first.user = SimpleNamespace(is_at_work=True)
     assert admitted(acceptor, "b").is_refused
-    first.is_working = lambda: False
+    first.user = SimpleNamespace(is_at_work=False)
     first.has_agreed, first.heard = True, time.monotonic() - 4
     assert admitted(acceptor, "b").is_refused
     first.has_agreed, first.heard = False, time.monotonic() - HANDSHAKE_IDLE_SECONDS / 2
