@@ -227,6 +227,7 @@ def test_what_only_reads_needs_no_spark(spark: Any, tmp_path: Path, file: Path) 
         done = run_without("pyspark,py4j", "pipeline", *writing, "--lace", str(tmp_path / "lace"))
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "out").stat().st_size == file.stat().st_size
+    assert run_without("pyspark,pyarrow", "pipeline", "status", place).returncode == 0
     bare = run_without("pyspark,pyarrow", "pipeline", "verify", place)
     assert (bare.returncode, "pyarrow is not installed" in bare.stderr) == (3, True)
 

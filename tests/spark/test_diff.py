@@ -58,11 +58,11 @@ def listing(warehouse: WarehouseFolder, source: str = PEER, schema: Schema = SCH
 
 def found(spark: Any, compared: Comparison) -> dict[str, set[str]]:
     made: dict[str, set[str]] = {"a": set(), "b": set(), "differs": set()}
-    rows = list(compared.records(spark))
+    rows = list(compared.records(lambda: spark))
     assert rows == sorted(rows)
     for kind, record in rows:
         made[kind].add(record)
-    assert compared.counts(spark) == {kind: len(each) for kind, each in made.items()}
+    assert compared.counts(lambda: spark) == {kind: len(each) for kind, each in made.items()}
     return made
 
 

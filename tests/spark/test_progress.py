@@ -12,9 +12,11 @@ import pytest
 from rich.console import Console
 
 from lace.api import open_lace
-from lace.cli.pipeline_session import SparkProgress, look, stage_bar, standing_text
+from lace.api.warehouse import spark_progress
+from lace.cli.pipeline import spark_text, stage_bar
 from lace.cli.progress import Waiting
 from lace.spark.engine.relations import map_in_arrow
+from lace.spark.engine.session import SparkProgress
 from lace.spark.pipeline.tables import struct_of
 from tests.cli.running import call
 
@@ -53,7 +55,7 @@ def test_rows_are_told_while_a_stage_runs(spark: Any, tmp_path: Path) -> None:
     seen = SparkProgress()
     deadline = time.monotonic() + 120
     while not (seen.done and seen.rows) and time.monotonic() < deadline:
-        seen = look(spark.sparkContext)
+        seen = spark_progress() or SparkProgress()
         time.sleep(0.05)
     gate.touch()
     running.join(120)
@@ -62,7 +64,7 @@ def test_rows_are_told_while_a_stage_runs(spark: Any, tmp_path: Path) -> None:
     assert seen.total == TASKS
     assert seen.done in (1, 2)
     assert seen.rows in (ROWS, ROWS * 2)
-    assert look(spark.sparkContext) == SparkProgress()
+    assert spark_progress() == SparkProgress()
 
 
 def test_a_query_tells_what_spark_is_at(
@@ -109,7 +111,7 @@ def test_a_query_tells_what_spark_is_at(
     shown.clear()
     assert call(*asked).raw == result.raw
     assert not [each for each in shown if "stage" in each]
-    assert standing_text(None) == standing_text(spark.sparkContext) == ""
+    assert spark_text() == ""
 
 
 def test_the_bar_has_the_time_left() -> None:

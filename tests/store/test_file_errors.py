@@ -11,15 +11,15 @@ import pytest
 
 import lace
 from lace.api.query import GivenFacts
-from lace.api.stages import _written
 from lace.api.system import opened_file, written_file
+from lace.api.warehouse import _written
 from lace.cli.files import read_fact_files, written
 from lace.cli.output import OutputError
-from lace.cli.pipeline_session import open_job
+from lace.cli.pipeline import changed_warehouse
 from lace.cli.session import Session
 from lace.errors import StoreError, UsageError
 from lace.rules.limits import OWN_LIMITS
-from lace.spark.pipeline.run import find_lace_records
+from lace.spark.pipeline.ingest import find_lace_records
 from lace.spark.pipeline.warehouse import WarehouseFolder
 from lace.store import links
 from lace.store.file_errors import open_reader, open_writer, remove_all
@@ -204,7 +204,10 @@ def test_a_command_warns_of_every_file_that_it_could_not_remove(
     made: list[Path] = []
 
     def fail() -> None:
-        with open_job(Session({}), warehouse, "ingest") as job:
+        with (
+            changed_warehouse(Session({}), str(warehouse.folder)) as opened,
+            opened._job("ingest", None, "local") as (job, _opening),
+        ):
             made.append(job.folder("records") / "stuck")
             made[0].parent.mkdir(parents=True, exist_ok=True)
             made[0].write_bytes(b"x")

@@ -15,7 +15,9 @@ from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
 from lace.store.sqlite.store import Operation, SqliteStore
-from lace.store.sqlite.verify import Verification, verify_store
+from lace.store.sqlite.verify import Damage as Damage
+from lace.store.sqlite.verify import Verification as Verification
+from lace.store.sqlite.verify import verify_store
 from lace.store.validation import batches_alone, helpful_workers
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lace.engine.budget import Run, Statistics
 from lace.errors import LimitExceeded
@@ -49,7 +49,6 @@ __all__ = [
     "Rules",
     "Run",
     "Statistics",
-    "active_context",
     "ask_facts",
     "ask_lace",
     "check_engine",
@@ -118,13 +117,6 @@ def ask_facts(
         statistics=statistics,
         options=options,
     )
-
-
-def active_context() -> Any:  # noqa: ANN401 - PySpark's own
-    """Return the Spark context of this process, if it has one."""
-    from lace.spark.engine.session import active_context as found
-
-    return found()
 
 
 def explain_exchange(

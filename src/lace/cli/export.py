@@ -10,23 +10,21 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from lace.api.records import find_records
+from lace.api.records import Order, find_records
 from lace.cli.command import command as lace_command
 from lace.cli.files import refuse_terminal, written
 from lace.cli.output import plural
 from lace.cli.progress import Progress
 from lace.cli.remove import select_records, selection_options
 from lace.errors import UsageError
-from lace.store.interface import Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from lace.api.records import Snapshot, ValidRecord
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.record.validate import ValidRecord
-    from lace.store.interface import Snapshot
 
 
 class Target:

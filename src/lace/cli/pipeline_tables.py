@@ -1,49 +1,44 @@
-"""`lace pipeline status|verify|diff|export|export-lace`: what a warehouse holds."""
+"""`lace pipeline status|verify|diff|export|export-lace`: what a warehouse holds.
+
+Apart from `pipeline`, which has the stages: together they would be too long.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lace.base.arrow import load_pyarrow
+from lace.api.warehouse import MAX_SAMPLE, SELECTED, open_warehouse
 from lace.base.text import safe_text
 from lace.cli.command import command as lace_command
 from lace.cli.export import Target, check_output
 from lace.cli.failures import Choice
-from lace.cli.files import written
+from lace.cli.files import read_file, refusing, written
 from lace.cli.output import TableColumn, plural, size_text, time_text
-from lace.cli.pipeline_session import (
-    SparkOptions,
-    engine_options,
+from lace.cli.pipeline import (
+    SparkArguments,
     note_without_facts,
-    read_selection,
+    read_rules,
+    show_counts,
     spark_options,
-    spark_session,
     warehouse_argument,
 )
 from lace.cli.policy_files import read_public_facts
 from lace.cli.policy_options import ALLOW_UNDEFINED_OPTION
 from lace.cli.progress import Progress
-from lace.cli.query import SELECTED
-from lace.errors import UsageError
-from lace.spark.pipeline.proof import MOST_SAMPLED
+from lace.errors import RuleError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from lace.api.warehouse import Checked, Fact, Intake, Rejected, Warehouse
     from lace.cli.output import Output
     from lace.cli.session import Session
     from lace.errors import RecordError
-    from lace.spark.pipeline.audit import Checked
-    from lace.spark.pipeline.diff import Comparison, DiffSide
-    from lace.spark.pipeline.proof import Proof
-    from lace.spark.pipeline.tables import Rejected
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-    from lace.store.intake import Intake
 
 
 _FIELD = "facts/Field"
@@ -94,18 +89,15 @@ def status(session: Session, warehouse: str, quarantine: bool) -> int:
     A run is a stage that committed something: ingest, facts, evaluate or advertise. Its time
     begins with the command, or with the commit before it. Needs neither Spark nor Java.
     """
-    from lace.spark.pipeline.tables import describe_warehouse, rejected_of
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-
-    opened = WarehouseFolder.open(Path(warehouse))
-    found = describe_warehouse(opened)
+    opened = open_warehouse(warehouse)
+    found = dict(opened.status())
     if session.output.json:
         if quarantine:
-            found["quarantine"] = [each.to_json() for each in rejected_of(opened)]
+            found["quarantine"] = [each.to_json() for each in opened.rejected()]
         session.output.json_document(found)
         return 0
     if quarantine:
-        _show_rejected(session.output, rejected_of(opened))
+        _show_rejected(session.output, opened.rejected())
         return 0
     if session.output.table_wanted:
         _show_tables(session.output, found)
@@ -122,74 +114,72 @@ def status(session: Session, warehouse: str, quarantine: bool) -> int:
     return 0
 
 
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+_REJECTED = (
+    TableColumn("file", style="bold"),
+    TableColumn("offset", "right", shown=_number),
+    TableColumn("rule"),
+    TableColumn("reason"),
+)
+_TABLES = (
+    TableColumn("table", style="bold"),
+    TableColumn("rows", "right", shown=_number),
+    TableColumn("files", "right", goes=1, shown=_number),
+    TableColumn("size", "right", shown=size_text),
+)
+_RUNS = (
+    TableColumn("last runs", style="bold"),
+    TableColumn("finished (UTC)", shown=time_text),
+    TableColumn("took", "right", shown="{:,.1f} s".format),
+    TableColumn("rows", "right", shown=_number),
+)
+
+
 def _show_rejected(output: Output, found: Iterable[Rejected]) -> None:
     """Show what was rejected, and why."""
-    rows = ((each.path, each.offset, each.rule, each.reason) for each in found)
-    if not output.table_wanted:
-        for row in rows:
-            output.row(row)
-        return
-    columns = TableColumn("file", style="bold"), TableColumn("offset", "right"), TableColumn("rule")
-    shown = [(path, f"{offset:,}", rule, reason) for path, offset, rule, reason in rows]
-    if shown:
-        output.table((*columns, TableColumn("reason")), shown)
-    else:
-        output.note("nothing was rejected")
+    rows: Iterable[tuple[object, ...]]
+    rows = ((each.path, each.offset, each.rule or "", each.reason) for each in found)
+    if output.table_wanted:
+        rows = list(rows)
+        if not rows:
+            output.note("nothing was rejected")
+            return
+    output.show(rows, _REJECTED)
 
 
-def _show_tables(output: Output, found: dict[str, Any]) -> None:
+def _show_tables(output: Output, found: Mapping[str, Any]) -> None:
     """Show it to a person: the counts, the tables, and the last runs."""
     names = ("generation", "sources", "records", "without_facts", "quarantined", "texts", "files")
-    counts = [(name.replace("_", " "), f"{found[name]:,}") for name in names]
+    counts = [(name.replace("_", " "), _number(found[name])) for name in names]
     columns = (TableColumn("", style="bold"), TableColumn("", "right"))
     output.table(columns, [*counts, ("size", size_text(found["bytes"]))], heading=False)
     if found["tables"]:
         output.line("")
-        number = (
-            TableColumn("rows", "right"),
-            TableColumn("files", "right", goes=1),
-            TableColumn("size", "right"),
-        )
-        output.table((TableColumn("table", style="bold"), *number), _table_rows(found["tables"]))
+        output.show(_table_rows(found["tables"]), _TABLES)
     if found["runs"]:
         output.line("")
-        output.table(
-            (
-                TableColumn("last runs", style="bold"),
-                TableColumn("finished (UTC)"),
-                TableColumn("took", "right"),
-                TableColumn("rows", "right"),
-            ),
-            [_run_row(run) for run in found["runs"]],
-        )
+        keys = ("stage", "finished", "seconds", "rows")
+        output.show([[run[key] for key in keys] for run in found["runs"]], _RUNS)
 
 
-def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
-    took = f"{run['seconds']:,.1f} s"
-    return run["stage"], time_text(run["finished"]), took, _row_count(run)
-
-
-def _row_count(measured: dict[str, Any]) -> str:
-    return f"{measured['rows']:,}"
-
-
-def _table_rows(tables: dict[str, dict[str, int]]) -> list[tuple[str, str, str, str]]:
+def _table_rows(tables: Mapping[str, Mapping[str, int]]) -> list[tuple[str | int, ...]]:
     """Return a row for each table; the many of Field, kept apart by Name, are one."""
-    merged: dict[str, dict[str, int]] = {}
+    merged: dict[str, list[int]] = {}
     for table, measured in tables.items():
-        name = _FIELD if table.startswith(f"{_FIELD}/") else table
-        sums = merged.setdefault(name, dict.fromkeys(measured, 0))
-        for measure, count in measured.items():
-            sums[measure] += count
-    return [
-        (name, _row_count(each), f"{each['files']:,}", size_text(each["bytes"]))
-        for name, each in merged.items()
-    ]
+        sums = merged.setdefault(_FIELD if table.startswith(f"{_FIELD}/") else table, [0, 0, 0])
+        for at, measure in enumerate(("rows", "files", "bytes")):
+            sums[at] += measured[measure]
+    return [(name, *sums) for name, sums in merged.items()]
 
 
 # -- `lace pipeline verify`: every file of a warehouse, and what its tables say of its records.
 
 _DAMAGED = 6
+_COUNTS = ("files", "bytes", "damaged", "validated", "wrong")
+_PROVEN = ("validated", "records", "facts", "advertisements", "roots", "derived", "wrong")
 
 
 @lace_command(
@@ -224,7 +214,7 @@ _DAMAGED = 6
 @click.option(
     "--sample",
     metavar="N",
-    type=click.IntRange(1, MOST_SAMPLED),
+    type=click.IntRange(1, MAX_SAMPLE),
     help="Validate this many records, and compare the tables with them.",
 )
 @click.option(
@@ -240,9 +230,7 @@ def verify(
     warehouse: str,
     sample: int | None,
     everything: bool,
-    master: str,
-    python_env: str | None,
-    spark_settings: tuple[str, ...],
+    spark: SparkArguments,
 ) -> int:
     """Compare every file of a warehouse with its manifest.
 
@@ -256,85 +244,54 @@ def verify(
     way. Exit code 6 when anything is not as it should be. Without these options
     neither Spark nor Java is needed.
     """
-    if sample is not None and everything:
-        raise UsageError("--sample and --all exclude each other", hint="give one of them")
-    options = SparkOptions(master, python_env, spark_settings)
-    _check_packages(with_spark=everything or sample is not None)
-    from lace.spark.pipeline.audit import check_warehouse, validate_some
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-
-    opened = WarehouseFolder.open(Path(warehouse))
-    total = sum(file.size for file in opened.manifest.all_files())
-    with Progress(session, "verify", total, "bytes") as progress:
-        found = check_warehouse(opened, lambda seen: progress.update(seen.bytes))
-    if not found.damaged:  # else what is read now would only say so again
-        if everything or sample is not None:
-            found.proof = _prove(session, opened, options, sample)
-        else:
-            validate_some(opened, found)
+    opened = open_warehouse(warehouse, settings=session.settings(None)[0])
+    with ExitStack() as shown:
+        total = opened.status()["bytes"]
+        progress = shown.enter_context(Progress(session, "verify", total, "bytes"))
+        found = opened.verify(
+            sample=sample,
+            everything=everything,
+            report=lambda seen: progress.update(seen.bytes),
+            **spark.options(session, "verify", shown),
+        )
     _show(session, found)
     return 0 if found.is_sound else _DAMAGED
 
 
-def _check_packages(*, with_spark: bool) -> None:
-    """Refuse to go on without what is needed: files are read with pyarrow alone."""
-    if with_spark:
-        from lace.spark.engine.session import check_installed
-
-        check_installed()
-    else:
-        from lace.base.arrow import load_pyarrow
-
-        load_pyarrow()
-
-
-def _prove(
-    session: Session, warehouse: WarehouseFolder, options: SparkOptions, sample: int | None
-) -> Proof:
-    from lace.spark.pipeline.audit import prove
-
-    most = session.settings(None)[0].warehouse_embedded_records
-    with spark_session(session, options, "verify") as spark:
-        return prove(spark, warehouse, sample, most_records=most)
-
-
 def _show(session: Session, found: Checked) -> None:
     output, proof = session.output, found.proof
-    counts = {"files": found.files, "bytes": found.bytes, "damaged": found.damaged}
-    counts |= {"validated": found.validated, "wrong": found.wrong}
+    counts = {name: getattr(found, name) for name in _COUNTS}
+    reports = {}
     if proof is not None:
-        names = ("validated", "records", "facts", "advertisements", "roots", "derived", "wrong")
-        counts |= {name: getattr(proof, name) for name in names}
-    faults = proof.faults if proof is not None else []
-    uncompared = proof.uncompared if proof is not None else []
+        counts |= {name: getattr(proof, name) for name in _PROVEN}
+        reports = {"faults": proof.faults, "uncompared": proof.uncompared}
     if output.json:
-        damage = [{"path": path, "reason": reason} for path, reason in found.damage]
-        lists = {"faults": faults, "uncompared": uncompared} if proof is not None else {}
-        told = {
-            name: [{"what": what, "reason": why} for what, why in each]
-            for name, each in lists.items()
-        }
-        output.json_document({**counts, "damage": damage, **told})
+        document: dict[str, object] = {**counts}
+        document["damage"] = [{"path": path, "reason": reason} for path, reason in found.damage]
+        for name, each in reports.items():
+            document[name] = [{"what": what, "reason": reason} for what, reason in each]
+        output.json_document(document)
     else:
         output.counts(counts)
-        for what, reason in [*found.damage, *faults]:
+        for what, reason in [*found.damage, *reports.get("faults", ())]:
             output.say(safe_text(f"damage: {what}: {reason}"))
-        for what, reason in uncompared:
+        for what, reason in reports.get("uncompared", ()):
             output.say(safe_text(f"not compared: {what}: {reason}"))
+    again = "make the warehouse again from its sources"
     if found.damaged:
         output.complain(
             f"lace: the warehouse is damaged: {plural(found.damaged, 'file')} found; put them "
-            "back from a copy, or make the warehouse again from its sources"
+            f"back from a copy, or {again}"
         )
     elif found.wrong:
         output.complain(
             f"lace: the warehouse has records that are not valid: {plural(found.wrong, 'fault')} "
-            "found; make the warehouse again from its sources"
+            f"found; {again}"
         )
     elif proof is not None and proof.wrong:
         output.complain(
             f"lace: the tables do not say what the records do: {plural(proof.wrong, 'fault')} "
-            "found; make the warehouse again from its sources"
+            f"found; {again}"
         )
 
 
@@ -343,13 +300,11 @@ def _show(session: Session, found: Checked) -> None:
 _KINDS = ("a", "b", "differs")
 
 
-def _side(session: Session, warehouse: WarehouseFolder, text: str) -> DiffSide:
-    from lace.spark.pipeline.advertise import state_names
-    from lace.spark.pipeline.diff import listing_of, side_of
-
-    if text not in state_names(warehouse.manifest) and Path(text).is_file():
-        return listing_of(read_public_facts(session, text, None, None), text)
-    return side_of(warehouse, text)
+def _side(session: Session, warehouse: Warehouse, text: str) -> str | tuple[Fact, ...]:
+    """Return the name of a state, or the facts of a peer's listing."""
+    if text in warehouse.status()["advertised"] or not Path(text).is_file():
+        return text
+    return read_public_facts(session, text, None, None)
 
 
 @lace_command(
@@ -380,9 +335,7 @@ def diff(
     first: str,
     second: str,
     only: str | None,
-    master: str,
-    python_env: str | None,
-    spark_settings: tuple[str, ...],
+    spark: SparkArguments,
 ) -> int:
     """Compare two advertisement states: what each has that the other lacks.
 
@@ -391,65 +344,58 @@ def diff(
     Merkle roots are compared first, and only partitions that differ are read. Exit code 1 when
     anything differs.
     """
-    from lace.spark.engine.session import check_installed
-
-    check_installed()
-    from lace.spark.pipeline.diff import Comparison
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-
-    options = SparkOptions(master, python_env, spark_settings)
-    opened = WarehouseFolder.open(Path(warehouse))
-    compared = Comparison(_side(session, opened, first), _side(session, opened, second))
-    if compared.is_same:  # there is nothing to start Spark for
-        return _show_difference(session, compared, None, only)
-    with spark_session(session, options, "diff") as spark:
-        return _show_difference(session, compared, spark, only)
-
-
-def _show_difference(session: Session, compared: Comparison, spark: Any, only: str | None) -> int:  # noqa: ANN401 - PySpark's own
-    output = session.output
+    opened, output = open_warehouse(warehouse), session.output
+    sides = [_side(session, opened, text) for text in (first, second)]
+    how = spark.options(session, "diff")
     if output.json:
-        counts = dict.fromkeys(_KINDS, 0) if spark is None else compared.counts(spark)
-        prefixes = compared.prefixes
-        read = None if prefixes is None else len(prefixes)
+        counts, read = opened.count_differences(*sides, **how)
         output.json_document({**counts, "partitions": read})
         return int(any(counts.values()))
-    rows = iter(()) if spark is None else compared.records(spark, only)
-    number = 0
+    rows: Iterable[tuple[str, str]] = opened.diff(*sides, only=only, **how)
     if output.table_wanted and only is None:
         found = list(rows)
         if found:
             output.table((TableColumn("in"), TableColumn("record", no_wrap=True)), found)
         return int(bool(found))
+    code = 0
     for kind, record in rows:
         output.row((record,) if only else (kind, record))
-        number += 1
-    return int(number > 0)
+        code = 1
+    return code
 
 
 # -- `lace pipeline export`: record bytes out of a warehouse.
 
 
-def _chosen(
+def _choose(
     session: Session,
-    warehouse: WarehouseFolder,
-    rules: str,
+    warehouse: Warehouse,
+    argument: str,
     predicate: str | None,
-    allow_undefined: tuple[str, ...],
-    options: SparkOptions,
+    allow_undefined: Sequence[str],
+    spark: SparkArguments,
 ) -> frozenset[str]:
     """Return the records that rules choose; values that are no record here are counted."""
-    from lace.spark.pipeline.evaluate import choose_records
-
-    question = read_selection(session, rules, predicate, allow_undefined)
-    note_without_facts(session, warehouse.manifest)
-    how = engine_options(session, options)
-    with spark_session(session, options, "export") as spark:
-        found = choose_records(spark, warehouse, question, how)
+    file = read_file(session, argument)
+    rules = read_rules(session, file)
+    note_without_facts(session, warehouse)
+    try:
+        found = warehouse.choose(
+            rules,
+            predicate=predicate or SELECTED,
+            allow_undefined=allow_undefined,
+            **spark.options(session, "export"),
+        )
+    except RuleError as error:
+        raise refusing(session, file, error) from error
+    except UsageError as error:
+        if predicate is None and "no rule defines" in error.message:
+            error.hint = "name the predicate that chooses records, as in --predicate Chosen/1"
+        raise
     if found.strangers:
         are = "is no record" if found.strangers == 1 else "are no records"
         count = plural(found.strangers, "value")
-        session.output.note(f"{count} of {question.predicates[0]} {are} of this warehouse")
+        session.output.note(f"{count} of {predicate or SELECTED} {are} of this warehouse")
     return found.hashes
 
 
@@ -490,9 +436,7 @@ def export(
     predicate: str | None,
     allow_undefined: tuple[str, ...],
     target: str | None,
-    master: str,
-    python_env: str | None,
-    spark_settings: tuple[str, ...],
+    spark: SparkArguments,
 ) -> int:
     """Write the bytes of records of a warehouse.
 
@@ -505,26 +449,17 @@ def export(
     if predicate is not None and rules is None:
         raise UsageError("--predicate is of rules", hint="give --rules FILE")
     check_output(session.output, target)
+    settings = session.settings(session.find_settings() if rules is not None else None)[0]
+    opened = open_warehouse(warehouse, settings=settings)
+    wanted = opened.find(*records) if records else None
     if rules is not None:
-        from lace.spark.engine.session import check_installed
-
-        check_installed()
-    load_pyarrow()
-    from lace.spark.pipeline.evaluate import find_named
-    from lace.spark.pipeline.records import iterate_records
-    from lace.spark.pipeline.tables import RECORDS
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-
-    opened = WarehouseFolder.open(Path(warehouse))
-    wanted = None if everything else find_named(opened, records)
-    if rules is not None:
-        options = SparkOptions(master, python_env, spark_settings)
-        wanted = _chosen(session, opened, rules, predicate, allow_undefined, options)
-    total = opened.manifest.rows(RECORDS) if wanted is None else len(wanted)
+        wanted = _choose(session, opened, rules, predicate, allow_undefined, spark)
+    total = opened.status()["records"] if wanted is None else len(wanted)
+    found = opened.records(wanted)
     place: AbstractContextManager[IO[bytes] | None] = written(target) if target else nullcontext()
     with place as file, Progress(session, "export", total, "records") as progress:
         goal = Target(session.output, file)
-        for record in iterate_records(opened, wanted):
+        for record in found:
             goal.write(record)
             progress.update(goal.records)
     if target:
@@ -555,18 +490,10 @@ def export_lace(session: Session, warehouse: str) -> int:
     The lace is the one that --lace names, or the one here. Every record is validated as an
     import does it. It needs no Spark.
     """
-    from lace.base.arrow import load_pyarrow
-
-    load_pyarrow()
-    from lace.spark.pipeline.run import store_records
-    from lace.spark.pipeline.tables import RECORDS
-    from lace.spark.pipeline.warehouse import WarehouseFolder
-
-    opened = WarehouseFolder.open(Path(warehouse))
-    total = opened.manifest.rows(RECORDS)
+    opened = open_warehouse(warehouse)
     with (
         session.changing("pipeline export-lace") as change,
-        Progress(session, "export-lace", total, "records") as progress,
+        Progress(session, "export-lace", opened.status()["records"], "records") as progress,
     ):
 
         def report(counts: Intake, errors: Sequence[RecordError]) -> None:
@@ -574,15 +501,9 @@ def export_lace(session: Session, warehouse: str) -> int:
                 session.output.complain(str(error))
             progress.update(counts.stored + counts.known + counts.rejected)
 
-        lace = change.lace
-        done = store_records(
-            opened, lace.store, settings=lace.settings, workers=lace.workers, report=report
-        )
+        done = opened.export_lace(change.lace, report=report)
         counts = {"stored": done.stored, "known": done.known, "rejected": done.rejected}
         change.result.update(counts)
         change.exit_code = 1 if done.rejected else 0
-    if session.output.json:
-        session.output.json_document(counts)
-    else:
-        session.output.counts(counts)
+    show_counts(session, counts)
     return change.exit_code

@@ -21,7 +21,6 @@ from lace.api.query import (
     ENGINES,
     AnswerLostError,
     PredicateKey,
-    active_context,
     ask_facts,
     ask_lace,
     check_engine,
@@ -166,9 +165,9 @@ class QueryRequest:
         """Return what Spark is at, where it is what evaluates."""
         if self._engine != "spark":
             return ""
-        from lace.cli.pipeline_session import standing_text
+        from lace.cli.pipeline import spark_text
 
-        return standing_text(active_context())
+        return spark_text()
 
 
 # -- The answer to a query as it is written: fact lines, tables, JSON, CSV, Parquet.

@@ -15,8 +15,8 @@ from lace.cli.session import Change
 from lace.errors import LaceError
 
 if TYPE_CHECKING:
+    from lace.api.lace import Damage, Verification
     from lace.cli.session import Session
-    from lace.store.sqlite.verify import Damage, Verification
 
 
 _DAMAGED = 6

@@ -371,6 +371,42 @@ def active_context() -> Any:  # noqa: ANN401 - PySpark's own
     return getattr(kind, "_active_spark_context", None)
 
 
+@dataclass(frozen=True, slots=True)
+class SparkProgress:
+    """The stages that run: their numbers, tasks done and in all, and rows that went through."""
+
+    stages: tuple[int, ...] = ()
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+
+
+def active_progress() -> SparkProgress | None:
+    """Return the stages that the open Spark context runs; None without one.
+
+    Rows are known as tasks report. They come from the store of Spark's web page, which is there
+    without the page.
+    """
+    context = active_context()
+    if context is None:
+        return None
+    done = total = rows = 0
+    try:
+        tracker = context.statusTracker()
+        stages = tuple(sorted(tracker.getActiveStageIds()))
+        for number in stages:
+            found = tracker.getStageInfo(number)
+            if found is not None:
+                done += found.numCompletedTasks
+                total += found.numTasks
+                seen = context._jsc.sc().statusStore().lastStageAttempt(number)
+                read = seen.inputRecords() + seen.shuffleReadRecords()
+                rows += max(read, seen.outputRecords() + seen.shuffleWriteRecords())
+    except Exception:  # noqa: BLE001 - the Java process may be going; it is only a display
+        return None
+    return SparkProgress(stages, done, total, int(rows))
+
+
 @contextmanager
 def open_session(
     master: str = LOCAL_MASTER,

@@ -395,6 +395,12 @@ class Done:
     added: int
     partitions: int
     root: bytes
+    name: str = ""
+
+    @property
+    def root_text(self) -> str:
+        """The root in base64-ascend."""
+        return b64a.encode(self.root)
 
 
 def asked_of(
@@ -429,12 +435,12 @@ def is_current(warehouse: WarehouseFolder, asked: Asked) -> Done | None:
         return None
     if state.inputs != inputs_of(warehouse.manifest, asked.of):
         return None
-    return _done(read_partitions(warehouse, asked.name), 0)
+    return _done(asked.name, read_partitions(warehouse, asked.name), 0)
 
 
-def _done(partitions: Partitions, added: int) -> Done:
+def _done(name: str, partitions: Partitions, added: int) -> Done:
     count, root = partitions[WHOLE]
-    return Done(count, added, len(partitions) - 1, root)
+    return Done(count, added, len(partitions) - 1, root, name)
 
 
 def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
@@ -466,7 +472,7 @@ def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
     new = new.with_replaced(f"{PARTITIONS}/{asked.name}", write_partitions(job, partitions))
     new = new.with_replaced(f"{ADVERTISED}/{asked.name}", write_state(job, state))
     job.commit(new, "advertise")
-    return _done(partitions, sum(file.rows for file in made))
+    return _done(asked.name, partitions, sum(file.rows for file in made))
 
 
 def _write_claims(

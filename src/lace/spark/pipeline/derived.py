@@ -197,6 +197,12 @@ def answer_table(name: str, predicate: PredicateKey) -> str:
     return f"{DERIVED}/{name}/{predicate.name}~{predicate.arity}"
 
 
+def check_answer(name: str, predicates: Iterable[PredicateKey]) -> None:
+    """Refuse a name, or a predicate, that no table can have."""
+    for key in predicates:
+        answer_table(check_name(name), key)
+
+
 def evaluation_table(name: str) -> str:
     """Return the table that describes an evaluation."""
     return f"{_EVALUATIONS}/{name}"

@@ -37,7 +37,7 @@ from lace.spark.pipeline.tables import ADVERTISEMENTS, read_table, struct_of
 from lace.spark.pipeline.warehouse import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -167,16 +167,22 @@ class Comparison:
         """Whether the roots alone say that nothing differs."""
         return self.prefixes == []
 
-    def counts(self, session: SparkSession) -> dict[str, int]:
-        """Return how many records there are of each kind."""
+    def counts(self, opening: Callable[[], SparkSession]) -> dict[str, int]:
+        """Return how many records there are of each kind; Spark is opened if roots differ."""
+        if self.is_same:
+            return dict.fromkeys(KINDS, 0)
         with translated("diff"):
-            found = self._differing(session).groupBy("kind").count().collect()
+            found = self._differing(opening()).groupBy("kind").count().collect()
         return {**dict.fromkeys(KINDS, 0), **{row["kind"]: row["count"] for row in found}}
 
-    def records(self, session: SparkSession, only: str | None = None) -> Iterator[tuple[str, str]]:
+    def records(
+        self, opening: Callable[[], SparkSession], only: str | None = None
+    ) -> Iterator[tuple[str, str]]:
         """Yield kind and hash of the records that differ, or of those of one kind; in order."""
+        if self.is_same:
+            return
         with translated("diff"):
-            found = self._differing(session)
+            found = self._differing(opening())
             if only is not None:
                 found = found.where(found["kind"] == only)
             for row in found.orderBy("kind", "record").toLocalIterator():

@@ -19,7 +19,7 @@ from lace.exchange.capabilities import relabelled
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.lines import check_value, format_fact, parse_fact
 from lace.policy.public_facts import check_public, split_local
-from lace.policy.schema import ALL_FIELDS
+from lace.policy.schema import ALL_FIELDS, Offer
 from lace.record.paths import parse_address
 from lace.rules.canonical import parse_canonical, rule_id
 from lace.rules.limits import UNLIMITED, RuleLimits
@@ -31,7 +31,7 @@ from lace.spark.engine.session import shuffle_partitions
 from lace.spark.pipeline.derived import (
     Evaluated,
     answer_table,
-    check_name,
+    check_answer,
     evaluation_table,
     name_of_digest,
     name_of_facts,
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from lace.engine.budget import Statistics
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
-    from lace.policy.schema import Schema
     from lace.rules.program import CheckedProgram
     from lace.spark.engine.engine import Tables
     from lace.spark.engine.session import Options
@@ -272,6 +271,8 @@ def _keys(found: list[Any]) -> Iterator[PredicateKey]:
         yield PredicateKey(str(name), int(arity))
 
 
+ANY_OFFER: Final = Offer(ALL_FIELDS)
+"""An offer of all fields."""
 _FORMAT: Final = 3
 """Changes whenever the tables of an answer would come out in another form."""
 _NUMBER_BYTES: Final = 8
@@ -284,14 +285,14 @@ class Question:
     """What is asked: checked programs, each after those that it reads, and what is wanted.
 
     `exchange` is the policy that they are the programs of, if they are those of an exchange;
-    `offered` are the fields of advertisements that this side offers in it.
+    `offer` is what this side offers in it.
     """
 
     programs: tuple[CheckedProgram, ...]
     predicates: tuple[PredicateKey, ...]
     public: tuple[Fact, ...] = ()
     exchange: Executable | None = None
-    offered: Schema = ALL_FIELDS
+    offer: Offer = ANY_OFFER
 
     def __post_init__(self) -> None:
         if not self.predicates:
@@ -299,7 +300,7 @@ class Question:
 
 
 def exchange_question(
-    executable: Executable, public: Iterable[Fact], offered: Schema = ALL_FIELDS
+    executable: Executable, public: Iterable[Fact], offer: Offer = ANY_OFFER
 ) -> Question:
     """Return the question what an exchange may send and request."""
     told = tuple(sorted(set(relabelled(public, executable))))
@@ -307,7 +308,7 @@ def exchange_question(
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
     for value in {value for fact in told for value in fact[1:]}:
         check_value(value, allowed)
-    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable, offered)
+    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable, offer)
 
 
 def identity_of(manifest: Manifest, question: Question) -> str:
@@ -324,13 +325,12 @@ def made_by() -> str:
 
 def find_answer(warehouse: WarehouseFolder, name: str, question: Question) -> Evaluated | None:
     """Return the answer that a warehouse has under a name, if it is the one to this question."""
-    for key in question.predicates:
-        answer_table(check_name(name), key)
+    check_answer(name, question.predicates)
     found = read_evaluated(warehouse, name)
     if found is None or found.identity != identity_of(warehouse.manifest, question):
         return None
     if question.exchange is not None:
-        schema = registered_schema(question.exchange, question.offered)
+        schema = registered_schema(question.exchange, question.offer.schema)
         if found.registration is None or found.registration.schema != schema:
             return None
     return found if set(found.counts) == set(question.predicates) else None
@@ -367,7 +367,7 @@ def evaluate(
         fresh=True,
         registration=None
         if told is None
-        else register(manifest, told, question.public, question.offered),
+        else register(manifest, told, question.public, question.offer.schema),
         made_by=made_by(),
     )
     folder, asked = job.folder("evaluation"), job.folder("question")

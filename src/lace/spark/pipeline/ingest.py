@@ -32,7 +32,15 @@ from lace.spark.pipeline.tables import (
     struct_of,
     write_rows,
 )
-from lace.spark.pipeline.warehouse import damage_told, file_digest, told, translated
+from lace.spark.pipeline.warehouse import (
+    damage_told,
+    file_digest,
+    not_written,
+    told,
+    translated,
+)
+from lace.store.file_errors import open_writer
+from lace.store.interface import Order
 from lace.store.validation import (
     SIGNATURE_BATCH,
     SIGNATURE_BATCH_BYTES,
@@ -41,13 +49,14 @@ from lace.store.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from lace.errors import RecordError
     from lace.record.reader import Fault
     from lace.spark.pipeline.warehouse import DataFile, Job, WarehouseFolder
+    from lace.store.sqlite.snapshot import SqliteSnapshot
     from lace.store.validation import ValidationResults
 
 
@@ -478,6 +487,26 @@ def find_new(
         if source not in known:
             new.append((path, source))
     return NewFiles(tuple(new), len(paths) - len(new))
+
+
+def find_lace_records(
+    job: Job,
+    folder: Path,
+    snapshot: SqliteSnapshot,
+    report: Callable[[int, int], None] | None = None,
+) -> NewFiles:
+    """Write the records of a lace to a file of the job; returns it unless it was ingested so."""
+    target = job.scratch("lace") / "lace.records"
+    total = snapshot.totals().records
+    with told(target):
+        target.parent.mkdir(parents=True)
+    with open_writer(target, lambda error: not_written(target, error)) as file:
+        for number, record in enumerate(snapshot.records(order=Order.ID), 1):
+            file.write(record.bytes)
+            if report is not None:
+                report(number, total)
+    path = target.resolve()
+    return find_new(job.warehouse, [path], {str(path): f"lace:{folder.resolve()}"})
 
 
 def ingest(

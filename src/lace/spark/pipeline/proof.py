@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 Reports: TypeAlias = "list[tuple[str, str]]"
 """What something was found about, and what was found: the first of them."""
-MOST_SAMPLED: Final = 100_000
+MAX_SAMPLE: Final = 100_000
 """Records that a sample may have; they are named one by one."""
 _MOST_REPORTS: Final = 1000
 

@@ -6,6 +6,7 @@ a wrong record.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,6 +19,8 @@ from lace.record.ids import RecordId
 from lace.record.validate import ValidRecord, trust_stored
 from lace.spark.pipeline.tables import RECORDS
 from lace.spark.pipeline.warehouse import WarehouseDamagedError, damage_told
+from lace.store.intake import import_stream
+from lace.store.validation import batches_alone
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from lace.base.limits import Settings
     from lace.record.paths import Address
     from lace.spark.pipeline.warehouse import WarehouseFolder
+    from lace.store.intake import Intake, Report
+    from lace.store.interface import RecordStore
 
 
 _BATCH_BYTES: Final = 16 * 1024 * 1024
@@ -47,6 +53,27 @@ def iterate_records(
             if record is None:
                 break
             yield record
+
+
+def store_records(
+    warehouse: WarehouseFolder,
+    store: RecordStore,
+    *,
+    settings: Settings,
+    workers: int,
+    report: Report | None = None,
+) -> Intake:
+    """Store the records of a warehouse, each validated as an import does it; returns the counts."""
+    return import_stream(
+        store,
+        (record.bytes for record in iterate_records(warehouse)),
+        settings=settings,
+        random_bytes=os.urandom,
+        workers=workers,
+        alone=batches_alone(settings),
+        source=str(warehouse.folder),
+        report=report,
+    )
 
 
 def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[Address]) -> list[str | None]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from lace.base.arrow import load_pyarrow
 from lace.errors import EngineError, UsageError
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.spark.engine.relations import empty_frame
 from lace.spark.pipeline.warehouse import damage_told
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ def read_files(
     schema = struct_of(columns)
     names = [str(path) for path in paths]
     if not names:
+        from lace.spark.engine.relations import empty_frame  # it needs pyarrow
+
         return empty_frame(session, schema)
     return session.read.schema(schema).parquet(*names)
 

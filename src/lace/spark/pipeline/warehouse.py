@@ -311,6 +311,14 @@ class WarehouseFolder:
         return cls(folder, _read_manifest(folder))
 
     @classmethod
+    def prepare(cls, folder: Path) -> WarehouseFolder:
+        """Open a warehouse, or one that `writing` makes where there is nothing yet."""
+        if (folder / MANIFEST_NAME).exists():
+            return cls.open(folder)
+        _refuse_foreign(folder)
+        return cls(folder, FIRST_MANIFEST)
+
+    @classmethod
     def create(cls, folder: Path) -> WarehouseFolder:
         """Open a warehouse, or make one where there is nothing yet."""
         if not (folder / MANIFEST_NAME).exists():
@@ -333,7 +341,9 @@ class WarehouseFolder:
 
     @contextmanager
     def writing(self, purpose: str, wait_seconds: float = 0) -> Iterator[Job]:
-        """Be the one who writes, inside the `with` block, from the newest state on."""
+        """Hold the write lock inside the `with` block, from the newest state on."""
+        if self.manifest is FIRST_MANIFEST:
+            type(self).create(self.folder)
         with WriteLock(self.folder, purpose, what="warehouse").held(wait_seconds):
             self.manifest = _read_manifest(self.folder)
             self.not_removed = _sweep(self.folder, self.manifest)
