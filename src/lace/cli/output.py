@@ -473,7 +473,7 @@ class Output:
             return
         with self.beside():
             sys.stdout.buffer.write(data)
-            sys.stdout.flush()
+            sys.stdout.buffer.flush()  # the stream is that of the line that moves, which keeps it
 
     def flush(self) -> None:
         """Send on what was written, so that a failure shows while it can be reported."""
@@ -672,6 +672,8 @@ class Output:
         if self.log is not None:
             self.log.message(level, text)
         elif sys.stderr is not None:
+            if self._is_real:
+                self.flush()  # data that a person has before them stays above what is said of it
             width = self.aside_width
             lines = [safe_text(text)] if width is None else wrap_answer(safe_text(text), width)
             with nullcontext() if self.beside is None else self.beside():

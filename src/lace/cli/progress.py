@@ -262,7 +262,7 @@ def _relay(output: Output, reading: int) -> None:
         while piece := source.read(_PIECE_BYTES):
             with _beside(output):
                 sys.stderr.buffer.write(_fitting(piece, output.aside_width))
-                sys.stderr.flush()
+                sys.stderr.buffer.flush()
                 # A question that waits for its answer in the same line is not drawn over.
                 output.is_held = not piece.endswith(b"\n")
     end_line(output)
@@ -273,7 +273,7 @@ def end_line(output: Output) -> None:
     with _beside(output):
         if output.is_held:
             sys.stderr.buffer.write(b"\n")
-            sys.stderr.flush()
+            sys.stderr.buffer.flush()
             output.is_held = False
 
 
