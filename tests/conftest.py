@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 import lace
+from tests.profiles import load_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,23 +31,7 @@ pytest.register_assert_rewrite(
 
 TESTS = Path(__file__).resolve().parent
 
-# A shared machine can be slow at any moment, so no profile has a deadline.
-settings.register_profile("dev", deadline=None)
-settings.register_profile(
-    "ci",
-    deadline=None,
-    derandomize=True,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile(
-    "deep",
-    deadline=None,
-    max_examples=5_000,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+load_profile()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also for what tests start

@@ -20,6 +20,7 @@ import pytest
 
 from lace.cli.main import run
 from lace.cli.session import Session
+from tests.fork_server import Forked, can_fork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ __all__ = [
     "start_on_terminal",
 ]
 
-# Run in the child, before the command: a handler set here would not survive the exec.
+# Run in the child, before the command, where it is not forked.
 _AT_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -113,7 +114,7 @@ def call_at_terminal(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    drop = ("NO_COLOR", "COLUMNS", "LINES")  # a test runner may have set them
+    drop = ("NO_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED")  # a test runner may have set them
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LACE_") and k not in drop}
     return {**kept, "TERM": "xterm-256color", **more}
 
@@ -122,12 +123,28 @@ def spawn(
     *arguments: object,
     prefix: tuple[str, ...] = (),
     program: tuple[str, ...] = LACE,
+    terminal: bool = False,
+    fresh: bool = False,
     **rest: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start the command as a process."""
-    command = [*prefix, *program, *map(str, arguments)]
+    """Start the command as a process, forked from one that has imported it if that is the same.
+
+    Args:
+        arguments: of the command.
+        prefix: what starts it in its turn.
+        program: what is started in place of `python -m lace`.
+        terminal: whether its standard input becomes the terminal of its session.
+        fresh: whether Python is to start as it does for a user.
+        rest: as for Popen.
+    """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **{"env": clean_environment(), **pipes, **rest})
+    options = {"env": clean_environment(), **pipes, **rest}
+    plain = program[:2] == LACE[:2] and not (prefix or fresh or "pass_fds" in rest)
+    if plain and can_fork(options["env"]):
+        words = [*program[2:], *map(str, arguments)]
+        return Forked(words, terminal=terminal, **options)
+    first = (sys.executable, "-c", _AT_TERMINAL) if terminal else ()
+    return subprocess.Popen([*first, *prefix, *program, *map(str, arguments)], **options)
 
 
 def process(
@@ -163,8 +180,8 @@ def start_on_terminal(
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     started = spawn(
         *arguments,
-        prefix=(sys.executable, "-c", _AT_TERMINAL),
         program=program,
+        terminal=True,
         stdin=slave,
         stdout=slave if stdout is None else stdout,
         stderr=slave,

@@ -16,6 +16,7 @@ from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.differential.clingo_programs import evaluate_with_clingo
 from tests.oracle.naive_engine import evaluate_naively
+from tests.profiles import examples
 from tests.property import lacegrams
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ ENGINES: dict[str, Evaluate] = {"reference": evaluate_naively, "embedded": evalu
 PROGRAMS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent.parent / "vectors" / "programs.json").read_text("utf-8")
 )
-EXAMPLES = max(300, settings().max_examples)
+EXAMPLES = examples(300)
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 

@@ -19,6 +19,7 @@ from lace.rules.limits import RuleLimits
 from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from tests.oracle.naive_engine import evaluate_naively
+from tests.profiles import examples
 from tests.property import evaluations
 from tests.property.derivations import dense_worlds
 from tests.property.lacegrams import canonical
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     Rows = Mapping[PredicateKey, frozenset[tuple[str, ...]]]
 
 PROFILE = QUERY.with_base(evaluations.BASE)
-FULL = max(1400, settings().max_examples)
-STEPWISE = max(700, settings().max_examples)
+FULL = examples(1400)
+STEPWISE = examples(700)
 WORLDS = st.one_of(
     st.tuples(evaluations.programs(), evaluations.facts(max_size=20)),
     st.tuples(evaluations.order_programs(), evaluations.facts(max_size=20)),
@@ -102,7 +103,7 @@ def test_increments(world: World, data: st.DataObject) -> None:
 @pytest.mark.property
 @pytest.mark.slow
 @pytest.mark.requirement("030-63")
-@settings(max_examples=max(300, settings().max_examples))
+@settings(max_examples=examples(300))
 @given(WORLDS, st.data())
 def test_the_ways_of_large_relations(world: World, data: st.DataObject) -> None:
     """Short frames, no tables, few numbers that fit: what else only large relations meet."""
@@ -127,7 +128,7 @@ def test_the_ways_of_large_relations(world: World, data: st.DataObject) -> None:
 
 
 @pytest.mark.property
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(WORLDS, st.integers(0, 60))
 def test_a_budget_stops_before_it_is_passed(world: World, work: int) -> None:
     """Whatever the budget: the whole answer or none, and never more work than allowed."""

@@ -28,6 +28,7 @@ from lace.rules.profiles import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT
 from lace.rules.syntax import PredicateKey
 from lace.store.sqlite.store import SqliteStore
 from tests.oracle.naive_engine import evaluate_naively
+from tests.profiles import examples
 from tests.property import policies
 from tests.property.policies import SELECT_RECORDS, seen, visible_in
 from tests.unit.exchange.sides import START, pair_of
@@ -141,7 +142,7 @@ HELD = st.lists(st.sampled_from(range(len(IDS))), unique=True, min_size=2)
 
 @pytest.mark.requirement("040-12", "040-14", "040-66", "040-67", "040-69", "040-70", "040-74")
 @settings(
-    max_examples=max(60, settings().max_examples),
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     deadline=None,
 )

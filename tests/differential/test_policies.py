@@ -30,6 +30,7 @@ from lace.store.sqlite import segments
 from lace.store.sqlite.store import SqliteStore
 from tests.oracle.naive_engine import evaluate_naively
 from tests.oracle.store_policy import StorePolicy
+from tests.profiles import examples
 from tests.property import policies
 from tests.property.policies import (
     SELECT_RECORDS,
@@ -116,7 +117,7 @@ def from_scratch(policy: Executable, facts: list[Fact], public: list[Fact]) -> A
 
 
 @settings(
-    max_examples=max(300, settings().max_examples),
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(
@@ -160,7 +161,7 @@ def test_every_way_to_evaluate_a_policy_gives_the_same_answer(
 
 
 @settings(
-    max_examples=max(80, settings().max_examples),
+    max_examples=examples(80),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(OURS, THEIRS, EXPOSED, st.data())
@@ -215,7 +216,7 @@ def _assert_followed(
         other.close()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(THEIRS, EXPOSED, st.sampled_from([0, 1]))
 def test_compiling_twice_gives_the_same(theirs: str, exposed: list[Exposure], index: int) -> None:
     made = compiled(SELECT_RECORDS, theirs, exposed, index=index)

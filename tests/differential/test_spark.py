@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import lace
 from benchmarks.workload_facts import candidates, columns_of, edges, text_facts
@@ -45,6 +45,7 @@ from tests.cli.running import call
 from tests.differential.test_engines import WORLDS, checked
 from tests.differential.test_programs import PROGRAMS
 from tests.oracle.naive_engine import evaluate_naively
+from tests.profiles import IS_DEEP, examples
 from tests.property.policies import VIEWER, compiled
 from tests.store.samples import plex
 
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_session")]
 
-DEEP = settings().max_examples >= 1000
-"""Whether there is time for everything."""
 PARTS = 4
 """So many tests have the programs among them, for workers to share."""
 EDGES: list[Fact] = [("Edge", "a", "b"), ("Edge", "b", "c"), ("Edge", "c", "a"), ("Edge", "c", "d")]
@@ -122,7 +121,7 @@ def lines_embedded(program: CheckedProgram, facts: list[Fact] | GroupedFacts) ->
 def test_programs(path: str, part: int) -> None:
     how = {"cluster": on_cluster(), "handed": options(), "whole": None}[path]
     for number, program in list(enumerate(PROGRAMS))[part::PARTS]:
-        if path == "handed" and not DEEP and number % 5:
+        if path == "handed" and not IS_DEEP and number % 5:
             continue  # what is not handed over is the same as on the cluster
         facts = [parse_fact(line.encode()) for line in program["facts"]]
         profile = QUERY.with_base({(fact[0], len(fact) - 1) for fact in facts})
@@ -132,10 +131,8 @@ def test_programs(path: str, part: int) -> None:
 
 @pytest.mark.property
 @pytest.mark.requirement("030-57", "030-63", "030-64", "030-65")
-@seed(20)
 @settings(
-    max_examples=60 if DEEP else 20,
-    derandomize=True,
+    max_examples=examples(20),
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -148,7 +145,7 @@ def test_generated_programs(world: World) -> None:
     lines = sorted(format_fact((key.name, *row)) for key in rules.derived for row in expected[key])
     assert lines_embedded(rules, facts) == lines
     assert lines_of(rules, facts, on_cluster()) == lines
-    if DEEP or len(facts) % 3 == 0:
+    if IS_DEEP or len(facts) % 3 == 0:
         assert lines_of(rules, facts, options(broadcast_rows=0, handover_rows=8)) == lines
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.reconcile import Reconciliation
 from lace.exchange.summaries import InquiryLimits
 from lace.policy.schema import Schema
+from tests.profiles import IS_DEEP
 from tests.unit.exchange.reconciling import (
     SOURCES,
     WIDE,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.property
 
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SEEDS = 3_000 if IS_DEEP else 60
 MODES = [0, 1, 2]
 

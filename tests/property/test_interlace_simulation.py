@@ -15,6 +15,7 @@ import pytest
 from lace.exchange import events as happened
 from lace.exchange.capabilities import Capabilities
 from lace.exchange.failures import Failure
+from tests.profiles import IS_DEEP
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
 from tests.simulator.traces import begin, replay, save
 from tests.simulator.world import Plan, World, is_waiting, some_world
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.property
 
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 GROUPS = 300 if IS_DEEP else 7
 FAULTY_GROUPS = 300 if IS_DEEP else 20
 """Groups with faults, where most can go wrong: two hundred seeds."""

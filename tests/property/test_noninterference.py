@@ -36,6 +36,7 @@ from lace.rules.syntax import PredicateKey
 from lace.store.sqlite import segments
 from lace.store.sqlite.store import SqliteStore
 from tests.oracle.store_policy import StorePolicy
+from tests.profiles import examples
 from tests.property import policies
 from tests.property.policies import (
     RECORDS,
@@ -211,7 +212,7 @@ def _assert_alike(
 
 
 SETTINGS = settings(
-    max_examples=max(350, settings().max_examples),
+    max_examples=examples(350),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -226,7 +227,7 @@ def test_what_is_not_exposed_changes_nothing_for_the_peer(
 
 
 @settings(
-    max_examples=max(120, settings().max_examples),
+    max_examples=examples(120),
     suppress_health_check=[
         HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much,
     ],
@@ -246,7 +247,7 @@ def _follow(store: SqliteStore, before: set[int], after: set[int]) -> None:
 
 
 @settings(
-    max_examples=max(40, settings().max_examples // 3),
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), policies.own_exposures, st.sampled_from(policies.BAITS), LIMITS)

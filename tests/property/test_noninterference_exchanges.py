@@ -8,7 +8,6 @@ whatever changes in between, inside the view alike and outside of it not.
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from lace.link.client import LinkOptions
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.link.pairing import Pairing
+from tests.profiles import examples
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from lace.link.party import Party
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("050-32", "050-238", "050-157")]
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 NUMBERS = range(len(pool()))
 SECRETS = range(len(secrets()))
 NOW = Tai(f"{START}:000000000")
@@ -143,7 +142,7 @@ def _moments(data: st.DataObject) -> list[Moment]:
 
 
 @settings(
-    max_examples=400 if IS_DEEP else 12,
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(

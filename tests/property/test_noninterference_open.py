@@ -8,7 +8,6 @@ arrived, none leaves.
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -28,6 +27,7 @@ from lace.link.client import LinkOptions
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.link.pairing import Pairing
+from tests.profiles import examples
 from tests.property.test_interlace_simulation import BAITS, LOCAL
 from tests.property.test_noninterference_exchanges import hold, listen
 from tests.simulator.policies import ALICE, BOB, EXPOSURES, START, pool, secrets
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from lace.link.party import Party
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("020-86", "050-32", "050-195")]
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SHOWN = tuple(at for at, each in enumerate(pool()) if each.group == "u")
 SECRETS = range(len(secrets()))
 THERE = frozenset({9, 11})
@@ -156,7 +155,7 @@ def lives_of(
 
 
 @settings(
-    max_examples=300 if IS_DEEP else 10,
+    max_examples=examples(10),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(
