@@ -102,7 +102,7 @@ def test_a_damaged_database_file(filled: Path) -> None:
 AS_A_STRANGER = """
 import os, sys
 import lace.record.schnorr_batch
-from lace.cli import verify
+from lace.cli import status
 from lace.cli.main import run
 from lace.cli.session import Session
 if os.getuid() == 0:

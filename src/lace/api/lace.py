@@ -7,17 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Self
 
-from lace.api.records import admit_records, as_identifier, sorted_facts
-from lace.api.system import now, opened_file, processors, read_chunks
+from lace.api.records import (
+    admit_records,
+    as_identifier,
+    find_records,
+    load_records,
+    sorted_facts,
+)
+from lace.api.system import now, opened_file, processors, read_chunks, writing_file
 from lace.base.arguments import check_argument, check_callable, check_count
 from lace.record.paths import parse_address
 from lace.record.validate import parse_record
 from lace.store.intake import Intake, Report, import_stream
 from lace.store.keys import KeyRing
 from lace.store.sqlite.store import Operation, SqliteStore
-from lace.store.sqlite.verify import Damage as Damage
-from lace.store.sqlite.verify import Verification as Verification
-from lace.store.sqlite.verify import verify_store
+from lace.store.sqlite.verify import Damage, Verification, verify_store
 from lace.store.validation import batches_alone, helpful_workers
 
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
     from lace.rules.program import CheckedProgram
     from lace.store.interface import Admission, StoredRecord
     from lace.store.sqlite.snapshot import SqliteSnapshot
+
+
+__all__ = ["Damage", "Lace", "LaceStatus", "Verification"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,6 +436,27 @@ class Lace:
                 admit_embedded=admit_embedded,
                 report=report,
             )
+
+    def export(self, target: str | os.PathLike[str] | IO[bytes], *addresses: str) -> int:
+        """Write the bytes of records, one after another, and return how many records that were.
+
+        Args:
+            target: a path, which appears when all is written, or a file that takes bytes.
+            addresses: hashes, or coordinates, which mean their newest version; without any, all
+                records in the order of storing.
+
+        Raises:
+            NotFoundError: a record is not in the lace; nothing is written then.
+            StoreError: the file cannot be written.
+        """
+        count = 0
+        with self.store.snapshot() as snapshot:
+            found = [stored.id for stored in find_records(snapshot, addresses)]
+            with writing_file(target) as file:
+                for record in load_records(snapshot, found if addresses else None):
+                    file.write(record.bytes)
+                    count += 1
+        return count
 
     def verify(self, report: Callable[[Verification], None] | None = None) -> Verification:
         """Check everything that the lace holds, signatures included."""

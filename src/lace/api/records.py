@@ -53,6 +53,7 @@ __all__ = [
     "find_records",
     "format_fact",
     "list_rows",
+    "load_records",
     "parse_address",
     "record_facts",
     "sorted_facts",
@@ -135,6 +136,19 @@ def find_records(snapshot: Snapshot, texts: Sequence[str]) -> list[StoredRecord]
         names = ", ".join(shorten(text, 100) for text in missing)
         raise NotFoundError(f"not in this lace: {names}", hint="`lace list` shows what is there")
     return list(found.values())
+
+
+def load_records(
+    snapshot: Snapshot, identifiers: Iterable[str] | None = None
+) -> Iterator[ValidRecord]:
+    """Yield the records of some identifiers, or all in the order of storing."""
+    if identifiers is None:
+        yield from snapshot.records(order=Order.STORED)
+        return
+    for identifier in identifiers:
+        record = snapshot.load(identifier)
+        if record is not None:
+            yield record
 
 
 # -- Records by their fields.

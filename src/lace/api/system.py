@@ -54,6 +54,7 @@ __all__ = [
     "resolve_settings",
     "settings_template",
     "write_settings_file",
+    "writing_file",
     "written_file",
 ]
 
@@ -184,6 +185,35 @@ def opened_file(
         with translating(translate):
             size = path.stat().st_size if path.is_file() else None
         yield file, str(path), size
+
+
+def _takes_bytes(target: object) -> bool:
+    return hasattr(target, "write") and not isinstance(target, io.TextIOBase)
+
+
+@contextmanager
+def writing_file(target: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Take a file that is open for bytes, or write one that appears when it is whole.
+
+    Raises:
+        UsageError: the target is not a path and not a binary file.
+        StoreError: the file cannot be written.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        if not _takes_bytes(target):
+            raise UsageError(
+                f"target is a path, or a file that was opened for bytes, not {kind_of(target)}",
+                hint="open it with mode 'wb'",
+            )
+        yield target
+        return
+    path = Path(target)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise UsageError(f"{path} is a folder, or in one that is not there", hint="name a file")
+    with written_file(
+        path, lambda error: StoreError(f"{path} cannot be written: {error.strerror}")
+    ) as file:
+        yield file
 
 
 @contextmanager

@@ -59,9 +59,39 @@ def refuse_terminal(output: Output, what: str, instead: str = "") -> None:
         )
 
 
-# -- Files of rules as commands read them, and what is said of those that are not legal.
+# -- Files that a command line names, or standard input.
 
 STANDARD_INPUT: Final = "-"
+
+
+def name_of(argument: str) -> str:
+    """Return what messages call a file that the command line names."""
+    return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
+
+
+@contextmanager
+def opened_input(session: Session, argument: str) -> Iterator[tuple[IO[bytes], int | None]]:
+    """Open a file, or standard input, to be read; its size comes with it, if it has one."""
+    if argument == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise UsageError("standard input is closed", hint="name a FILE")
+        if sys.stdin.isatty():
+            session.output.note("reading from the terminal; end with Ctrl-D")
+        yield sys.stdin.buffer, None
+        return
+    name, path = name_of(argument), Path(argument)
+    try:
+        opened = open_reader(
+            path, lambda error: UsageError(f"{name} cannot be read: {error.strerror}")
+        )
+    except ValueError as error:  # a name that no system takes
+        raise UsageError(f"{name} cannot be read: {error}") from error
+    with opened as file:
+        yield file, path.stat().st_size if path.is_file() else None
+
+
+# -- Files of rules as commands read them, and what is said of those that are not legal.
+
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -90,26 +120,10 @@ class RuleFile:
         raise RuleError(found.message, findings=(found,), place=found.place, hint=found.hint)
 
 
-def name_of(argument: str) -> str:
-    """Return what messages call a file that the command line names."""
-    return "standard input" if argument == STANDARD_INPUT else safe_text(argument) or "''"
-
-
 def read_file(session: Session, argument: str) -> RuleFile:
     """Read one file, or standard input; of a file that is too large only the beginning."""
-    if argument == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise UsageError("standard input is closed", hint="name a FILE")
-        if sys.stdin.isatty():
-            session.output.note("reading from the terminal; end with Ctrl-D")
-        return RuleFile(argument, sys.stdin.buffer.read(MAX_FILE_BYTES + 1))
-    try:
-        with Path(argument).open("rb") as file:
-            return RuleFile(argument, file.read(MAX_FILE_BYTES + 1))
-    except OSError as error:
-        raise UsageError(f"{name_of(argument)} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # a name that no system takes
-        raise UsageError(f"{name_of(argument)} cannot be read: {error}") from error
+    with opened_input(session, argument) as (file, _size):
+        return RuleFile(argument, file.read(MAX_FILE_BYTES + 1))
 
 
 def read_files(session: Session, arguments: Sequence[str]) -> Iterator[RuleFile]:
@@ -192,29 +206,9 @@ def read_fact_files(
     given = GivenFacts(limits, check)
     for argument in arguments:
         name = name_of(argument)
-        with _opened(session, argument, name) as (file, size):
+        with opened_input(session, argument) as (file, size):
             _read(session, file, name, size, given)
     return given
-
-
-@contextmanager
-def _opened(session: Session, argument: str, name: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    if argument == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise UsageError("standard input is closed", hint="name a FILE")
-        if sys.stdin.isatty():
-            session.output.note("reading facts from the terminal; end with Ctrl-D")
-        yield sys.stdin.buffer, None
-        return
-    path = Path(argument)
-    try:
-        opened = open_reader(
-            path, lambda error: UsageError(f"{name} cannot be read: {error.strerror}")
-        )
-    except ValueError as error:  # a name that no system takes
-        raise UsageError(f"{name} cannot be read: {error}") from error
-    with opened as file:
-        yield file, path.stat().st_size if path.is_file() else None
 
 
 def _read(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from itertools import islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -25,7 +23,14 @@ from lace.base.text import safe_text, shorten
 from lace.cli.command import LaceCommand
 from lace.cli.command import command as lace_command
 from lace.cli.failures import nearest
-from lace.cli.files import STANDARD_INPUT, check_target, refuse_terminal, written
+from lace.cli.files import (
+    STANDARD_INPUT,
+    check_target,
+    name_of,
+    opened_input,
+    refuse_terminal,
+    written,
+)
 from lace.cli.output import (
     TableColumn,
     plural,
@@ -78,26 +83,12 @@ def _too_large(name: str, size: int | None, limit: int) -> LimitExceeded:
     )
 
 
-def _read_data(session: Session, name: str | None, limit: int) -> bytes:
-    if name is None or name == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise UsageError("standard input is closed", hint="name a FILE")
-        if sys.stdin.isatty():
-            session.output.note("reading from the terminal; end with Ctrl-D")
-        return _read_limited(sys.stdin.buffer, "standard input", limit)
-    path = Path(name)
-    try:
-        with path.open("rb") as file:
-            size = path.stat().st_size if path.is_file() else 0
-            if size > limit:
-                raise _too_large(name, size, limit)
-            return _read_limited(file, name, limit)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
-
-
-def _read_limited(file: IO[bytes], name: str, limit: int) -> bytes:
-    data = file.read(limit + 1)
+def _read_data(session: Session, argument: str, limit: int) -> bytes:
+    name = name_of(argument)
+    with opened_input(session, argument) as (file, size):
+        if (size or 0) > limit:
+            raise _too_large(name, size, limit)
+        data = file.read(limit + 1)
     if len(data) > limit:
         raise _too_large(name, None, limit)
     return data
@@ -186,7 +177,9 @@ def put_command(
     extra = _parse_headers(headers)
 
     def make(lace: Lace) -> Record:
-        data = _read_data(session, file, lace.settings.max_data_bytes)
+        data = _read_data(
+            session, STANDARD_INPUT if file is None else file, lace.settings.max_data_bytes
+        )
         if not is_plex:
             return Blob(data)
         plex = Plex(

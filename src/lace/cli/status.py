@@ -1,4 +1,4 @@
-"""`lace status`, `log` and `doctor`: what a lace holds, what was done to it, what it needs."""
+"""`lace status`, `log`, `verify` and `doctor`: the state of a lace, and of what it needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.api import SETTINGS_FILE, is_lace
+from lace.api import SETTINGS_FILE, is_lace, now
 from lace.api.doctor import (
     MISSING,
     OPTIONAL,
@@ -20,19 +20,21 @@ from lace.api.doctor import (
     examine_lace,
     examine_machine,
 )
-from lace.base.text import shorten
+from lace.base.text import safe_text, shorten
 from lace.cli.approvals import ForeignLaceError
 from lace.cli.command import command as lace_command
 from lace.cli.command import command_paths
 from lace.cli.failures import did_you_mean
 from lace.cli.output import TableColumn, plural, size_text, time_text
-from lace.cli.session import making
-from lace.errors import SettingError, UsageError
+from lace.cli.progress import Progress
+from lace.cli.session import Change, making
+from lace.errors import LaceError, SettingError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lace.api import Operation
+    from lace.api.lace import Damage, Verification
     from lace.cli.session import Session
 
 
@@ -224,6 +226,86 @@ def _shown(name: str, value: object) -> str:
     if not isinstance(value, int):
         return "none" if value is None else str(value)
     return size_text(value) if name.endswith("_bytes") else f"{value:,}"
+
+
+# -- `lace verify`: everything a lace holds, checked again.
+
+_DAMAGED: Final = 6
+
+
+def _damage_text(damage: Damage) -> str:
+    if not damage.record:
+        return f"damage: {damage.reason}"
+    return f"damage: {damage.record} (StoreRecordId {damage.store_record_id}): {damage.reason}"
+
+
+def _show_verification(session: Session, found: Verification) -> None:
+    output = session.output
+    counts = {"records": found.records, "bytes": found.record_bytes, "damaged": found.damaged}
+    damage = [
+        {
+            "record": each.record or None,
+            "store_record_id": each.store_record_id,
+            "reason": each.reason,
+        }
+        for each in found.damage
+    ]
+    output.counts(counts, {**counts, "damage": damage})
+    if output.json:
+        return
+    for each in found.damage:
+        output.say(safe_text(_damage_text(each)))
+    more = found.damaged - len(found.damage)
+    if more:
+        output.say(f"damage: and {more} more")
+
+
+@lace_command(
+    "verify",
+    api="Lace.verify",
+    piped="Lines of a name and a number: records, bytes, damaged; then a line that begins with "
+    "`damage: ` for each damage, the first import_max_reports of them.",
+    json_keys={
+        "records": "how many records were checked",
+        "bytes": "their bytes",
+        "damaged": "how many things are not as they should be",
+        "damage": "a list of {record, store_record_id, reason}; no record: the store itself",
+    },
+    examples=[("lace verify", "check every hash, every signature and the database")],
+)
+@click.pass_obj
+def verify_command(session: Session) -> int:
+    """Check the whole lace again.
+
+    The database, every hash and every signature. Exit code 6 when something is damaged. What
+    is damaged is never returned by other commands: take the record out, and import it again
+    from a copy.
+    """
+    started = now()
+    with session.reading("verify") as lace:
+        with lace.snapshot() as snapshot:
+            total = snapshot.totals().records
+        with Progress(session, "verify", total, "records") as progress:
+            found = lace.verify(lambda seen: progress.update(seen.records))
+    exit_code = _DAMAGED if found.damaged else 0
+    _show_verification(session, found)
+    _log_verification(session, found, started, exit_code)
+    if exit_code:
+        session.output.complain(
+            f"lace: the lace is damaged: {plural(found.damaged, 'fault')} found; "
+            "remove what is damaged and import it again from a copy"
+        )
+    return exit_code
+
+
+def _log_verification(session: Session, found: Verification, started: str, exit_code: int) -> None:
+    """Leave an entry, where the lace can be written; it may be on a read-only disk."""
+    result: dict[str, object] = {"records": found.records, "damaged": found.damaged}
+    try:
+        with session.open("verify") as lace:
+            session.log(Change(lace, result, exit_code), "verify", started)
+    except LaceError as error:
+        session.output.note(f"the log of the lace has no entry for this: {error}")
 
 
 # -- `lace doctor`: what is installed, found, missing, and how to fix it.
