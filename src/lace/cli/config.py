@@ -106,7 +106,7 @@ def _check_names(names: tuple[str, ...]) -> None:
 @command.command(
     "show",
     cls=LaceCommand,
-    api="api.read_settings_file",
+    api="api.system.read_settings_file, api.system.resolve_settings",
     piped="One line a setting, tab-separated: name, value, unit, origin, meaning. Then the same "
     "for each entry of a peer's table, named peer.NAME.ENTRY.",
     json_keys={

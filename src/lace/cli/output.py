@@ -84,14 +84,32 @@ def fit_table(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int, *, heading: bool
 ) -> tuple[RichTable, list[str]]:
     """Return a table that fits a width, and the headings of what it leaves out or cuts."""
-    kept, less = _room_for(columns, rows, width)
-    if kept is not None:
-        shown = [columns[at] for at in kept]
-        cells = [[row[at] for at in kept] for row in rows]
-        room = _rooms(shown, cells, width)
-        cut = [[cut_middle(cell, room[at]) for at, cell in enumerate(row)] for row in cells]
-        return _side_by_side(shown, cut, heading=heading), less
-    if heading and rows and _least_width(columns, rows) > width:
+    from rich.cells import cell_len
+
+    widths = [
+        max(cell_len(text) for text in (column.heading, *(row[at] for row in rows)))
+        for at, column in enumerate(columns)
+    ]
+    kept, less = list(range(len(columns))), []
+    for at in sorted((at for at in kept if columns[at].goes), key=lambda at: -columns[at].goes):
+        if rows and _total(widths[each] for each in kept) > width:
+            kept.remove(at)
+            less.append(columns[at].heading)
+    cut = sorted((at for at in kept if columns[at].is_cut), key=widths.__getitem__)
+    left = width - _total(0 if at in cut else widths[at] for at in kept)
+    if rows and left >= sum(min(widths[at], _LEAST_CUT) for at in cut):
+        if left < sum(widths[at] for at in cut):
+            less += [columns[at].heading for at in sorted(cut)]
+        for number, at in enumerate(cut):  # who needs less than its part leaves more to the others
+            widths[at] = min(widths[at], left // (len(cut) - number))
+            left -= widths[at]
+        cells = [[cut_middle(row[at], widths[at]) for at in kept] for row in rows]
+        return _side_by_side([columns[at] for at in kept], cells, heading=heading), less
+    least = _total(
+        wide if column.no_wrap else min(wide, _LEAST_COLUMN)
+        for column, wide in zip(columns, widths, strict=True)
+    )
+    if heading and rows and least > width:
         return _stacked(columns, rows), []
     return _side_by_side(columns, rows, heading=heading), []
 
@@ -118,50 +136,9 @@ def cut_middle(text: str, room: int) -> str:
     return f"{text[:head]}{_ELLIPSIS}{text[tail:]}"
 
 
-def _room_for(
-    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int
-) -> tuple[list[int] | None, list[str]]:
-    """Return the positions of the columns that are shown, each row on one line, if that goes.
-
-    With them the headings of those that are not shown whole.
-    """
-    if not rows or not any(column.goes or column.is_cut for column in columns):
-        return None, []
-    widths = [_widest(column, rows, at) for at, column in enumerate(columns)]
-    kept, less = list(range(len(columns))), []
-    leaving = sorted((at for at in kept if columns[at].goes), key=lambda at: -columns[at].goes)
-    while _total(widths[at] for at in kept) > width and leaving:
-        at = leaving.pop(0)
-        kept.remove(at)
-        less.append(columns[at].heading)
-    if _total(widths[at] for at in kept) <= width:
-        return kept, less
-    narrow = [min(widths[at], _LEAST_CUT) if columns[at].is_cut else widths[at] for at in kept]
-    if _total(narrow) > width:
-        return None, []
-    return kept, [*less, *(columns[at].heading for at in kept if columns[at].is_cut)]
-
-
-def _rooms(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return how wide columns may be: those that are cut share what the others leave."""
-    rooms = [_widest(column, rows, at) for at, column in enumerate(columns)]
-    cut = sorted((at for at, column in enumerate(columns) if column.is_cut), key=rooms.__getitem__)
-    left = width - _total(0 if at in cut else wide for at, wide in enumerate(rooms))
-    for number, at in enumerate(cut):  # who needs less than its part leaves more to the others
-        rooms[at] = min(rooms[at], left // (len(cut) - number))
-        left -= rooms[at]
-    return rooms
-
-
 def _total(widths: Iterable[int]) -> int:
     found = list(widths)
     return sum(found) + _GAP * (len(found) - 1)
-
-
-def _widest(column: TableColumn, rows: Sequence[Sequence[str]], at: int) -> int:
-    from rich.cells import cell_len
-
-    return max(cell_len(column.heading), *(cell_len(row[at]) for row in rows))
 
 
 def _side_by_side(
@@ -184,15 +161,6 @@ def _side_by_side(
     for row in rows:
         table.add_row(*map(Text, row))
     return table
-
-
-def _least_width(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> int:
-    """Return how wide a terminal has to be for rows side by side: below, columns would vanish."""
-    widths = [_widest(column, rows, at) for at, column in enumerate(columns)]
-    return _total(
-        wide if column.no_wrap else min(wide, _LEAST_COLUMN)
-        for column, wide in zip(columns, widths, strict=True)
-    )
 
 
 def _stacked(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> RichTable:
