@@ -63,6 +63,7 @@ def _show(output: Output, found: RuleExplanation) -> None:
     for heading, example in (("Wrong:", found.fault), ("Right:", found.remedy)):
         output.line("")
         output.styled_line((heading, "bold"))
-        output.lines(f"  {safe_text(line)}" for line in example.split("\n"))
+        for line in example.split("\n"):
+            output.say(f"  {safe_text(line)}")
     output.line("")
     output.say(f"More: docs/reference/{found.page}")
