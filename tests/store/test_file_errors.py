@@ -11,8 +11,7 @@ import pytest
 
 import lace
 from lace.api.query import GivenFacts
-from lace.api.system import opened_file, written_file
-from lace.api.warehouse import _written
+from lace.api.system import opened_file, writing_file, written_file
 from lace.cli.files import read_fact_files, written
 from lace.cli.output import OutputError
 from lace.cli.pipeline import changed_warehouse
@@ -53,11 +52,11 @@ def error(request: pytest.FixtureRequest) -> Exception:
     [
         lambda path: opened_file(path),
         lambda path: written(str(path)),
-        lambda path: _written(path),
+        lambda path: writing_file(path),
         lambda path: written_file(path, lambda _error: StoreError("of the file")),
         lambda path: open_reader(path, lambda _error: StoreError("of the file")),
     ],
-    ids=["opened_file", "written", "_written", "written_file", "open_reader"],
+    ids=["opened_file", "written", "writing_file", "written_file", "open_reader"],
 )
 def test_what_fails_beside_a_file(
     tmp_path: Path, error: Exception, opened: Callable[[Path], AbstractContextManager[Any]]

@@ -7,7 +7,6 @@ one as a context manager; otherwise it starts Spark at `master`, and only if the
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
-from lace.api.system import now, written_file
-from lace.base.arguments import check_argument, check_callable, check_count, check_many, kind_of
+from lace.api.system import now, writing_file
+from lace.base.arguments import check_argument, check_callable, check_count, check_many
 from lace.base.arrow import load_pyarrow
 from lace.base.limits import Settings, SettingSource, resolve_settings
-from lace.errors import StoreError, UsageError
+from lace.errors import UsageError
 from lace.record.ids import RecordId
 from lace.spark.pipeline.proof import MAX_SAMPLE
 
@@ -666,7 +665,7 @@ class Warehouse:
             ).hashes
         number = 0
         found = self.records(wanted)
-        with _written(target) as file:
+        with writing_file(target) as file:
             for record in found:
                 file.write(record.bytes)
                 number += 1
@@ -870,27 +869,3 @@ class _Session(ExitStack):
         if callable(self._spark):
             self._spark = self.enter_context(self._spark())
         return self._spark
-
-
-def _takes_bytes(target: object) -> bool:
-    return hasattr(target, "write") and not isinstance(target, io.TextIOBase)
-
-
-@contextmanager
-def _written(target: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Take a file that is open for bytes, or write one that appears when it is whole."""
-    if not isinstance(target, (str, os.PathLike)):
-        if not _takes_bytes(target):
-            raise UsageError(
-                f"target is a path, or a file that was opened for bytes, not {kind_of(target)}",
-                hint="open it with mode 'wb'",
-            )
-        yield target
-        return
-    path = Path(target)
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise UsageError(f"{path} is a folder, or in one that is not there", hint="name a file")
-    with written_file(
-        path, lambda error: StoreError(f"{path} cannot be written: {error.strerror}")
-    ) as file:
-        yield file
