@@ -79,7 +79,7 @@ def sync_with(
 @pytest.mark.parametrize(
     ("scheme", "behave", "said"),
     [
-        ("tcp", closes, "the peer is no Lace, or not at such an address"),
+        ("tcp", closes, "the peer is not Lace, or not at this address"),
         ("tcp", is_silent, "phase timeout: 1 s while waiting for the peer's setup"),
         ("tcp", speaks_ssh, "the peer seems to speak SSH"),
         ("tcp", speaks_http, "the peer seems to speak HTTP"),

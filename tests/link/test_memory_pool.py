@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,8 +23,10 @@ MIB = 2**20
 WAIT_SECONDS = 30
 
 
-def member(pool: MemoryPool, group: str = "") -> PoolMember:
-    return PoolMember(pool, group, lambda: None)
+def member(
+    pool: MemoryPool, group: str = "", drop: Callable[[], None] = lambda: None
+) -> PoolMember:
+    return PoolMember(pool, group, lambda: None, drop)
 
 
 def start(work: Callable[[], object]) -> threading.Thread:
@@ -88,9 +91,8 @@ def test_more_than_one_evaluation_may_have_is_refused() -> None:
 
 def test_what_is_kept_is_dropped_for_others() -> None:
     pool = MemoryPool(96 * MIB)
-    first, second = member(pool, "a"), member(pool, "b")
     dropped: list[str] = []
-    first.drop = lambda: dropped.append("first")
+    first, second = member(pool, "a", lambda: dropped.append("first")), member(pool, "b")
     first.begin()
     first.hold(pool.share_bytes + 1)
     first.end(pool.share_bytes + 1)
@@ -111,8 +113,7 @@ def test_all_shares_together_are_never_more() -> None:
     pool = MemoryPool(96 * MIB)
     dropped: list[int] = []
     for number in range(SHARES):
-        each = member(pool, f"{number % 4}")
-        each.drop = lambda number=number: dropped.append(number)  # type: ignore[misc]
+        each = member(pool, f"{number % 4}", partial(dropped.append, number))
         each.begin()
         each.end(1)
     assert pool.holders == (SHARES, 0)
@@ -140,7 +141,7 @@ def test_turns_go_round_between_groups() -> None:
     threads = []
     for number, group in enumerate(["many"] * 6 + ["one"]):
         threads.append(start(lambda group=group: evaluate(group)))  # type: ignore[misc]
-        wait_until(lambda number=number: len(pool._for_rest) == number + 1)  # type: ignore[misc]
+        wait_until(lambda number=number: len(pool.for_rest) == number + 1)  # type: ignore[misc]
     holder.end(0)
     for thread in threads:
         thread.join(WAIT_SECONDS)
@@ -177,7 +178,7 @@ def test_whoever_waits_can_be_cancelled() -> None:
             found.append(error)
 
     thread = start(evaluate)
-    wait_until(lambda: len(pool._for_rest) == 1)
+    wait_until(lambda: len(pool.for_rest) == 1)
     waited = [waiting.seconds]
     waiting.cancel(CancelReason.PEER_LEFT)
     thread.join(WAIT_SECONDS)
@@ -215,7 +216,7 @@ def test_a_cancelled_evaluation_without_a_slot_gives_its_share_back(
             gate.wait(WAIT_SECONDS)
 
     threads = [start(evaluate)]
-    wait_until(lambda: len(pool._for_share) == 1)
+    wait_until(lambda: len(pool.for_share) == 1)
     threads += [start(hold_slot) for _ in range(slots.MOST_AT_WORK)]
     for _ in range(slots.MOST_AT_WORK):
         assert inside.acquire(timeout=WAIT_SECONDS)
@@ -269,7 +270,7 @@ def test_waiting_members_do_not_look_at_each_other() -> None:
         each.end(0)
 
     threads = [start(wait) for _ in range(20)]
-    wait_until(lambda: len(pool._for_share) == 20)
+    wait_until(lambda: len(pool.for_share) == 20)
     seen = looks = 0
     wait_until(lambda: looks >= 100)
     assert seen < 100
@@ -288,7 +289,7 @@ def test_a_member_that_changes_its_group_makes_room_in_the_former_one() -> None:
             stack.enter_context(each.evaluating())
         last = member(pool, "many")
         thread = start(last.begin)
-        wait_until(lambda: len(pool._for_share) == 1)
+        wait_until(lambda: len(pool.for_share) == 1)
         supervisors[0].belong_to("one")
         thread.join(WAIT_SECONDS)
         assert not thread.is_alive()

@@ -1,8 +1,7 @@
-"""Between a stream and a machine: items become events, messages become bytes (060).
+"""Translation between a stream and a machine: items to events, messages to bytes (060).
 
-Nothing here waits or decides. What a batch is, and what a block, follows from what the
-machine is at; records of a batch are handed on in groups, so that they are validated
-together.
+Nothing here waits or decides: the state of the machine says whether a batch or a block is next.
+Records of a batch become events in groups, which are validated together.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ if TYPE_CHECKING:
     from lace.rules.limits import RuleLimits
 
 
-# -- What a party says to its peer, in order; who moves it is not said here.
+# -- The messages of a party to its peer.
 
 
 @dataclass(frozen=True, slots=True)
 class BlockMessage:
-    """A block of facts, with the modules that go before it."""
+    """A block of facts, after the modules that it needs."""
 
     effect: SendBlock
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The bytes of records of a batch, in their order."""
+    """The bytes of some records of a batch, in order."""
 
     records: list[bytes]
 
@@ -81,21 +80,22 @@ Message: TypeAlias = BlockMessage | Records | NotAvailable | BatchEnd | EndMessa
 
 
 def beside_records(message: Message, size: int) -> tuple[int, bool]:
-    """Return the bytes of a message that are not of records, and whether it is to reconcile."""
+    """Return the bytes of a message without its records, and whether it reconciles."""
     if isinstance(message, Records):
         return size - sum(map(len, message.records)), False
     return size, isinstance(message, BlockMessage) and message.effect.is_reconciling
 
 
 GROUP_RECORDS: Final = 8_000
-"""Records of a batch that are handed on together."""
+"""The most records of one event."""
 GROUP_BYTES: Final = 8 * 2**20
+"""The record bytes at which an event is full."""
 LARGE_SETUP_BYTES: Final = 16 * 1024
-"""A setup block, with its rules, whose checks take long."""
+"""The size from which a setup block, with its rules, takes long to check."""
 LARGE_BLOCK_BYTES: Final = 512 * 1024
-"""Another block of facts that takes long."""
+"""The size from which any other block takes long."""
 PROGRESS_BYTES: Final = 2**20
-"""Received bytes that show a peer to be at work (G47b)."""
+"""Received bytes that count as progress of the peer (G47b)."""
 
 _FAILURES: Final = {
     StreamFault.BLOCK_SIZE: Failure.OVERSIZED_BLOCK,
@@ -105,11 +105,11 @@ _FAILURES: Final = {
 
 
 def failure_of(error: StreamError) -> InterlaceFailure:
-    """Return what bytes that are no stream are to an exchange."""
+    """Return the failure of an exchange for an error of its stream."""
     failure = _FAILURES.get(error.fault, Failure.MALFORMED_BLOCK)
     hint = error.hint
     if hint is None and error.fault is StreamFault.PREFACE:
-        hint = "the peer is no Lace, or not at such an address: check host, port and scheme"
+        hint = "the peer is not Lace, or not at this address: check host, port and scheme"
     return InterlaceFailure(failure, error.message, rule=error.rule, place=error.place, hint=hint)
 
 
@@ -125,8 +125,8 @@ class Inbound:
         max_resource_bytes: int = DEFAULT_SETTINGS.max_resource_bytes,
         limits: RuleLimits = PEER_LIMITS,
     ) -> None:
-        # How many rules a selector may have is decided where it is taken as an operand: this
-        # side's own, which has another limit, may come back here.
+        # The number of rules of a selector is checked where it is used as an operand: this side's
+        # own selector, which has another limit, may come back here.
         limits = replace(limits, max_rules=MAX_RESOURCE_LINES)
         self._reader = Reader(
             max_block_bytes=max_block_bytes,
@@ -144,15 +144,15 @@ class Inbound:
         self._progress = 0
         self._counted = self._record_bytes = 0
         self.received = 0
-        """The bytes that have come."""
+        """The bytes received."""
         self.has_ended = False
         self.records = 0
-        """The records that have come."""
+        """The records received."""
         self.says_full = False
-        """Whether the peer has begun by saying that it has no room for this link."""
+        """Whether the peer has refused the link because it is full."""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; none for the end."""
+        """Take bytes; empty at the end."""
         if not data:
             self._reader.end()
             return
@@ -164,7 +164,7 @@ class Inbound:
             self._made.append(happened.Progressed())
 
     def is_large(self, *, is_early: bool) -> bool:
-        """Tell whether so much has come since the last block that the next step takes long."""
+        """Return whether the next block is so large that its step takes long."""
         size = self.received - self._counted - self._record_bytes
         return size > (LARGE_SETUP_BYTES if is_early else LARGE_BLOCK_BYTES)
 
@@ -181,7 +181,7 @@ class Inbound:
             try:
                 item = self._reader.next_event()
             except StreamError as error:
-                self._hand_on()  # what came before it is whole
+                self._hand_on()  # the records before the error are whole
                 if self._made:
                     break
                 raise failure_of(error) from error
@@ -210,13 +210,13 @@ class Inbound:
         return self._made.popleft()
 
     def release(self) -> None:
-        """Give up what came and was not taken: nobody takes it any more."""
+        """Drop what was not taken."""
         self._facts, self._group, self._modules = [], [], {}
         self._made.clear()
         self._reader = Reader()
 
     def hand_on(self) -> Event | None:
-        """Return the records that wait for others, so that they need not any longer."""
+        """Return the event of records that wait for more of their group; None without any."""
         self._hand_on()
         return self._made.popleft() if self._made else None
 
@@ -251,13 +251,13 @@ class Inbound:
         if not self._is_batch:
             modules, self._modules = self._modules, {}
             self._made.append(happened.BlockReceived(facts, modules, size))
-        elif facts:  # a TickReady alone, which is never a step (G54d), or malformed
+        elif facts:  # a TickReady alone, which is not a step (G54d), or malformed
             self._made.append(happened.BlockReceived(facts, size=size))
         else:
             self._made.append(happened.BatchEnded(size))
 
     def _size(self) -> int:
-        """Return how many bytes came since the last block or batch, beside those of records."""
+        """Return the bytes since the last block or batch, without those of records."""
         size = self._reader.offset - self._counted - self._record_bytes
         self._counted, self._record_bytes = self._reader.offset, 0
         return size
@@ -270,10 +270,10 @@ class Outbound:
         self._writer = Writer(max_block_bytes=max_block_bytes)
         self._is_begun = self._in_batch = False
         self.records = 0
-        """The records that were sent."""
+        """The records sent."""
 
     def pieces(self, message: Message) -> Iterator[bytes]:
-        """Yield the bytes of a message; none for the end."""
+        """Yield the bytes of a message; nothing for the end."""
         writer = self._writer
         if not self._is_begun:
             self._is_begun = True

@@ -1,8 +1,8 @@
 """The evaluations of an exchange, over the facts of a store.
 
-A `StoreEvaluator` answers a machine's questions: what may be sent now, and how that changed;
-what may be requested; what an advertisement of a record says. It follows the store, so each
-answer is for the state of that moment, and costs what changed.
+A `StoreEvaluator` answers the machine: what may be sent now, and how that changed; what may be
+requested; what the advertisement of a record says. It follows the store incrementally, so each
+answer is for the current state and costs what changed.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ if TYPE_CHECKING:
     from lace.store.store_view import ExchangeStore
 
 
-# -- When an evaluation would say what was said before: nothing that it reads has changed.
+# -- State fingerprints: when nothing that an evaluation reads has changed.
 #
-# At a fixed point a store, a policy and what a peer claims are in a state of which everything
-# is known: what may be sent is what was advertised, and nothing is left to be requested. The
-# name of that state is kept with the cursor. An exchange that finds both sides in it again need not
-# evaluate anything, however many records there are.
+# At a fixed point everything is known about the state of the store, the policy and the peer's
+# claims: what may be sent is what was advertised, and nothing is left to request. The fingerprint
+# of that state is saved with the cursor. An exchange that finds both sides in it again evaluates
+# nothing, however many records there are.
 
 _LABEL: Final = "lace-state/1"
 
 
 class StateNames:
-    """Names of the states in which evaluations of one policy give one answer."""
+    """Fingerprints of the states in which evaluations of one policy give one answer."""
 
     def __init__(self, executable: Executable) -> None:
         self._read = {key for each in executable.programs for key in each.required_base}
@@ -71,9 +71,9 @@ class StateNames:
         self._policy = f"{_LABEL}\n{executable.index}\n{executable.viewer}\n{policy}"
 
     def name(self, counters: StoreCounters, runtime: Iterable[Fact]) -> str | None:
-        """Return the name of a state of the store, under the runtime facts that rules read.
+        """Return the fingerprint of a state of the store and the runtime facts that rules read.
 
-        None for a store of a version that has no mark of its records.
+        None for a store of a version without a digest of its records.
         """
         if counters.key_xor is None or counters.removal_sequence is None:
             return None
@@ -90,9 +90,9 @@ _ADVERTISED_FIELD: Final = "AdvertisedField"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a peer is taken to claim: these records; with fields, what it says of them.
+    """The saved claims of a peer: its records and, with fields, what it says about them.
 
-    `ours` is what was advertised to it then; in the state of that name, there is no more.
+    `ours` is what was advertised to it; in the state with this fingerprint there is no more.
     """
 
     claimed: AdvertisementSet
@@ -102,7 +102,7 @@ class Known:
 
 
 class StoreEvaluator:
-    """A policy over a store, as an exchange asks for it."""
+    """Evaluates a policy over a store for an exchange."""
 
     def __init__(
         self,
@@ -129,15 +129,15 @@ class StoreEvaluator:
         self._changes = RecordChanges()
         self._runtime: frozenset[Fact] = frozenset()
         self._local: Tai | None = None
-        """What exposures last read as this side's clock; None if none of them does."""
+        """The time that exposures last read; None if they read no clock."""
         self._suffixes = tuple(f".{each}" for each in terms.formats)
         self._foreign: set[str] = set()
-        """What the peer claims of formats that are not exchanged."""
+        """The claimed records of formats that are not exchanged."""
         self._store = store
         self._names_of_states = StateNames(executable)
         self._rests_at: tuple[int, int] | None = None
-        # What follows the store holds what is built on it, and not the other way round too:
-        # the facts go with the exchange, without waiting for a search for garbage.
+        # The follower refers to this object only weakly: without a cycle the facts are freed
+        # at the end of the exchange, not by a garbage collection.
         this = weakref.proxy(self)
         self._follower: StoreFollower[Enforcement] = StoreFollower(
             store, lambda base: this._begin(base), max_value_bytes=max_value_bytes
@@ -154,12 +154,12 @@ class StoreEvaluator:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Up to which record and removal of the store the last answer goes."""
+        """The last record and removal of the store that the last answer covers."""
         return self._follower.position if self._rests_at is None else self._rests_at
 
     @property
     def is_resting(self) -> bool:
-        """Whether nothing had to be evaluated so far."""
+        """Whether nothing was evaluated so far, because the state is the saved one."""
         return self._rests_at is not None
 
     def _ask(self) -> Enforcement:
@@ -168,12 +168,12 @@ class StoreEvaluator:
         )
 
     def evaluate(self, effect: Evaluate) -> EvaluationDone:
-        """Answer what may be sent and requested now."""
+        """Return what may be sent and requested now."""
         kept = self._as_kept(effect)
         if kept is not None:
             return kept
         relabelled: list[Advertisement] = []
-        if effect.relabelled:  # as they were at the last evaluation, before the store is read
+        if effect.relabelled:  # as of the last evaluation, before the store is read
             relabelled = self._described(effect.relabelled, self._terms.peer_source)
         enforcement = self._ready()
         self._take_claims(enforcement, (*effect.added, *relabelled), effect.removed)
@@ -196,9 +196,9 @@ class StoreEvaluator:
         )
 
     def _as_kept(self, effect: Evaluate) -> EvaluationDone | None:
-        """Answer with what was kept, if nothing has changed since; or begin to evaluate.
+        """Return the saved answer if nothing has changed since; else leave the saved state.
 
-        A caller that was told so once goes on from there: later answers are changes of it.
+        Later answers are changes relative to this one.
         """
         known = self._known
         if known is None or known.state is None:
@@ -215,14 +215,14 @@ class StoreEvaluator:
         return EvaluationDone((), (), (), 0, ours)
 
     def _wake(self) -> None:
-        """Evaluate after all; what was said to be as kept is what changes are told of."""
+        """Leave the saved state: changes are relative to what was advertised in it."""
         if self._known is not None and self._known.ours is not None and self.is_resting:
             self._changes.begin_with(self._known.ours.records())
         self._rests_at = None
         self._ready()
 
     def _ready(self) -> Enforcement:
-        """Bring the facts up to date; what the peer was taken to claim is among them."""
+        """Bring the facts up to date, with the saved claims of the peer."""
         enforcement = self._ask()
         if self._known is not None:
             known, self._known = self._known, None
@@ -230,7 +230,7 @@ class StoreEvaluator:
         return enforcement
 
     def state(self) -> str | None:
-        """Return the name of the state that the last answer is for; None if the store went on."""
+        """Return the fingerprint of the state of the last answer; None if the store has changed."""
         with self._store.snapshot() as snapshot:
             counters = snapshot.counters()
         if self.position != (counters.high_water, counters.removal_sequence or 0):
@@ -246,7 +246,7 @@ class StoreEvaluator:
         return runtime if local is None else frozenset(with_local_time(runtime, local))
 
     def _take_known(self, enforcement: Enforcement, known: Known) -> None:
-        """Take what the peer is taken to claim, as it was kept."""
+        """Add the saved claims of the peer."""
         records = known.claimed.records()
         self._foreign.update(each for each in records if not each.endswith(self._suffixes))
         if known.table is not None:
@@ -256,12 +256,12 @@ class StoreEvaluator:
             enforcement.change_public(_grouped(claims, self._terms.rule_source))
 
     def release(self) -> None:
-        """Free what the peer's rules have made; the next question evaluates them again."""
+        """Free the results of the peer's rules; the next evaluation makes them again."""
         if self._enforcement is not None:
             self._enforcement.release()
 
     def claims(self) -> ClaimTable | None:
-        """Return what the peer claims, to be kept; None where that is no more than records."""
+        """Return the peer's claims for saving; None if they are records without fields."""
         if self.is_resting and self._known is not None:
             return self._known.table
         if self._bare or self._enforcement is None:
@@ -269,7 +269,7 @@ class StoreEvaluator:
         return claim_table(self._enforcement.base)
 
     def _take_time(self, enforcement: Enforcement, effect: Evaluate) -> None:
-        """Take the tick, and this side's clock if an exposure reads it."""
+        """Set the tick, and this side's clock if an exposure reads it."""
         runtime = self._runtime_at(effect.tick)
         enforcement.change_public(runtime - self._runtime, self._runtime - runtime)
         self._runtime = runtime
@@ -290,7 +290,7 @@ class StoreEvaluator:
         added: Sequence[Advertisement],
         removed: Sequence[str],
     ) -> None:
-        """Take what the peer claims now; of a record that is claimed again, the new claim."""
+        """Add and remove claims of the peer; a new claim about a record replaces the old one."""
         if not added and not removed:
             return
         source = self._terms.rule_source
@@ -308,7 +308,7 @@ class StoreEvaluator:
         enforcement.change_public(_grouped(added, source), gone)
 
     def describe(self, effect: Describe) -> Described:
-        """Answer what advertisements of records say, as of the last evaluation."""
+        """Return the advertisements of records as of the last evaluation."""
         return Described(tuple(self._described(effect.records, effect.source)))
 
     def _described(self, records: Sequence[str], source: str) -> list[Advertisement]:
@@ -338,7 +338,7 @@ class StoreEvaluator:
 
 
 def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
-    """Return the facts of claims as an engine takes them in."""
+    """Return the facts of claims, grouped for the engine."""
     made = GroupedFacts()
     if claims:
         made[_ADVERTISED] = [value for claim in claims for value in (claim.record, source)]
@@ -357,36 +357,36 @@ def _grouped(claims: Sequence[Advertisement], source: str) -> GroupedFacts:
 
 
 class ExchangeEvaluator(Protocol):
-    """What answers a machine's questions, for one epoch."""
+    """The evaluator of one epoch."""
 
     @property
     def position(self) -> tuple[int, int]:
-        """Up to which record and removal of the store the last answer goes."""
+        """The last record and removal of the store that the last answer covers."""
         ...
 
     @property
     def is_resting(self) -> bool:
-        """Whether all of it is as it was kept."""
+        """Whether the state is the saved one."""
         ...
 
     def evaluate(self, effect: Evaluate) -> EvaluationDone:
-        """Answer what may be sent and requested now."""
+        """Return what may be sent and requested now."""
         ...
 
     def describe(self, effect: Describe) -> Described:
-        """Answer what advertisements of records say."""
+        """Return the advertisements of records."""
         ...
 
     def claims(self) -> ClaimTable | None:
-        """Return what the peer claims, to be kept."""
+        """Return the peer's claims for saving."""
         ...
 
     def state(self) -> str | None:
-        """Return the name of the state that the last answer is for; None if it has none."""
+        """Return the fingerprint of the state of the last answer; None if it has none."""
         ...
 
     def release(self) -> None:
-        """Free what the peer's rules have made; any thread may call it, between two questions."""
+        """Free the results of the peer's rules; called in any thread, between evaluations."""
         ...
 
 
@@ -406,5 +406,5 @@ class EvaluatorMaker(Protocol):
         known: Known | None = None,
         supervisor: Supervisor | None = None,
     ) -> ExchangeEvaluator:
-        """Return what answers the questions of an epoch."""
+        """Return the evaluator of an epoch."""
         ...

@@ -1,10 +1,12 @@
-"""Validation of many records, in this process and in others beside it.
+"""Validation of many records, in this process and in worker processes.
 
-Frames go out in batches; verdicts come back in the same order. A batch is one
-signature check, so it should be large. Processes start when there is more than one
-batch, and end with their pipe: a killed parent leaves none behind, and a killed
-worker costs nothing but its speed. While there is nothing but waiting for them, this
-process validates as well.
+Frames go out in batches; results come back in the same order. A batch is one signature check, so
+it should be large. Workers start when there is more than one batch, and end with their pipe: a
+killed parent leaves none running, and the work of a killed worker is done in this process. While
+this process would only wait for them, it validates as well.
+
+The workers are plain subprocesses, not those of `concurrent.futures`: these would import the main
+module of the program again, outlive a killed parent, and all be lost with the first killed one.
 """
 
 from __future__ import annotations
@@ -38,19 +40,16 @@ if TYPE_CHECKING:
     from lace.record.seal import RandomBytes
 
 
-# -- A process beside this one that validates records, and the pipes to it.
-#
-# It ends with its pipe: a killed parent leaves none behind, and one that is killed costs
-# nothing but its speed.
+# -- A worker process and the pipes to it.
 
 _COLLECT_AFTER: Final = 64
-"""Batches between two collections of garbage in a validation process."""
+"""Batches between two garbage collections in a worker."""
 _PIPE_BYTES: Final = 1 << 20
 _LENGTH: Final = struct.Struct("<Q")
 _WORKER: Final = """
 import json, sys, types
 sys.path[:] = json.loads(sys.argv[1])
-# The package without its front door, which a validation process does not need.
+# The package without its public API, which a worker does not need.
 package = sys.modules["lace"] = types.ModuleType("lace")
 package.__path__ = json.loads(sys.argv[2])
 from lace.store.validation import serve
@@ -62,26 +61,26 @@ Result = list[tuple[object, ...] | list[object]]
 
 
 class ValidationProcess:
-    """A validation process and the pipes to it."""
+    """A worker process and the pipes to it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own module in our own Python
-            # Isolated: nothing in the current folder or the environment is run in there.
+            # Isolated: nothing in the current folder or the environment runs in it.
             [sys.executable, "-I", "-c", _WORKER, *_import_paths()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            bufsize=0,  # what is in a pipe can be asked of the system
-            process_group=0,  # an interrupt at the terminal is for the parent to handle
+            bufsize=0,  # so that polling the pipe sees all of it
+            process_group=0,  # the parent handles an interrupt at the terminal
         )
         for pipe in (self._process.stdin, self._process.stdout):
-            # A batch in few large pieces: each piece costs a change of threads over there.
+            # A batch in few large pieces: each piece costs the worker a change of threads.
             with suppress(OSError, AttributeError):  # a system without such pipes, or at its limit
                 if pipe is not None:
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def send(self, records: Sequence[RawRecord]) -> None:
-        """Hand over a batch; a process that has died is noticed when it does not answer."""
+        """Send a batch; a worker that has died is noticed by `receive`."""
         message = marshal.dumps(
             (
                 [raw.offset for raw in records],
@@ -97,12 +96,12 @@ class ValidationProcess:
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor that results arrive at."""
+        """The descriptor on which results arrive."""
         return None if self._process.stdout is None else self._process.stdout.fileno()
 
     @property
     def has_answer(self) -> bool:
-        """Whether a result has begun to arrive, or the process has died."""
+        """Whether a result has begun to arrive, or the worker has died."""
         if self._process.stdout is None:
             return True
         poll = select.poll()  # `select.select` takes no descriptor above 1023
@@ -110,14 +109,14 @@ class ValidationProcess:
         return bool(poll.poll(0))
 
     def receive(self) -> Result | None:
-        """Return the next result; None when the process has died."""
+        """Return the next result; None when the worker has died."""
         if self._process.stdout is None:
             return None
         message = _read_message(self._process.stdout)
         return None if message is None else marshal.loads(message)  # noqa: S302 - our own process
 
     def close(self) -> None:
-        """End the process."""
+        """End the worker."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -131,7 +130,7 @@ def _import_paths() -> tuple[str, str]:
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:
-    # In one piece, which a pipe takes at once if it has room: a reader of a part sees all.
+    # In one piece, which a pipe with room takes at once: whoever reads a part finds all of it.
     left = memoryview(_LENGTH.pack(len(message)) + message)
     while left:
         left = left[pipe.write(left) :]
@@ -144,7 +143,7 @@ def _read_message(pipe: IO[bytes]) -> bytes | None:
 
 
 def _read_exactly(pipe: IO[bytes], length: int) -> bytes | None:
-    """Return this many bytes; None when the pipe ends before."""
+    """Return this many bytes; None when the pipe ends before that."""
     pieces: list[bytes] = []
     while length:
         piece = pipe.read(min(length, _PIPE_BYTES))
@@ -156,23 +155,23 @@ def _read_exactly(pipe: IO[bytes], length: int) -> bytes | None:
 
 
 def serve() -> None:
-    """Be a validation process: batches on standard input, results on standard output."""
+    """Validate batches from standard input, and write the results to standard output."""
     pipe_in, pipe_out = sys.stdin.buffer, sys.stdout.buffer
-    # Batches are made of thousands of small values without cycles: looking for some takes
-    # a tenth of the time and finds nothing.
+    # A batch is thousands of small values without cycles: to scan them for garbage takes a tenth
+    # of the time and finds nothing.
     gc.disable()
     inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def receive() -> None:
-        # Always reading, so that the parent never waits to send while this process does too.
+        # Always reading: parent and worker must not wait for each other to read.
         message: bytes | None = b""
         while message is not None:
             message = _read_message(pipe_in)
             inbox.put(message)
 
     def answer() -> None:
-        # A pipe holds about one result: the process that stores records reads the next one later.
+        # A pipe holds about one result, and the parent may be storing records for a while.
         with suppress(BrokenPipeError):
             while (message := outbox.get()) is not None:
                 _write_message(pipe_out, message)
@@ -206,28 +205,27 @@ def _serve_batch(message: bytes) -> Result:
 
 SIGNATURE_BATCH: Final = 8000
 SIGNATURE_BATCH_BYTES: Final = 8 * 1024 * 1024
-"""How much is validated together: more would take memory and save nothing."""
+"""Records and bytes of a batch: larger ones would take memory and save nothing."""
 ALONE_BATCHES: Final = 2
-"""A process takes as long to start as a batch: only a stream that is longer than this is worth
-that, unless processes were asked for."""
+"""Batches that are validated in this process before workers start, which takes as long as one."""
 _AHEAD: Final = 3
-"""Batches that a process has in hand or in its pipe while the parent stores a large one."""
+"""Batches that a worker has, in its pipe as well, while the parent stores a large one."""
 _SPARE: Final = 1
-"""Batches beyond those, for this process to validate rather than wait for the others."""
+"""Batches beyond those, for this process to validate rather than wait."""
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
-"""Record bytes of all these together; a batch of one large record may pass it."""
+"""Record bytes of all these together; a batch of one large record may exceed it."""
 _MOST_WORKERS: Final = 3
-"""One process stores, and three can validate as fast as it stores."""
+"""Three workers validate as fast as one process stores."""
 _HEAVY_BYTES: Final = 64 * 1024
-"""Records of more bytes than this, on average, take longer to hand over than to validate."""
+"""Average record size above which sending a record takes longer than validating it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Frames to validate together, and the faults that were met among them.
+    """Frames to validate together, and the reader's faults among them.
 
-    `end` is the offset behind the last of them in `source`, where they come from one; `size` is
-    how many bytes the records have, which are not to be changed any more.
+    `end` is the offset after the last of them in `source`, if they have one; `size` is the number
+    of record bytes. The records must not change.
     """
 
     records: list[RawRecord]
@@ -242,7 +240,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ValidationResults:
-    """What became of a batch: for each of its records the valid one or the error."""
+    """The results of a batch: for each record the valid one or the error."""
 
     batch: Batch
     outcomes: list[ValidRecord | RecordError]
@@ -252,9 +250,9 @@ class ValidationResults:
         return [outcome for outcome in self.outcomes if isinstance(outcome, ValidRecord)]
 
     def errors(self) -> list[RecordError]:
-        """Return why the others are not, and the reader's faults, in the order of the stream.
+        """Return the errors of the other records and the reader's faults, in stream order.
 
-        That is where their frames begin: what is wrong may lie far inside of one, behind others.
+        The order is that of the frames: the error within a frame may come after later frames.
         """
         found = [
             (raw.offset, outcome)
@@ -272,7 +270,7 @@ def make_batches(
     max_bytes: int,
     source: str | None = None,
 ) -> Iterator[Batch]:
-    """Group what a reader yields into batches of at most this many records and bytes."""
+    """Group the frames and faults of a reader into batches of limited size."""
     records: list[RawRecord] = []
     faults: list[Fault] = []
     size, left = 0, max_records
@@ -298,21 +296,21 @@ def _batch(records: list[RawRecord], faults: list[Fault], source: str | None) ->
 
 
 def batches_alone(settings: Settings) -> int:
-    """Return how many batches are validated before processes start to help."""
+    """Return the number of batches that are validated before workers start."""
     return 0 if settings.import_workers else ALONE_BATCHES
 
 
 def helpful_workers(processors: int) -> int:
-    """Return how many validation processes help on a machine with this many processors."""
+    """Return the number of workers that help on a machine with this many processors."""
     return max(0, min(processors - 1, _MOST_WORKERS))
 
 
 def validate_batches(
     batches: Iterable[Batch], random_bytes: RandomBytes, workers: int, alone: int = 0
 ) -> Iterator[ValidationResults]:
-    """Yield the verdicts of each batch, in order.
+    """Yield the results of each batch, in order.
 
-    The first `alone` ones are validated here, and so is one that nothing follows.
+    The first `alone` batches are validated in this process, and so is one that nothing follows.
     """
     stream = iter(batches)
     first = islice(stream, alone) if workers else stream
@@ -325,7 +323,7 @@ def validate_batches(
 
 
 def _chain(ahead: deque[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield all batches, and keep none of them: they may be large."""
+    """Yield all batches without keeping any: they may be large."""
     while ahead:
         yield ahead.popleft()
     yield from rest
@@ -345,7 +343,7 @@ def _judge_beside(
 
 @dataclass(slots=True)
 class _Waiting:
-    """A batch whose results are not collected yet: its process, or its results."""
+    """A batch whose results are not collected yet: its worker, or its results."""
 
     batch: Batch
     is_apart: bool
@@ -354,17 +352,17 @@ class _Waiting:
 
     @property
     def is_ready(self) -> bool:
-        """Whether no process is to be waited for."""
+        """Whether its results can be had without waiting for a worker."""
         return self.worker is None or self.worker.has_answer
 
     @property
     def is_spare(self) -> bool:
-        """Whether it is for a process, and none has it."""
+        """Whether it is meant for a worker, and none has it."""
         return self.is_apart and self.worker is None and self.verdicts is None
 
 
 class ValidationPool:
-    """Batches that are validated in processes beside this one; their verdicts in order."""
+    """Validates batches in workers, and returns the results in order."""
 
     def __init__(self, random_bytes: RandomBytes, number: int, alone: int = 0) -> None:
         self._random_bytes = random_bytes
@@ -376,16 +374,16 @@ class ValidationPool:
 
     @property
     def batches(self) -> int:
-        """How many batches were submitted and not collected."""
+        """The number of batches that were submitted and not collected."""
         return len(self._waiting)
 
     @property
     def records(self) -> int:
-        """How many records these have."""
+        """The number of records of these batches."""
         return sum(len(each.batch.records) for each in self._waiting)
 
     def submit(self, batch: Batch, *, here: bool = False) -> None:
-        """Take a batch; `here`: it is too small for another process."""
+        """Take a batch; `here`: it is too small for a worker."""
         is_apart = False
         if here:
             pass
@@ -399,7 +397,7 @@ class ValidationPool:
         self._ahead += batch.size
 
     def _hand_out(self, waiting: Iterable[_Waiting]) -> None:
-        """Hand over what is spare, in order, to processes that have room for it."""
+        """Send spare batches, in order, to workers that have room."""
         for each in waiting:
             if each.is_spare:
                 worker = self._free_worker()
@@ -409,7 +407,7 @@ class ValidationPool:
                 each.worker = worker
 
     def _free_worker(self) -> ValidationProcess | None:
-        """Return the process that has least in hand, a new one if there may be more of them."""
+        """Return the least busy worker, a new one if allowed; None when all are full."""
         in_hand = Counter(id(each.worker) for each in self._waiting if each.worker is not None)
         if len(self._workers) < self._number and len(in_hand) == len(self._workers):
             self._workers.append(ValidationProcess())
@@ -417,30 +415,30 @@ class ValidationPool:
         return found if in_hand[id(found)] < _AHEAD else None
 
     def expect_many(self) -> None:
-        """Start a process now, and others with the batches: there will be enough of them."""
+        """Start a worker now, because many batches will follow."""
         self._alone = 0
         if self._number and not self._workers:
             self._workers.append(ValidationProcess())
 
     @property
     def is_full(self) -> bool:
-        """Whether verdicts should be collected before more is submitted."""
+        """Whether results should be collected before more is submitted."""
         most = self._number * _AHEAD + _SPARE if self._number else _AHEAD
         return bool(self._waiting) and (len(self._waiting) >= most or self._ahead > _AHEAD_BYTES)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next verdicts can be collected without waiting for a process."""
+        """Whether the next results can be collected without waiting for a worker."""
         return bool(self._waiting) and self._waiting[0].is_ready
 
     @property
     def descriptor(self) -> int | None:
-        """What can be read from when `is_ready` comes true; None where nothing is to wait for."""
+        """A descriptor that is readable once `is_ready` is true; None without a worker."""
         worker = self._waiting[0].worker if self._waiting else None
         return None if worker is None else worker.descriptor
 
     def collect(self) -> ValidationResults:
-        """Return the verdicts of the batch that was submitted first."""
+        """Return the results of the oldest batch."""
         first = self._waiting[0]
         while not first.is_ready and self._judge_spare():
             pass
@@ -450,7 +448,7 @@ class ValidationPool:
         return first.verdicts or _collect(first.batch, first.worker, self._random_bytes)
 
     def _judge_spare(self) -> bool:
-        """Validate the last batch that no process has; tells whether there was one."""
+        """Validate the last batch that no worker has, and return whether there was one."""
         for each in reversed(self._waiting):
             if each.is_spare:
                 each.verdicts = _judge_here(each.batch, self._random_bytes)
@@ -458,7 +456,7 @@ class ValidationPool:
         return False
 
     def close(self) -> None:
-        """End all processes."""
+        """End all workers."""
         for worker in self._workers:
             worker.close()
         self._workers.clear()
