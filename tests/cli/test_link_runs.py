@@ -8,13 +8,12 @@ import signal
 import socket
 import threading
 from socket import AF_UNIX
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.cli import link_runs
-from lace.cli.outcomes import LinkLine
+from lace.api.links import Link
+from lace.cli.link_runs import LinkLine
 from lace.exchange.result import Counters
 from lace.exchange.transitions import State
 from lace.link.events import LinkStatus
@@ -24,8 +23,6 @@ from tests.cli.running import call
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.link.session import LinkSession
-
 
 @pytest.mark.slow
 def test_pauses_grow_up_to_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,13 +30,13 @@ def test_pauses_grow_up_to_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     left, right = make_parties(tmp_path)
     pauses: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    async def pause(_link: Link, seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 11:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(60)
 
-    monkeypatch.setattr(link_runs, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(Link, "_pause", pause)
     with serving(right, left, f"unix:{tmp_path}/s", "--open") as server:
 
         def end() -> None:
@@ -68,13 +65,13 @@ def test_a_server_that_says_nothing_is_tried_again(
     path, is_there = tmp_path / "s", threading.Event()
     taken = 0
 
-    async def sleep(_seconds: float) -> None:
+    async def pause(_link: Link, _seconds: float) -> None:
         assert is_there.wait(SECONDS)
         if taken == 3:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(SECONDS)
 
-    monkeypatch.setattr(link_runs, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(Link, "_pause", pause)
     with serving(right, left, f"unix:{path}", "--open") as server, socket.socket(AF_UNIX) as silent:
 
         def replace() -> None:
@@ -113,9 +110,7 @@ def line_of(**counted: int) -> str:
         rejected=0,
         validating=0,
     )
-    line = LinkLine()
-    line.link = cast("LinkSession", cast("Any", SimpleNamespace(standing=standing)))
-    return line()
+    return LinkLine(lambda: standing)()
 
 
 def test_what_is_pending_is_told_both_ways() -> None:

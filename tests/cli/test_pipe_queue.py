@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.cli import server_log as pipe_queue
+from lace.cli import serve as pipe_queue
 from lace.cli.link_options import JsonLog
 from lace.cli.output import Output
 from tests.cli.links import make_parties, serving

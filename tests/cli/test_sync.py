@@ -185,7 +185,7 @@ plain = true
     [
         (("--claim", "V.x"), "verifier"),
         (("--claim", "Opq_0"), "verifier"),
-        (("--claim", "{left}", "--key", "{left}"), "--claim and --key do not go together"),
+        (("--claim", "{left}", "--key", "{left}"), "claim and key do not go together"),
         (("--uid-map", "nowhere"), "nowhere"),
         (("--claim", ""), "verifier"),
     ],

@@ -13,9 +13,9 @@ from typing import get_args
 
 import click
 
+from lace.api.server import Metrics
 from lace.cli.link_options import Event
 from lace.cli.main import cli
-from lace.cli.server_log import Metrics
 from lace.iltp.address import parse_address
 from tests.docs.examples import command_lines, parse_whole, read_blocks
 
@@ -101,5 +101,5 @@ def test_the_page_tells_of_every_figure() -> None:
     page = (ROOT / "docs" / "how-to" / "serve-under-systemd.md").read_text("utf-8")
     told = re.sub(r"…([a-z]+)…", r"lace_records_\1_total", page)
     told = told.replace("with `record_` in front", "lace_record_received_bytes_total")
-    for name in re.findall(r"^# TYPE (\S+)", Metrics("0").page(None), re.MULTILINE):
+    for name in re.findall(r"^# TYPE (\S+)", Metrics().page(None), re.MULTILINE):
         assert name.replace("lace_record_sent", "lace_record_received") in told, name

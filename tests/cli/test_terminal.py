@@ -6,12 +6,12 @@ import io
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from lace.api import open_lace
-from lace.cli.outcomes import LinkLine
+from lace.cli.link_runs import LinkLine
 from lace.cli.progress import Progress, Waiting
 from lace.cli.session import Session
 from lace.exchange.result import Counters
@@ -24,7 +24,6 @@ from tests.cli.running import call, on_terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lace.link.session import LinkSession
     from lace.record.model import Seal
 
     Records = list[Blob | Plex | Seal]
@@ -281,21 +280,16 @@ def test_an_exchange_has_a_bar_of_its_records(monkeypatch: pytest.MonkeyPatch) -
     assert "━" not in full, "what has come is not under way"
 
 
-class _Link:
-    """A link that stands as it is told."""
-
-    def __init__(self, standing: LinkStatus) -> None:
-        self.standing = standing
-
-
 def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = LinkLine()
+    status: LinkStatus | None = None
+    line = LinkLine(lambda: status)
     seconds = 100.0
-    monkeypatch.setattr("lace.cli.outcomes.time.monotonic", lambda: seconds)
+    monkeypatch.setattr("lace.cli.link_runs.time.monotonic", lambda: seconds)
 
     def told(requested: int, answered: int, received: int = 0) -> str:
+        nonlocal status
         counters = Counters(requested=requested, answered=answered, stored=answered)
-        standing = LinkStatus(
+        status = LinkStatus(
             state=State.TRANSFERRING,
             waited=None,
             timeout=30,
@@ -307,7 +301,6 @@ def test_a_link_line_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> Non
             rejected=0,
             validating=0,
         )
-        line.link = cast("LinkSession", _Link(standing))
         return line()
 
     assert "left" not in told(0, 0)

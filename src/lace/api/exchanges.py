@@ -10,20 +10,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from lace.base.arguments import check_argument, check_callable, check_many
+from lace.base.limits import MAX_WAIT_TICKS as MAX_WAIT_TICKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from lace.api import Lace
-    from lace.api.links import Link
+    from lace.api.links import Link, LinkObserver, Outcome
     from lace.api.server import Serving
     from lace.link.server import Served
-    from lace.link.side import Interlaced, OpenInterlace
-    from lace.policy.local import Policy
-    from lace.record.ids import Verifier
-    from lace.record.seal import SigningKey
+    from lace.link.side import Interlaced, OpenInterlace, Side
+    from lace.policy.local import Policy as Policy
+    from lace.record.ids import RecordId, Verifier
+    from lace.record.seal import SigningKey as SigningKey
 
-__all__ = ["connect", "interlace", "serve"]
+__all__ = [
+    "connect",
+    "find_receipt",
+    "interlace",
+    "publish_receipts",
+    "receipt_key",
+    "serve",
+]
 
 
 @overload
@@ -139,6 +148,13 @@ def connect(
     tls_cert: str | os.PathLike[str] | None = None,
     tls_key: str | os.PathLike[str] | None = None,
     tls_pin: bool = False,
+    reconnect: bool = False,
+    dry_run: bool = False,
+    claims: bool = False,
+    capture: str | os.PathLike[str] | None = None,
+    observer: LinkObserver | None = None,
+    errors: int | None = None,
+    own_handle: bool = True,
 ) -> Link:
     """Return a link to a server, for an `async with` or a `with` block; there it begins.
 
@@ -171,6 +187,17 @@ def connect(
         tls_key: its key.
         tls_pin: instead of an authority, take the server's certificate if `peer` proves in hello
             that it is its own; the selector is sent before that proof.
+        reconnect: connect again, after a pause, when the connection of an open link is lost or
+            the server ends it.
+        dry_run: go up to the request lists and end there, so that nothing moves; `link.dry_run`
+            has what would.
+        claims: note what the peer claims to have and requests, in `link.claims`; no cursor is
+            kept then for the next exchange.
+        capture: a file that gets all bytes of the connection, as text; records are in it.
+        observer: observes the link, in its event loop.
+        errors: a descriptor for the standard error of `command`; else that of this process.
+        own_handle: open the lace once more for the link; else `store` itself is used, and nothing
+            else may use it until the end.
 
     Raises:
         UsageError: the address is not valid, or has no such option; or an argument is
@@ -178,19 +205,24 @@ def connect(
         PolicyError: the selector reads a field that the settings do not offer.
         ProtocolError: at the begin of the block, there is no connection to be had.
     """
+    from contextlib import nullcontext
+
     from lace.api import now
-    from lace.api.links import Link
+    from lace.api.links import Link, LinkObserver
+    from lace.errors import UsageError
     from lace.iltp.address import parse_address
     from lace.link.client import LinkOptions, check_pinned, check_wait_ticks
+    from lace.link.dry_run import Claims, DryRun
     from lace.link.intake import choose_receipt_key
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls
 
-    _check_side(address, store, policy, key)
-    claimed = _claim(claim, key)
+    who, claimed = _check_side(address, store, policy, key, claim, is_plain=plain)
     check_many(command, "command is a program and its arguments", "as in ['ssh','host','lace']")
-    _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key)
+    _check_files(ca=ca, tls_cert=tls_cert, tls_key=tls_key, capture=capture)
     check_wait_ticks(wait_ticks, is_open=open)
+    if reconnect and not open:
+        raise UsageError("reconnect is for an open link", hint="give open=True as well")
     tls = None
     expected = _verifiers(peer)
     if tls_pin:
@@ -200,25 +232,40 @@ def connect(
         tls = load_client_tls(
             authorities=paths[0], certificate=paths[1], key=paths[2], is_pinned=tls_pin
         )
-    who = store.signing_key() if key is None and claimed is None and not plain else key
     signer = choose_receipt_key(store.keys, who, claimed) if receipts else None
+
+    def opening() -> AbstractContextManager[Side]:
+        if own_handle:
+            return store.side(policy, who, receipt_key=signer)
+        from lace.link.side import Side  # what an exchange needs takes long to load
+
+        side = Side(store.store, store.settings, policy, who, store.workers, receipt_key=signer)
+        return nullcontext(side)
+
     return Link(
         parse_address(address),
-        lambda: store.side(policy, who, receipt_key=signer),
+        opening,
         LinkOptions(
             is_open=open,
             wait_ticks=wait_ticks,
             is_plain=plain,
             claim=claimed,
             expected=expected,
+            dry_run=DryRun() if dry_run else None,
+            claims=Claims() if claims else None,
         ),
         now,
         ConnectOptions(
             command=tuple(command),
+            errors=errors,
             stdio_peer=_verifier(stdio_peer, "stdio_peer"),
             tls=tls,
             verifiers=_users(uid_map),
         ),
+        reconnect=reconnect,
+        capture=None if capture is None else Path(capture),
+        verifier=claimed if who is None else who.verifier,
+        observer=observer or LinkObserver(),
     )
 
 
@@ -239,6 +286,18 @@ def serve(
     tls_client_map: str | os.PathLike[str] | None = None,
     tls_client_ca: str | os.PathLike[str] | None = None,
     report: Callable[[Served], None] | None = None,
+    once: bool = False,
+    stdio: bool = False,
+    stdio_peer: str | None = None,
+    channel_cert: str | os.PathLike[str] | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    max_links: int | None = None,
+    max_links_of_address: int | None = None,
+    inherited: int | None = None,
+    warehouse: str | os.PathLike[str] | None = None,
+    metrics: int | None = None,
+    observer: LinkObserver | None = None,
 ) -> Serving:
     """Return a server of a lace, for an `async with` or a `with` block; there it listens.
 
@@ -265,15 +324,28 @@ def serve(
             `SHA256-fingerprint V` lines; clients are then asked for one.
         tls_client_ca: whose client certificates are accepted; else the system's authorities.
         report: hears of each link that has ended, in the thread of the server.
+        once: end after the first link.
+        stdio: serve on the standard input and output of this process, for the address `stdio`.
+        stdio_peer: the verifier at the other end of them, on the caller's word.
+        channel_cert: for `ws` behind a proxy that ends TLS, the certificate of that proxy.
+        hosts: further names of a `ws` or `wss` server.
+        origins: web pages that may connect to one.
+        max_links: how many links there may be at once; else the setting of that name.
+        max_links_of_address: how many of them from one address or user; else the setting.
+        inherited: the descriptor of a listening socket that was handed over to this process.
+        warehouse: the folder of a warehouse whose records are sent instead of those of the lace.
+        metrics: a port of this machine that shows metrics for Prometheus; 0 picks one.
+        observer: observes the server and its links, in its event loop.
 
     Raises:
         UsageError: the address is not valid, or has no such option; or an argument is
             of another type.
         PolicyError: the selector reads a field that the settings do not offer.
-        StoreError: at the begin of the block, the address cannot be had.
+        StoreError: the warehouse cannot be read; at the begin of the block, the address cannot
+            be had.
     """
     from lace.api import now
-    from lace.api.server import Serving
+    from lace.api.server import ServedRecords, Serving
     from lace.errors import UsageError
     from lace.iltp.address import parse_address
     from lace.link.client import LinkOptions
@@ -281,22 +353,23 @@ def serve(
     from lace.transport.connections import ConnectionLimits
     from lace.transport.listening import ListenOptions
     from lace.transport.maps import read_fingerprint_map
-    from lace.transport.tls import load_server_tls
+    from lace.transport.tls import load_certificate, load_server_tls
 
-    _check_side(address, store, policy, key)
-    claimed = _claim(claim, key)
+    who, claimed = _check_side(address, store, policy, key, claim, is_plain=plain)
     _check_files(
         tls_cert=tls_cert,
         tls_key=tls_key,
         tls_client_map=tls_client_map,
         tls_client_ca=tls_client_ca,
+        channel_cert=channel_cert,
+        warehouse=warehouse,
     )
     check_callable(report, "report hears of links that have ended")
     where = parse_address(address, for_serving=True)
-    if where.scheme == "stdio":
+    if where.scheme == "stdio" and not stdio:
         raise UsageError("a program does not serve on stdio", hint="run `lace serve stdio`")
     if (tls_cert is None) != (tls_key is None):
-        raise UsageError("a certificate goes with its key", hint="give tls_cert and tls_key")
+        raise UsageError("a certificate goes with its key", hint="give both")
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = load_server_tls(
@@ -310,17 +383,22 @@ def serve(
             "tls_client_map and tls_client_ca need tls_cert and tls_key",
             hint="give the certificate of this server and its key",
         )
-    who = store.signing_key() if key is None and claimed is None and not plain else key
     signer = choose_receipt_key(store.keys, who, claimed) if receipts else None
+    if signer is not None and warehouse is not None:
+        raise UsageError(
+            "a receipt is stored in the lace that is served, and a warehouse is only read",
+            hint="leave the receipts out",
+        )
+    settings = store.settings
     limits = ConnectionLimits(
-        in_all=store.settings.max_links,
-        of_address=store.settings.max_links_of_address,
-        idle_seconds=store.settings.idle_link_seconds,
+        in_all=max_links or settings.max_links,
+        of_address=max_links_of_address or settings.max_links_of_address,
+        idle_seconds=settings.idle_link_seconds,
     )
     return Serving(
         where,
         policy,
-        lambda chosen: store.side(chosen, who, receipt_key=signer, purpose="lace.serve"),
+        ServedRecords(store, who, signer, None if warehouse is None else Path(warehouse)),
         LinkOptions(
             is_open=open,
             is_plain=plain,
@@ -328,10 +406,69 @@ def serve(
             expected=_verifiers(peer),
         ),
         now,
-        ListenOptions(tls=tls, verifiers=_users(uid_map), limits=limits),
-        report,
-        store.settings,
+        ListenOptions(
+            stdio_peer=_verifier(stdio_peer, "stdio_peer"),
+            verifiers=_users(uid_map),
+            tls=tls,
+            channel_certificate=None
+            if channel_cert is None
+            else load_certificate(Path(channel_cert)),
+            hosts=frozenset(name.lower() for name in hosts),
+            origins=frozenset(origins),
+            limits=limits,
+            inherited=inherited,
+        ),
+        verifier=claimed if who is None else who.verifier,
+        once=once,
+        metrics=metrics,
+        report=report,
+        observer=observer,
     )
+
+
+def receipt_key(store: Lace, key: SigningKey | None = None, claim: str | None = None) -> SigningKey:
+    """Return the key that signs receipts: the given one, that of the claim, or the default key.
+
+    Raises:
+        UsageError: the lace has no default key, or the claim is not a verifier.
+    """
+    from lace.link.intake import choose_receipt_key
+
+    return choose_receipt_key(store.keys, key, _verifier(claim, "claim"))
+
+
+def publish_receipts(store: Lace, outcome: Outcome, key: SigningKey) -> list[RecordId]:
+    """Store a receipt for each record that an exchange has brought, and return their identifiers.
+
+    Raises:
+        PolicyError: the peer has proven nothing, so that no receipt can name it.
+    """
+    from lace.errors import PolicyError
+    from lace.record.model import make_receipt
+
+    sender = outcome.peer_verifier
+    if sender is None:
+        raise PolicyError(
+            "the peer has proven nothing, so that no receipt can name it",
+            rule="050-208",
+            hint="the records are stored; leave the receipts out",
+        )
+    return store.add_all([make_receipt(record, sender, key) for record in outcome.received])
+
+
+def find_receipt(store: Lace, record: str, signer: str | None) -> str | None:
+    """Return the hash of a receipt for a record that a verifier has signed, if it is here."""
+    from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, receipt_name
+    from lace.record.paths import Address, Coordinate
+
+    if signer is None:
+        return None
+    at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
+    with store.snapshot() as snapshot:
+        for found in snapshot.find(Address(coordinate=at, type="S")):
+            if found.signed_by == signer:
+                return str(found.id)
+    return None
 
 
 def _check_lace(store: object, said: str) -> None:
@@ -340,8 +477,20 @@ def _check_lace(store: object, said: str) -> None:
     check_argument(store, Lace, f"{said} is an open lace", "open it with lace.open(path)")
 
 
-def _check_side(address: object, store: Lace, policy: Policy, key: object) -> None:
-    """Refuse what one side of a link cannot be made of."""
+def _check_side(
+    address: object,
+    store: Lace,
+    policy: Policy,
+    key: SigningKey | None,
+    claim: object,
+    *,
+    is_plain: bool,
+) -> tuple[SigningKey | None, Verifier | None]:
+    """Refuse what one side of a link cannot be made of; returns its key and its claim.
+
+    On a plain link nothing is signed: a side that claims to be someone needs a transport that
+    proves it, so that only a key that is given counts. With a claim no key is used.
+    """
     from lace.exchange.capabilities import capabilities_of
     from lace.policy.local import check_policy
     from lace.record.seal import SigningKey
@@ -350,8 +499,11 @@ def _check_side(address: object, store: Lace, policy: Policy, key: object) -> No
     _check_lace(store, "store")
     check_policy(policy)
     capabilities_of(store.settings, policy)  # refuses fields that are not offered
+    claimed = _claim(claim, key)
     if key is not None:
         check_argument(key, SigningKey, "key is a SigningKey", "as in store.keys.load(verifier)")
+        return key, None
+    return None if is_plain or claimed is not None else store.signing_key(), claimed
 
 
 def _check_files(**given: object) -> None:

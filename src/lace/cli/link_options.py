@@ -19,19 +19,15 @@ from lace.cli.policy_options import (
     FIELD_OPTION,
     LOWERING_OPTION,
 )
-from lace.errors import UsageError
-from lace.store.keys import parse_verifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from lace.api import Lace
+    from lace.api.exchanges import Policy
+    from lace.api.links import Link
+    from lace.api.server import Serving
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.iltp.address import LinkAddress
-    from lace.policy.local import Policy
-    from lace.record.ids import Verifier
-    from lace.record.seal import SigningKey
 
 
 # -- The log of links on standard error: lines of words for people, or a JSON object each.
@@ -215,79 +211,43 @@ def all_options(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorat
     return decorate
 
 
-def parse_peers(texts: Iterable[str]) -> frozenset[str]:
-    """Return the verifiers that `--peer` names."""
-    return frozenset(str(parse_verifier(text)) for text in texts)
-
-
 def path_of(name: str | None) -> Path | None:
     """Return a file that an option names."""
     return None if name is None else Path(name)
 
 
-def claimed_verifier(claim: str | None, key: str | None) -> Verifier | None:
-    """Return the verifier that `--claim` names, if it is given."""
-    if claim is None:
-        return None
-    if key is not None:
-        raise UsageError(
-            "--claim and --key do not go together",
-            hint="--key claims the verifier of that key and proves it; --claim leaves the proof to "
-            "the transport",
-        )
-    return parse_verifier(claim)
-
-
-def vouched_peer(text: str | None) -> Verifier | None:
-    """Return the verifier that `--stdio-peer` names, if it is given."""
-    return None if text is None else parse_verifier(text)
-
-
-def signing_key(
-    lace: Lace, named: str | None, *, is_plain: bool, claim: Verifier | None = None
-) -> SigningKey | None:
-    """Return the key of a lace that an option names, else its default one, if it has any.
-
-    On a plain link nothing is signed: who claims to be someone there needs a transport that
-    proves it, so that only a key that is named counts. With a claim no key is used.
-    """
-    if named is not None:
-        return lace.keys.load(parse_verifier(named))
-    return None if is_plain or claim is not None else lace.signing_key()
-
-
 def warn_of_links(
     session: Session,
     policy: Policy,
-    address: LinkAddress,
-    key: SigningKey | None,
+    link: Link | Serving,
     *,
     is_plain: bool,
-    claim: Verifier | None = None,
+    claim: str | None,
     is_sending: bool = True,
 ) -> None:
     """Say what of this side's options may not do what was meant (G31, G39b).
 
     Who does not mean to send anything knows that nothing is exposed.
     """
+    scheme = link.scheme
     named = any(each.viewers is not None for each in policy.exposures)
     if is_plain and named:
         session.output.warn(
             "with --plain nobody proves anything by a key, so an exposure for a named viewer "
             "counts only where the transport proves who the peer is"
         )
-    elif named and address.scheme in _READABLE:
+    elif named and scheme in _READABLE:
         session.output.warn(
-            f"what is exposed to a named viewer goes over {address.scheme}, where a proof says "
+            f"what is exposed to a named viewer goes over {scheme}, where a proof says "
             "who opened the exchange and not who reads the rest; use wss, unix, or stdio "
             "over ssh"
         )
-    if claim is not None and address.scheme in _READABLE:
+    if claim is not None and scheme in _READABLE:
         session.output.warn(
-            f"{address.scheme} proves nobody, so a peer that knows you by nothing else refuses "
+            f"{scheme} proves nobody, so a peer that knows you by nothing else refuses "
             "the claim; use unix with a uid map, or wss with a client certificate"
         )
-    if key is None and claim is None and not is_plain:
+    if link.verifier is None and not is_plain:
         session.output.note(
             "this lace has no key, so you prove nothing to the peer; `lace key new`"
         )

@@ -1,47 +1,282 @@
-"""An exchange that a command runs: with progress, signals, a capture, and again if it is open."""
+"""Links as commands run them: with progress and signals, and what is written of their outcome."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
-from lace.api import now
-from lace.cli.approvals import approve_command
-from lace.cli.link_options import path_of, tell_event, vouched_peer
-from lace.cli.outcomes import LinkLine, exit_code_of, note_receipts, note_rejected, show_outcome
-from lace.cli.output import plural
-from lace.cli.peers import SyncArguments, is_peer_name, read_peer
+from lace.api.exchanges import connect
+from lace.api.links import POLL_SECONDS, LinkObserver, keep_one_arena, outcome_name
+from lace.cli.failures import logged_text
+from lace.cli.link_options import tell_event, warn_of_links
+from lace.cli.output import TableColumn, plural, size_text
 from lace.cli.progress import Waiting, end_line, relayed_errors
 from lace.cli.records import SHORT, show_records
-from lace.cli.server_log import agreed_figures, outcome_figures, reason_figures
 from lace.cli.signals import Signals
-from lace.errors import Place, StoreError
-from lace.exchange.failures import Failure
-from lace.exchange.result import Outcome
-from lace.link.client import sync
-from lace.link.resources import keep_one_arena
-from lace.transport.faults import TransportError
-from lace.transport.listening import ConnectOptions
+from lace.errors import LaceError, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lace.api import Lace
+    from lace.api import Lace, SigningKey
+    from lace.api.exchanges import Policy
+    from lace.api.links import (
+        Counters,
+        DryRun,
+        Link,
+        LinkEvent,
+        LinkStatus,
+        Outcome,
+        Proven,
+        Served,
+        Terms,
+    )
+    from lace.api.records import SqliteSnapshot
     from lace.cli.output import Output
+    from lace.cli.peers import SyncArguments
     from lace.cli.session import Session
-    from lace.exchange.negotiation import Terms
-    from lace.iltp.address import LinkAddress
-    from lace.link.client import LinkOptions
-    from lace.link.dry_run import DryRun
-    from lace.link.events import LinkEvent
-    from lace.link.session import LinkSession
-    from lace.link.side import Side
-    from lace.store.interface import Snapshot
-    from lace.transport.capture import Capture
+
+
+# -- The outcome of an exchange, as a person, a script or a log reads it.
+
+OUTCOME_KEYS: Final = {
+    "link-id": "the identifier of this link, or null",
+    "exchange-plan-id": "the E. identifier of the agreed plan, or null",
+    "peer-verifier": "the peer's proven verifier, or null",
+    "received-hashes": "hashes of the records that came and are stored",
+    "rejected-hashes": "a list of {hash, reason} of records that came and are not",
+    "not-available-hashes": "hashes that the peer could not send any more",
+    "bytes-received": "bytes of records that came",
+    "bytes-sent": "bytes of records that were sent",
+    "reconciliation-bytes-received": "bytes that came to say what the peer advertises",
+    "reconciliation-bytes-sent": "bytes that were sent to say what this side advertises",
+    "control-bytes-received": "all other bytes that came",
+    "control-bytes-sent": "all other bytes that were sent",
+    "cursor-updated": "whether something is kept that makes the next exchange shorter",
+    "at-fixed-point": "whether nothing more was to be had",
+    "ticks-missed": "whether ticks were to be waited for, and did not come",
+    "reason": "why it ended, in words",
+    "noted": "how often each failure came up that did not end it, by name",
+    "failure": "the name of the failure, or null",
+    "loops": "how often both sides advertised, requested and transferred",
+    "turns": "how many blocks each side sent for that",
+    "requested": "records that were asked for",
+    "stored": "records that were stored",
+    "receipts": "receipts that were published for them",
+    "receipts-omitted": "receipts that were not, because of max_receipts or an unproven peer",
+    "pending-here": "records that could still be asked for",
+    "pending-there": "records that the peer asked for and did not get",
+    "seconds": "how long each phase took",
+}
+"""The keys of the result, named as 050 names them."""
+_MOST_REJECTED: Final = 10
+_COUNTS: Final = (
+    "bytes-received",
+    "bytes-sent",
+    "reconciliation-bytes-received",
+    "reconciliation-bytes-sent",
+    "control-bytes-received",
+    "control-bytes-sent",
+    "loops",
+    "turns",
+    "receipts",
+    "receipts-omitted",
+    "pending-here",
+    "pending-there",
+)
+_SAMPLES: Final = 40
+"""Lines over which the rate of answers is taken: about ten seconds."""
+
+
+def exit_code_of(outcome: Outcome) -> int:
+    """Return what a command exits with after an exchange: 0 at a fixed point.
+
+    Where ticks were to be waited for, they have to have come as well.
+    """
+    if outcome.failure is not None:
+        return outcome.failure.exit_code
+    return 0 if outcome.at_fixed_point and not outcome.ticks_missed else 1
+
+
+def count_rows(outcome: Outcome) -> Iterator[tuple[str, object]]:
+    """Yield what a script cuts: names as in JSON, lists by how many they have."""
+    document = outcome.to_json()
+    yield "at-fixed-point", "yes" if outcome.at_fixed_point else "no"
+    yield "reason", outcome.reason
+    for name in ("exchange-plan-id", "link-id", "peer-verifier"):
+        yield name, document[name] or "-"
+    yield "received", len(outcome.received)
+    yield "rejected", len(outcome.rejected)
+    yield "not-available", len(outcome.not_available)
+    for name in _COUNTS:
+        yield name, document[name]
+    for phase, seconds in outcome.seconds:
+        yield f"seconds-{phase}", f"{seconds:.3f}"
+
+
+def show_outcome(output: Output, outcome: Outcome) -> None:
+    """Write the result: a page, lines of a name and a value, or JSON."""
+    if output.json:
+        output.json_document(outcome.to_json())
+    elif output.terminal:
+        output.table(
+            (TableColumn("", style="bold"), TableColumn("")), _page(outcome), heading=False
+        )
+    else:
+        for name, value in count_rows(outcome):
+            output.line(f"{name} {value}")
+    output.flush()
+
+
+def _page(outcome: Outcome) -> list[tuple[str, str]]:
+    counters = outcome.counters
+    received = plural(len(outcome.received), "record")
+    rows = [
+        ("result", outcome.reason),
+        ("the peer is", outcome.peer_verifier or "unproven"),
+        ("plan", outcome.plan_id or "none was agreed"),
+        ("received", f"{received}, {size_text(counters.bytes_received)}"),
+        ("sent", size_text(counters.bytes_sent)),
+        ("to compare", _both(counters.reconciliation_received, counters.reconciliation_sent)),
+        ("for the rest", _both(counters.control_received, counters.control_sent)),
+    ]
+    if outcome.rejected:
+        rows.append(("rejected", plural(len(outcome.rejected), "record")))
+    if counters.receipts or counters.receipts_omitted:
+        rows.append(
+            ("receipts", f"{counters.receipts:,} published, {counters.receipts_omitted:,} omitted")
+        )
+    if outcome.not_available:
+        rows.append(("not available", plural(len(outcome.not_available), "record")))
+    if counters.pending_here or counters.pending_there:
+        rows.append(
+            ("pending", f"{counters.pending_here:,} here, {counters.pending_there:,} there")
+        )
+    rows.append(("loops", f"{counters.loops:,}, in {plural(counters.turns, 'turn')}"))
+    times = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in outcome.seconds)
+    rows.append(("time", times))
+    return rows
+
+
+def _both(received: int, sent: int) -> str:
+    return f"{size_text(received)} in, {size_text(sent)} out"
+
+
+def note_rejected(output: Output, outcome: Outcome) -> None:
+    """Tell which records came and are not stored, and why."""
+    for record, reason in outcome.rejected[:_MOST_REJECTED]:
+        output.note(f"{record} was rejected: {reason}")
+    if len(outcome.rejected) > _MOST_REJECTED:
+        output.note(f"and {len(outcome.rejected) - _MOST_REJECTED:,} more")
+
+
+def note_receipts(output: Output, outcome: Outcome) -> None:
+    """Tell why records that came have no receipt, where receipts were wanted."""
+    omitted = outcome.counters.receipts_omitted
+    if omitted:
+        why = "max_receipts was reached" if outcome.peer_verifier else "the peer has proven nothing"
+        output.note(f"{plural(omitted, 'record')} came and got no receipt: {why} [050-208]")
+
+
+def logged_rules(policy: Policy) -> dict[str, Any]:
+    """Return what the log of a lace keeps of the rules of an exchange."""
+    exposures = sorted(each.module.id for each in policy.exposures)
+    return {"selector": policy.select.id, "exposures": exposures}
+
+
+def logged_link(address: str | None, policy: Policy) -> dict[str, Any]:
+    """Return what the log keeps of an exchange that begins: with whom, as called, and the rules."""
+    return {"address": logged_text(address or ""), **logged_rules(policy)}
+
+
+def logged_result(outcome: Outcome) -> dict[str, Any]:
+    """Return what the log of a lace keeps: counts and identifiers, and why it went no further."""
+    made: dict[str, Any] = {
+        "plan": outcome.plan_id,
+        "link": outcome.link_id,
+        "peer": outcome.peer_verifier,
+        "fixed_point": outcome.at_fixed_point,
+        "received": len(outcome.received),
+        "rejected": len(outcome.rejected),
+        "receipts": outcome.counters.receipts or None,
+        "bytes_received": outcome.counters.bytes_received,
+        "bytes_sent": outcome.counters.bytes_sent,
+        "reason": None if outcome.at_fixed_point else logged_text(outcome.reason),
+    }
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time that is known about.
+
+    >>> seconds_text(200)
+    '3 min'
+    """
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+def served_document(served: Served) -> dict[str, Any]:
+    """Return the JSON object of a link that has come to an exchange."""
+    result = served.outcome.to_json() if served.outcome is not None else {}
+    return {"link": served.number, "from": served.proven.place, **result}
+
+
+def agreed_figures(number: int, terms: Terms) -> dict[str, Any]:
+    """Return what the sides of a link have agreed on."""
+    return {
+        "link": number,
+        "peer": terms.peer.verifier,
+        "link_id": terms.link_id,
+        "plan": terms.plan_id,
+        "mode": terms.mode,
+    }
+
+
+def outcome_figures(outcome: Outcome) -> dict[str, Any]:
+    """Return identifiers and counts of an exchange; None for what is not known."""
+    receipts = outcome.counters.receipts
+    return {
+        "peer": outcome.peer_verifier,
+        "link_id": outcome.link_id,
+        "plan": outcome.plan_id,
+        "outcome": outcome_name(outcome),
+        "received": len(outcome.received),
+        "rejected": len(outcome.rejected),
+        "not_available": len(outcome.not_available),
+        "loops": outcome.counters.loops,
+        **({"receipts": receipts} if receipts else {}),
+    }
+
+
+def reason_figures(outcome: Outcome, *, with_detail: bool) -> dict[str, Any]:
+    """Return why an exchange ended before a fixed point; nothing for one that did not."""
+    failure = outcome.failure
+    if failure is not None:
+        why = str(failure) if with_detail else failure.failure.condition
+        return {"why": why, "rule": failure.rule}
+    return {} if outcome.at_fixed_point else {"why": outcome.reason}
+
+
+def link_figures(served: Served, *, with_detail: bool = False) -> dict[str, Any]:
+    """Return all that is told of a link of a server, by name."""
+    outcome = served.outcome
+    figures: dict[str, Any] = {"link": served.number, "from": served.proven.place or None}
+    figures |= {"outcome": "error"} if outcome is None else outcome_figures(outcome)
+    figures |= {
+        "bytes_in": served.received,
+        "bytes_out": served.sent,
+        "seconds": round(served.seconds, 3),
+    }
+    if served.displaced:
+        figures["why"] = "idle, and closed for a new link: the server was full"
+    elif served.error is not None:
+        figures["why"] = str(served.error)
+    elif outcome is not None:
+        figures |= reason_figures(outcome, with_detail=with_detail)
+    return figures
 
 
 # -- What a dry run shows: what would move, and what the peer has learned.
@@ -53,7 +288,7 @@ DRY_RUN_KEYS: Final = {
 }
 
 
-def show_dry_run(output: Output, snapshot: Snapshot, dry: DryRun, outcome: Outcome) -> None:
+def show_dry_run(output: Output, snapshot: SqliteSnapshot, dry: DryRun, outcome: Outcome) -> None:
     """Write what would move, and what the peer has learned."""
     if output.json:
         made = {
@@ -78,7 +313,7 @@ def show_dry_run(output: Output, snapshot: Snapshot, dry: DryRun, outcome: Outco
     output.note("a dry run: nothing has moved")
 
 
-def _show_page(output: Output, snapshot: Snapshot, dry: DryRun) -> None:
+def _show_page(output: Output, snapshot: SqliteSnapshot, dry: DryRun) -> None:
     """Write what would move and what was said, for a person."""
     output.say(f"would be requested: {plural(dry.pending, 'record')}")
     output.say(f"would be sent: {plural(len(dry.would_send), 'record')}")
@@ -92,72 +327,181 @@ def _show_page(output: Output, snapshot: Snapshot, dry: DryRun) -> None:
         output.note(SHORT)
 
 
-_PAUSES: Final = (0, 1, 2, 4, 8, 15, 30, 60)
-"""Seconds before an open exchange is begun again, the more often it has ended soon."""
-_STEADY_SECONDS: Final = 10.0
-"""A link that lasted so long did not end soon."""
-_AGAIN_SECONDS: Final = 2
-"""Seconds before a server that ends each exchange at a fixed point is asked again."""
+class LinkLine:
+    """What a link is at, in one line: phase, records, bytes, rate, time left, pending both ways."""
+
+    def __init__(self, now: Callable[[], LinkStatus | None]) -> None:
+        self._now = now
+        self._before: tuple[float, int] | None = None
+        self._answers: deque[tuple[float, int]] = deque(maxlen=_SAMPLES)
+
+    def __call__(self) -> str:
+        """Return the line for this moment."""
+        status = self._now()
+        if status is None:
+            return ""
+        counters = status.counters
+        what = status.state.value
+        if status.waited is not None and what.startswith("waiting for "):
+            rest = what.removeprefix("waiting for ")
+            what = f"waiting {status.waited:.0f} s of {status.timeout} s for {rest}"
+        parts = [what]
+        if counters.requested:
+            parts.append(f"{counters.stored:,} of {plural(counters.requested, 'record')} stored")
+        parts.append(f"{size_text(status.received)} in, {size_text(status.sent)} out")
+        parts.append(f"{size_text(self._rate(status.received + status.sent))}/s")
+        left = self._time_left(counters)
+        if left is not None:
+            parts.append(f"about {seconds_text(left)} left")
+        if counters.pending_here or counters.pending_there:
+            parts.append(
+                f"pending {counters.pending_here:,} here, {counters.pending_there:,} there"
+            )
+        return ", ".join(parts)
+
+    def share(self) -> tuple[int, int]:
+        """Return how many of the records were answered that have been asked for, and how many."""
+        status = self._now()
+        if status is None:
+            return 0, 0
+        return status.counters.answered, status.counters.requested
+
+    def _time_left(self, counters: Counters) -> float | None:
+        """Return how long what was requested takes at the rate of the last seconds, if known."""
+        samples, now = self._answers, time.monotonic()
+        left = counters.requested - counters.answered
+        if not left or (samples and samples[-1][1] > counters.answered):  # another link
+            samples.clear()
+            return None
+        samples.append((now, counters.answered))
+        since, before = samples[0]
+        come = counters.answered - before
+        return left * (now - since) / come if come > 0 else None
+
+    def _rate(self, moved: int) -> int:
+        """Return the bytes a second since the line before."""
+        now = time.monotonic()
+        since, before = self._before or (now - 1.0, moved)
+        self._before = now, moved
+        # A new link counts from zero.
+        return round(max(moved - before, 0) / max(now - since, 0.001))
+
+
+# -- A link while a command runs it.
+
 _NOT_KEPT: Final = (
-    f"the server keeps no link open, and is asked again every {_AGAIN_SECONDS} s; "
+    f"the server keeps no link open, and is asked again every {POLL_SECONDS} s; "
     "`lace serve --open` would report what is new at once"
 )
-_PASSING: Final = frozenset({Failure.PEER_CLOSED, Failure.PHASE_TIMEOUT})
-"""Failures that may be over the next time."""
 
 
-class LinkRun:
-    """An exchange with one server; an open one is begun again when the connection is lost."""
+class LinkRun(LinkObserver):
+    """An exchange with a server; an open one reconnects when the connection is lost.
+
+    Args:
+        session: the run of the command.
+        lace: the lace, which the link uses alone.
+        known: the peer, and how it is reached.
+        policy: what this side selects and exposes.
+        key: the key that `--key` names.
+        title: what the progress line calls it.
+        hear: gets all that happens on the link.
+        is_sending: whether the command means to send records.
+        options: further options of `lace.connect`.
+    """
 
     def __init__(
         self,
         session: Session,
-        side: Side,
-        address: LinkAddress,
-        options: LinkOptions,
-        connecting: ConnectOptions,
-        capture: Capture | None = None,
+        lace: Lace,
+        known: SyncArguments,
+        policy: Policy,
+        key: SigningKey | None,
         *,
         title: str = "sync",
         hear: Callable[[LinkEvent], None] | None = None,
+        is_sending: bool = True,
+        **options: Any,  # noqa: ANN401 - those of `connect`
     ) -> None:
-        self._session, self._side, self._capture = session, side, capture
-        self._title = title
-        self._address, self._options, self._connecting = address, options, connecting
-        self._is_stopping = False
-        self._link = 0
-        self._heard = 0
-        """Bytes that came on the last link."""
-        self.line = LinkLine()
-        self._hear = hear
-        self.outcome: Outcome | None = None
+        self._session, self._lace, self._known = session, lace, known
+        self._policy, self._key, self._options = policy, key, options
+        self._title, self._hear, self._is_sending = title, hear, is_sending
+        self._is_told = False
+        self.link: Link | None = None
+        self.line = LinkLine(lambda: None if self.link is None else self.link.status)
         self.signals = Signals(self._stop)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome, also where a signal or an error has ended the exchange."""
+        return None if self.link is None else self.link.outcome
 
     def run(self) -> None:
         """Run the exchange; `outcome` is set even if a signal has ended it."""
         keep_one_arena()
-        capture = self._capture
-        try:
-            title = f"{self._title} with {self._address}"
-            with (
-                Waiting(self._session, title, self.line, self.line.share),
-                relayed_errors(self._session.output, self._connecting.command) as errors,
-            ):
-                self._connecting = replace(self._connecting, errors=errors)
-                self.signals.run(self._run_again() if self._options.is_open else self._run_once())
-        finally:
-            if capture is not None:
-                capture.close()
-                if capture.problem is not None:
-                    self._session.output.warn(f"the capture is not whole: {capture.problem}")
+        output, known = self._session.output, self._known
+        title = f"{self._title} with {known.address}"
+        with (
+            Waiting(self._session, title, self.line, self.line.share),
+            relayed_errors(output, known.command or ()) as errors,
+        ):
+            self.link = self._connect(errors)
+            try:
+                self.signals.run(self._run(self.link))
+            finally:
+                if self.link.capture_problem is not None:
+                    output.warn(f"the capture is not whole: {self.link.capture_problem}")
 
-    def show(self, lace: Lace) -> None:
+    def _connect(self, errors: int | None) -> Link:
+        known, is_plain = self._known, bool(self._known.plain)
+        is_open = self._options.get("open", False)
+        link = connect(
+            known.address or "",
+            self._lace,
+            self._policy,
+            reconnect=is_open,
+            key=self._key,
+            claim=known.claim,
+            peer=known.expected,
+            plain=is_plain,
+            uid_map=known.uid_map,
+            stdio_peer=known.stdio_peer,
+            command=known.command or (),
+            ca=known.ca,
+            tls_cert=known.tls_cert,
+            tls_key=known.tls_key,
+            tls_pin=bool(known.tls_pin),
+            observer=self,
+            errors=errors,
+            own_handle=False,
+            **self._options,
+        )
+        warn_of_links(
+            self._session,
+            self._policy,
+            link,
+            is_plain=is_plain,
+            claim=known.claim,
+            is_sending=self._is_sending,
+        )
+        return link
+
+    async def _run(self, link: Link) -> None:
+        try:
+            async with link:
+                await link.result()
+        except LaceError as error:
+            if link.outcome is None or link.outcome.failure is not error:
+                raise
+
+    def show(self) -> None:
         """Show the outcome, or that of a dry run."""
-        output, outcome, dry = self._session.output, self.outcome, self._options.dry_run
-        if outcome is None:
+        output, outcome = self._session.output, self.outcome
+        if outcome is None or self.link is None:
             return
+        dry = self.link.dry_run
         if dry is not None and dry.is_complete:
-            with lace.snapshot() as snapshot:
+            with self._lace.snapshot() as snapshot:
                 show_dry_run(output, snapshot, dry, outcome)
             return
         show_outcome(output, outcome)
@@ -179,7 +523,8 @@ class LinkRun:
     @property
     def exit_code(self) -> int:
         """What the command exits with, if there was no failure."""
-        dry, outcome = self._options.dry_run, self.outcome
+        outcome = self.outcome
+        dry = None if self.link is None else self.link.dry_run
         if outcome is None or (dry is not None and dry.is_complete):
             return 0
         return exit_code_of(outcome)
@@ -189,144 +534,38 @@ class LinkRun:
         self._stop()
 
     def _stop(self) -> bool:
-        """Have it end by itself; tells whether it will."""
-        self._is_stopping = True
-        if self.line.link is None:
+        """Ask the link to end by itself; returns whether it will."""
+        if self.link is None:
             return False
-        self.line.link.stop()
-        return True
+        self.link.stop()
+        return self.link.status is not None
 
-    def _begin(self, link: LinkSession) -> None:
-        self.line.link = link
-        self._link += 1
-        output = self._session.output
-        tell_event(output, "link-opened", {"link": self._link})
+    # What the link reports.
 
-    def _agreed(self, terms: Terms) -> None:
-        output = self._session.output
-        end_line(output)  # whatever a command has asked is answered by now
-        tell_event(output, "link-agreed", agreed_figures(self._link, terms))
+    def opened(self, number: int, _proven: Proven) -> None:
+        """Log that a link has begun."""
+        tell_event(self._session.output, "link-opened", {"link": number})
 
-    @contextmanager
-    def _opened(self) -> Iterator[Side]:
-        yield self._side
+    def agreed(self, number: int, terms: Terms) -> None:
+        """Log what both sides have agreed on."""
+        end_line(self._session.output)  # whatever a command has asked is answered by now
+        tell_event(self._session.output, "link-agreed", agreed_figures(number, terms))
 
-    async def _run_once(self) -> None:
-        since = time.monotonic()
-        try:
-            self.outcome = await sync(
-                self._address,
-                self._opened,
-                self._options,
-                now,
-                connecting=self._connecting,
-                began=self._begin,
-                hear=self._hear,
-                agreed=self._agreed,
-                capture=self._capture,
-            )
-            self._tell_end(self.outcome, time.monotonic() - since)
-        except StoreError as error:
-            if isinstance(error.result, Outcome):  # it is told what came before this
-                self.outcome = error.result
-                self._tell_end(self.outcome, time.monotonic() - since)
-            raise
-        finally:
-            self.line.link = None
+    def heard(self, event: LinkEvent) -> None:
+        """Pass an event on."""
+        if self._hear is not None:
+            self._hear(event)
 
-    def _tell_end(self, outcome: Outcome, seconds: float) -> None:
-        link = self.line.link
-        if link is None:
-            raise AssertionError("an exchange that ended has begun")
-        self._heard = link.received
-        figures = {
-            "link": self._link,
-            **outcome_figures(outcome),
-            "bytes_in": link.received,
-            "bytes_out": link.sent,
-            "seconds": round(seconds, 3),
-            **reason_figures(outcome, with_detail=self._session.debug),
-        }
+    def ended(self, served: Served) -> None:
+        """Log the end of a link."""
+        figures = link_figures(served, with_detail=self._session.debug)
+        del figures["from"]
         tell_event(self._session.output, "link-ended", figures)
 
-    async def _run_again(self) -> None:
-        failed = 0
-        was_told = has_worked = False
-        while True:
-            since = time.monotonic()
-            try:
-                await self._run_once()
-            except TransportError as error:
-                if self.outcome is None:  # it has never worked
-                    raise
-                why = str(error)
-            else:
-                outcome = self.outcome
-                # A server that ends may still have taken the connection, and says nothing then.
-                is_passing = outcome is not None and (
-                    _is_passing(outcome) or (has_worked and not self._heard)
-                )
-                if self._is_stopping or outcome is None or not is_passing:
-                    return
-                has_worked = has_worked or self._heard > 0
-                why = outcome.reason
-                if outcome.failure is None:  # a server that keeps no link open: that is its way
-                    text = None if was_told else _NOT_KEPT
-                    was_told, failed = True, 0
-                    await self._pause(why, _AGAIN_SECONDS, text)
-                    continue
-            failed = failed + 1 if time.monotonic() - since < _STEADY_SECONDS else 0
-            pause = _PAUSES[min(failed, len(_PAUSES) - 1)]
-            await self._pause(why, pause, f"the link has ended ({why}); again in {pause} s")
-
-    async def _pause(self, why: str, pause: int, text: str | None) -> None:
-        """Report a link that has ended, and wait before the next one."""
-        figures = {"link": self._link, "why": why, "pause": pause}
+    def lost(self, number: int, reason: str, pause: int, *, failed: bool) -> None:
+        """Say that a link has ended and begins again; of a server that keeps none open, once."""
+        text = f"the link has ended ({reason}); again in {pause} s" if failed else None
+        if not failed and not self._is_told:
+            text, self._is_told = _NOT_KEPT, True
+        figures = {"link": number, "why": reason, "pause": pause}
         tell_event(self._session.output, "link-lost", figures, text)
-        await asyncio.sleep(pause)
-
-
-def _is_passing(outcome: Outcome) -> bool:
-    return outcome.failure is None or outcome.failure.failure in _PASSING
-
-
-def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
-    """Return what is known of a peer, from its table and the command line."""
-    if given.address is not None and is_peer_name(given.address):
-        folder = session.folder()
-        table = read_peer(folder, given.address)
-        if table.command and not given.command:
-            approve_command(
-                session.environ,
-                session.output,
-                lace=folder,
-                peer=given.address,
-                command=table.command,
-            )
-        return replace(given, address=None).over(table)
-    return given
-
-
-def connect_options(given: SyncArguments) -> ConnectOptions:
-    """Return how to connect to a peer."""
-    tls, verifiers = None, {}
-    if given.uid_map is not None:
-        from lace.transport.maps import read_uid_map
-
-        verifiers = read_uid_map(Path(given.uid_map))
-    named = (given.ca, given.tls_cert, given.tls_key)
-    if given.tls_pin or any(each is not None for each in named):
-        from lace.transport.tls import load_client_tls
-
-        tls = load_client_tls(
-            authorities=path_of(given.ca),
-            certificate=path_of(given.tls_cert),
-            key=path_of(given.tls_key),
-            is_pinned=bool(given.tls_pin),
-        )
-    return ConnectOptions(
-        command=given.command or (),
-        stdio_peer=vouched_peer(given.stdio_peer),
-        tls=tls,
-        verifiers=verifiers,
-    )

@@ -18,9 +18,10 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from lace.api import SETTINGS_FILE
-from lace.base.limits import MAX_WAIT_TICKS
+from lace.api import SETTINGS_FILE, parse_verifier
+from lace.api.exchanges import MAX_WAIT_TICKS
 from lace.base.text import safe_text
+from lace.cli.approvals import approve_command
 from lace.cli.policy_options import parse_exposure
 from lace.errors import Place, SettingError, UsageError
 from lace.policy.plan import LOWERINGS
@@ -28,6 +29,9 @@ from lace.policy.plan import LOWERINGS
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lace.api import Lace, SigningKey
+    from lace.cli.session import Session
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -61,6 +65,15 @@ class SyncArguments:
     open: bool | None = None
     receipts: bool | None = None
     wait_ticks: int | None = None
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The verifiers that the peer may prove; none: anyone."""
+        return () if self.peer is None else (str(parse_verifier(self.peer)),)
+
+    def signing_key(self, lace: Lace) -> SigningKey | None:
+        """Return the key of a lace that `--key` names; None where it names none."""
+        return None if self.key is None else lace.keys.load(parse_verifier(self.key))
 
     def over(self, table: SyncArguments) -> SyncArguments:
         """Return both together; what is said here counts."""
@@ -183,3 +196,20 @@ def _from_folder(folder: Path, table: SyncArguments) -> SyncArguments:
         program, *arguments = table.command
         named["command"] = (str(folder.resolve() / program), *arguments)
     return replace(table, expose=exposing, **named)
+
+
+def known_of_peer(session: Session, given: SyncArguments) -> SyncArguments:
+    """Return what is known of a peer, from its table and the command line."""
+    if given.address is None or not is_peer_name(given.address):
+        return given
+    folder = session.folder()
+    table = read_peer(folder, given.address)
+    if table.command and not given.command:
+        approve_command(
+            session.environ,
+            session.output,
+            lace=folder,
+            peer=given.address,
+            command=table.command,
+        )
+    return replace(given, address=None).over(table)

@@ -26,6 +26,7 @@ from lace.facts.lines import FactLineError
 from lace.policy.exposure import Exposure, read_clock
 from lace.policy.local import Policy, exposure_warnings
 from lace.policy.operand import operand_of
+from lace.policy.plan import LOWERINGS
 from lace.policy.public_facts import PEER, local_time, missing_facts, with_local_time, with_peer
 from lace.query.result import AnswerLostError
 from lace.rules.checks.emptiness import parse_allowed
@@ -390,7 +391,7 @@ def read_own_policy(
     session: Session,
     select: str,
     expose: Sequence[str],
-    lowering: str,
+    lowering: str | None,
     allow_undefined: Sequence[str],
     offer: Mapping[str, Any],
 ) -> Policy:
@@ -409,13 +410,20 @@ def read_own_policy(
     policy = Policy(
         ours,
         exposures_of(named, exposing),
-        lowering=lowering,
+        lowering=lowering or LOWERINGS[0],
         allow_undefined=allow_undefined,
         **offer,
     )
     capabilities_of(session.settings(session.find_settings())[0], policy)  # refuses its fields
     warn_of(session, policy.warnings)
     return policy
+
+
+def read_selector(session: Session, file: str, allow_undefined: Sequence[str]) -> CheckedProgram:
+    """Read this side's selector alone."""
+    allowed = parse_allowed(allow_undefined)
+    wanted = WantedRules(file, SELECTOR, session.rule_limits(), allowed)
+    return check_files(session, [wanted])[0]
 
 
 def read_exposures(

@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lace.api import now
+from lace.api.exchanges import find_receipt, publish_receipts, receipt_key
+from lace.api.links import RecordsStored
+from lace.api.policy import (
+    LOWERINGS,
+    Policy,
+    coordinate_prefix,
+    expose_records,
+    list_prefix,
+    select_prefix,
+    select_record,
+    select_records,
+)
 from lace.api.records import find_records
-from lace.cli.command import LazyGroup, require_subcommand
+from lace.cli.command import LaceCommand, LazyGroup, require_subcommand
 from lace.cli.command import command as lace_command
 from lace.cli.files import check_target, written
-from lace.cli.outcomes import logged_link, logged_result
+from lace.cli.link_options import (
+    CA_OPTION,
+    CLAIM_OPTION,
+    KEY_OPTION,
+    PEER_OPTION,
+    PLAIN_OPTION,
+    UID_MAP_OPTION,
+    all_options,
+    tls_options,
+)
+from lace.cli.link_runs import LinkRun, logged_link, logged_result
 from lace.cli.output import TableColumn, cut_middle, plural, size_text, time_text
-from lace.cli.peers import SyncArguments, refuse_lost_files
-from lace.cli.policy_files import WantedRules, check_files
+from lace.cli.peers import SyncArguments, known_of_peer, refuse_lost_files
+from lace.cli.policy_files import read_exposures, read_selector, warn_of_names
+from lace.cli.policy_options import (
+    ALL_FIELDS_OPTION,
+    ALLOW_UNDEFINED_OPTION,
+    EXPOSE_OPTION,
+    FIELD_OPTION,
+    LOWERING_OPTION,
+    offered,
+)
 from lace.cli.records import (
     RECORD_KEYS,
     RECORD_PIPED,
@@ -25,45 +55,19 @@ from lace.cli.records import (
     show_listing,
     write_record,
 )
-from lace.cli.remote_links import (
-    RECEIPTS_OPTION,
-    Remote,
-    RemoteCommand,
-    RemoteError,
-    came_and_stays,
-    publish_receipts,
-    remote_options,
-)
-from lace.errors import UsageError
-from lace.link.events import RecordsStored
-from lace.link.intake import choose_receipt_key
-from lace.policy.exposure import exposure_of
-from lace.policy.operations import (
-    coordinate_prefix,
-    expose_records,
-    list_prefix,
-    select_prefix,
-    select_record,
-    select_records,
-)
-from lace.record.model import RECEIPT_APP, RECEIPT_GROUP, receipt_name
-from lace.record.paths import Address, Coordinate, parse_address
-from lace.rules.checks.emptiness import parse_allowed
-from lace.rules.profiles import SELECTOR
+from lace.errors import LaceError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
+    from lace.api import Lace
+    from lace.api.links import Arrival, Claims, Field, LinkEvent, Outcome
+    from lace.api.policy import Exposing, Rules
     from lace.api.records import FieldValue as Value
-    from lace.cli.link_runs import LinkRun
+    from lace.api.records import SqliteSnapshot, ValidRecord
     from lace.cli.output import Output
     from lace.cli.session import Change, Session
-    from lace.exchange.advertisement import Field
-    from lace.exchange.result import Outcome
-    from lace.link.events import Arrival, LinkEvent
-    from lace.policy.local import Policy, Rules
-    from lace.record.validate import ValidRecord
-    from lace.store.interface import Snapshot
 
 
 _MODULES: Final[Mapping[str, str]] = {
@@ -100,6 +104,137 @@ def command(ctx: click.Context) -> None:
     require_subcommand(ctx)
 
 
+# -- What these operations have in common: their options, and the exchange they run.
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+_CHILD: Final = "[-- COMMAND…]"
+RECEIPTS_OPTION: Final = click.option(
+    "--sign-receipts",
+    is_flag=True,
+    help="Store a receipt here for each record that came, signed with your key: a record that "
+    "says what was stored, from whom and when.",
+)
+
+
+class RemoteError(LaceError):
+    """A peer that was reached, and did not give or take what was asked for."""
+
+
+class RemoteCommand(LaceCommand):
+    """A command about a peer: what stands behind `--` is what `stdio` starts."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the command that is to be started from the arguments."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["child"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what stands in the line of usage."""
+        return [*super().collect_usage_pieces(ctx), _CHILD]
+
+
+def remote_options(function: Decorated) -> Decorated:
+    """Add the options that say how a peer is reached."""
+    add: Callable[[Decorated], Decorated] = all_options(
+        EXPOSE_OPTION,
+        LOWERING_OPTION,
+        ALLOW_UNDEFINED_OPTION,
+        FIELD_OPTION,
+        ALL_FIELDS_OPTION,
+        KEY_OPTION,
+        CLAIM_OPTION,
+        PEER_OPTION,
+        UID_MAP_OPTION,
+        CA_OPTION,
+        tls_options(
+            "Your certificate, PEM, where a wss server asks for one.",
+            "The key of that certificate, PEM.",
+        ),
+        PLAIN_OPTION,
+    )
+    return add(function)
+
+
+class Remote:
+    """One operation on a peer: an exchange with a selector that is made for it."""
+
+    def __init__(self, session: Session, lace: Lace, given: SyncArguments, title: str) -> None:
+        self.session, self.lace, self.given = session, lace, given
+        self._title = title
+        self.known = known_of_peer(session, given)
+        self.key = self.known.signing_key(lace)
+        self._run: LinkRun | None = None
+
+    @property
+    def place(self) -> str:
+        """The peer, as it is called on the command line."""
+        return self.given.address or ""
+
+    @property
+    def claims(self) -> Claims:
+        """What the peer claims and requests, once the exchange has begun."""
+        if self._run is None or self._run.link is None or self._run.link.claims is None:
+            raise AssertionError("an exchange that has begun notes claims")
+        return self._run.link.claims
+
+    def policy(
+        self, select: Rules, expose: Sequence[str], generated: Iterable[Exposing] = ()
+    ) -> Policy:
+        """Return the policy of the operation."""
+        allow = self.known.allow_undefined or ()
+        exposures = read_exposures(self.session, expose, allow) if expose else generated
+        made = Policy(
+            select,
+            exposures,
+            lowering=self.known.lowering or LOWERINGS[0],
+            limits=self.session.rule_limits(),
+            allow_undefined=allow,
+            **offered(self.known.field, self.known.all_fields, self.known.format),
+        )
+        if expose:
+            warn_of_names(self.session, self.lace, *(each.module for each in made.exposures))
+        return made
+
+    def prepare(
+        self,
+        policy: Policy,
+        *,
+        is_open: bool = False,
+        hear: Callable[[LinkEvent], None] | None = None,
+    ) -> LinkRun:
+        """Return the exchange, which has not begun."""
+        self._run = LinkRun(
+            self.session,
+            self.lace,
+            self.known,
+            policy,
+            self.key,
+            title=self._title,
+            hear=hear,
+            is_sending=False,
+            open=is_open,
+            claims=True,
+        )
+        return self._run
+
+    def run(self, policy: Policy, change: Change | None = None) -> Outcome:
+        """Run the exchange; raises the signal or the failure that ended it."""
+        run = self.prepare(policy)
+        if change is not None:
+            change.result.update(logged_link(self.given.address, policy))
+        run.run()
+        if change is not None and run.outcome is not None:
+            change.result.update(logged_result(run.outcome))
+        return run.finish(self.given.address)
+
+
+def came_and_stays(count: int, folder: Path) -> str:
+    """Return what is said of records that came."""
+    return f"{plural(count, 'record')} came and {'is' if count == 1 else 'are'} stored in {folder}"
+
+
 # -- `lace remote get`: one record of a peer, written like `lace get` does.
 
 
@@ -112,9 +247,10 @@ def _find(remote: Remote, text: str, outcome: Outcome) -> ValidRecord:
             rule="G48",
             hint="it has no such record, or its selector or exposures leave it out",
         )
+    offered_here = [each for each in remote.lace.find(text) if each.id in claimed]
     with remote.lace.snapshot() as snapshot:
-        for stored in snapshot.find(parse_address(text)):
-            if stored.id in claimed and (found := snapshot.load(stored.id)) is not None:
+        for stored in offered_here:
+            if (found := snapshot.load(stored.id)) is not None:
                 return found
     why = ", ".join(f"{record}: {reason}" for record, reason in outcome.rejected[:1])
     raise RemoteError(
@@ -174,17 +310,15 @@ def get(
         remote = Remote(session, change.lace, given, "remote get")
         signer = None
         if sign_receipts:
-            signer = choose_receipt_key(change.lace.keys, remote.key, remote.claim)
-        policy = remote.policy(select, given.expose or ())
-        change.result.update(logged_link(given.address, policy))
-        run = remote.run(policy)
-        if run.outcome is not None:
-            change.result.update(logged_result(run.outcome))
-        outcome = run.finish(given.address)
+            signer = receipt_key(change.lace, remote.key, remote.known.claim)
+        outcome = remote.run(remote.policy(select, given.expose or ()), change)
         found = _find(remote, record, outcome)
         session.output.note(came_and_stays(len(outcome.received), change.lace.store.folder))
-        if signer is not None:
-            publish_receipts(session, change, signer, outcome)
+        if signer is not None and outcome.received:
+            receipts = publish_receipts(change.lace, outcome, signer)
+            change.result["receipts"] = len(receipts)
+            for receipt in receipts:
+                session.output.note(f"receipt {receipt}")
     write_record(session.output, found, body=body, target=target)
     return 0
 
@@ -196,7 +330,7 @@ _LEAST: Final = "\0"
 _MOST: Final = "\U0010ffff"
 
 
-def _row(record: str, fields: Iterable[Field], snapshot: Snapshot) -> list[Value]:
+def _row(record: str, fields: Iterable[Field], snapshot: SqliteSnapshot) -> list[Value]:
     """Return what is known of a record: what the peer says or, if it is here, what it is."""
     stored = snapshot.describe(record)
     said = {name: value for name, _index, value in fields}
@@ -277,8 +411,7 @@ def list_(
     given = SyncArguments(address=address, command=child, **rest)
     with session.asking("remote list") as lace:
         remote = Remote(session, lace, given, "remote list")
-        run = remote.run(remote.policy(select, given.expose or ()))
-        run.finish(given.address)
+        remote.run(remote.policy(select, given.expose or ()))
         found = _rows(remote, start)
     if not found:
         where = f" under {prefix}" if prefix else " to you"
@@ -308,13 +441,13 @@ def _policy(remote: Remote, records: Sequence[str], *, receipts: bool) -> Policy
     select = select_records(records, receipts=receipts)
     named = remote.known.expose or ()
     module = expose_records(records)
-    expected = remote.expected
-    exposure = exposure_of(module, *expected) if expected else exposure_of(module, anyone=True)
+    expected = remote.known.expected
+    exposures: list[Exposing] = [(module, each) for each in expected] or [module]
     if not named and not expected:
         remote.session.output.note(
             f"anyone who answers at {remote.place} may get them; --peer V says who has to"
         )
-    return remote.policy(select, named, [exposure])
+    return remote.policy(select, named, exposures)
 
 
 def _state(remote: Remote, record: str) -> str:
@@ -328,24 +461,12 @@ def _state(remote: Remote, record: str) -> str:
     return "not-asked" if record in claims.may_send else "left-out"
 
 
-def _receipt(remote: Remote, record: str, signer: str | None) -> str | None:
-    """Return the hash of a receipt for a record that the peer has signed, if it is here."""
-    if signer is None:
-        return None
-    at = Coordinate(RECEIPT_GROUP, RECEIPT_APP, receipt_name(record))
-    with remote.lace.snapshot() as snapshot:
-        for found in snapshot.find(Address(coordinate=at, type="S")):
-            if found.signed_by == signer:
-                return str(found.id)
-    return None
-
-
 def _document(remote: Remote, records: Sequence[str], outcome: Outcome) -> dict[str, Any]:
     states = [
         {
             "id": record,
             "state": _state(remote, record),
-            "receipt": _receipt(remote, record, outcome.peer_verifier),
+            "receipt": find_receipt(remote.lace, record, outcome.peer_verifier),
         }
         for record in records
     ]
@@ -438,11 +559,7 @@ def store(
             wanted = [str(stored.id) for stored in find_records(snapshot, records)]
         remote = Remote(session, change.lace, given, "remote store")
         policy = _policy(remote, wanted, receipts=receipt_file is not None)
-        change.result.update(logged_link(given.address, policy))
-        run = remote.run(policy)
-        if run.outcome is not None:
-            change.result.update(logged_result(run.outcome))
-        outcome = run.finish(given.address)
+        outcome = remote.run(policy, change)
         document = _document(remote, wanted, outcome)
         _show_stored(session, document)
         if receipt_file is not None:
@@ -538,11 +655,7 @@ def _select(remote: Remote, prefix: str, select: str | None) -> Rules:
     if select is None:
         asked = SyncArguments(address=remote.given.address)
         refuse_lost_files(session.folder(), asked, SyncArguments(select=chosen))
-    allowed = parse_allowed(remote.known.allow_undefined or ())
-    (checked,) = check_files(
-        session, [WantedRules(chosen, SELECTOR, session.rule_limits(), allowed)]
-    )
-    return checked
+    return read_selector(session, chosen, remote.known.allow_undefined or ())
 
 
 def _watch(session: Session, change: Change, remote: Remote, watch: _Watch, select: Rules) -> None:

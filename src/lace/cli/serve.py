@@ -3,71 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import select
+import stat
 import sys
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.api import now, processors
+from lace.api import Operation, now, parse_verifier
+from lace.api.exchanges import serve
+from lace.api.links import LinkObserver, keep_one_arena
 from lace.cli.command import command as lace_command
+from lace.cli.failures import describe_failure
 from lace.cli.link_options import (
     UID_MAP_OPTION,
-    claimed_verifier,
     link_options,
-    parse_peers,
-    path_of,
-    signing_key,
     tell_event,
     tls_options,
-    vouched_peer,
     warn_of_links,
 )
-from lace.cli.outcomes import OUTCOME_KEYS, exit_code_of
+from lace.cli.link_runs import (
+    OUTCOME_KEYS,
+    agreed_figures,
+    exit_code_of,
+    link_figures,
+    logged_result,
+    logged_rules,
+    served_document,
+)
 from lace.cli.policy_files import read_own_policy, warn_of, warn_of_names
 from lace.cli.policy_options import offered
-from lace.cli.server_log import (
-    Metrics,
-    ServeLog,
-    agreed_figures,
-    link_figures,
-    log_line,
-    served_document,
-    stderr_queued,
-    stdout_queued,
-)
 from lace.cli.signals import Signals
-from lace.engine.budget import Cancellation, EvaluationCancelled
 from lace.errors import LaceError, StoreError, UsageError
-from lace.iltp.address import parse_address
-from lace.link.client import LinkOptions
-from lace.link.intake import choose_receipt_key
-from lace.link.resources import keep_one_arena
-from lace.link.server import Server
-from lace.policy.plan import LOWERINGS
-from lace.transport.connections import ConnectionLimits
-from lace.transport.listening import ListenOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from types import TracebackType
 
     from lace.api import Lace
+    from lace.api.exchanges import Policy
+    from lace.api.links import LinkAddress, Proven, Served, Terms
+    from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.errors import Finding
-    from lace.exchange.negotiation import Terms
-    from lace.facts.lines import Fact
-    from lace.iltp.address import LinkAddress
-    from lace.link.server import Served
-    from lace.link.side import Side
-    from lace.policy.local import Policy
-    from lace.record.seal import SigningKey
-    from lace.spark.served.warehouse import ServedWarehouse
-    from lace.transport.duplex import Proven
 
 
 # -- The listening socket that a service manager hands over, as systemd does.
@@ -89,117 +72,243 @@ def inherited_descriptor(environ: Mapping[str, str]) -> int | None:
     )
 
 
-# -- How `lace serve` listens: certificates, maps of who peers are, limits, an inherited socket.
+# -- The log of a lace, as a server writes it.
 
 
-def read_listen_options(session: Session, lace: Lace, given: dict[str, Any]) -> ListenOptions:
-    """Return how a server listens, as its command line says."""
-    from lace.transport.maps import read_fingerprint_map, read_uid_map
-    from lace.transport.tls import load_certificate, load_server_tls
+class ServeLog:
+    """Writes entries in a thread of its own: links do not wait for the disk.
 
-    tls = None
-    certificate, key = path_of(given["tls_cert"]), path_of(given["tls_key"])
-    client_map, client_ca = path_of(given["tls_client_map"]), path_of(given["tls_client_ca"])
-    if certificate is not None and key is not None:
-        tls = load_server_tls(
-            certificate,
-            key,
-            clients=None if client_map is None else read_fingerprint_map(client_map),
-            client_authorities=client_ca,
+    At the end of a `with` block all entries are written.
+    """
+
+    def __init__(self, session: Session, lace: Lace) -> None:
+        self._session, self._lace = session, lace
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lace-log")
+        self._last_rules: dict[str, Any] | None = None
+
+    def __enter__(self) -> None:
+        self._thread.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.__exit__(kind, error, trace)
+
+    def add_link(self, served: Served) -> None:
+        """Add an entry for a link, if something moved on it or was rejected."""
+        outcome = served.outcome
+        if outcome is None:
+            return
+        if not (outcome.received or outcome.rejected or outcome.counters.bytes_sent):
+            return  # a link that brings nothing new is not logged
+        self._add("serve", logged_result(outcome), exit_code_of(outcome), served.seconds)
+
+    def add_rules(self, policy: Policy) -> None:
+        """Add an entry for rules that count from now on, unless they are those of the last one."""
+        result = logged_rules(policy)
+        if result != self._last_rules:
+            self._add("serve rules", result)
+        self._last_rules = result
+
+    def add_refused_rules(self, error: LaceError) -> None:
+        """Add an entry for rules that were read again and are not legal."""
+        self._last_rules = None  # that they are legal again is told
+        self._add("serve rules", describe_failure(error).logged(error), error.exit_code)
+
+    def _add(
+        self, command: str, result: dict[str, Any], exit_code: int = 0, seconds: float = 0.0
+    ) -> None:
+        finished = now()
+        operation = Operation(
+            started=finished.shift(-round(seconds * 1e9)),
+            finished=finished,
+            command=command,
+            exit_code=exit_code,
+            result=result,
         )
-    elif certificate is not None or key is not None:
-        raise UsageError("--tls-cert and --tls-key belong together", hint="name both")
-    elif client_map is not None or client_ca is not None:
-        raise UsageError(
-            "certificates of clients are asked for by a server that has one",
-            hint="name it: --tls-cert FILE --tls-key FILE",
-        )
-    users, channel = path_of(given["uid_map"]), path_of(given["channel_cert"])
-    return ListenOptions(
-        stdio_peer=vouched_peer(given["stdio_peer"]),
-        verifiers={} if users is None else read_uid_map(users),
-        tls=tls,
-        channel_certificate=None if channel is None else load_certificate(channel),
-        hosts=frozenset(name.lower() for name in given["host"]),
-        origins=frozenset(given["origin"]),
-        limits=ConnectionLimits(
-            in_all=given["max_links"] or lace.settings.max_links,
-            of_address=given["max_links_of_address"] or lace.settings.max_links_of_address,
-            idle_seconds=lace.settings.idle_link_seconds,
-        ),
-        inherited=inherited_descriptor(session.environ),
+        self._thread.submit(self._write, operation)
+
+    def _write(self, operation: Operation) -> None:
+        try:
+            self._lace.log(operation)
+        except LaceError as error:
+            self._session.output.warn(f"the log of the lace has no entry for this: {error}")
+
+
+# -- What is told of a link that has ended: who, what, how much; no names of records.
+
+_ABSENT = {"from": "-", "peer": "unproven", "link_id": "-", "plan": "-"}
+"""What stands in a line for what is not known."""
+
+
+def log_line(figures: dict[str, Any]) -> str:
+    """Return the line of a link: words of a name, = and a value, JSON where it has a space."""
+    return " ".join(f"{name}={_value(name, value)}" for name, value in figures.items())
+
+
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return _ABSENT.get(name, "-")
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return json.dumps(text) if not text or " " in text or '"' in text else text
+
+
+# -- Lines for a pipe that a thread writes: a server does not wait for a reader.
+
+MAX_STDERR_BYTES: Final = 1 << 20
+"""What waits to be written to standard error at most; lines beyond are counted and dropped."""
+MAX_STDOUT_BYTES: Final = 1 << 26
+"""The same for standard output, where one line names all records that a link has brought."""
+_PIECE_BYTES: Final = 1 << 16
+"""What is written at once: a whole line would not show whether a reader takes some of it."""
+_END_SECONDS: Final = 1.0
+"""How long the end waits for a reader that takes nothing."""
+
+
+class PipeQueue:
+    """Takes lines without waiting, and writes them in a thread.
+
+    A line is dropped if it would make what waits longer than the limit; one that finds nothing
+    waiting is never dropped.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        max_bytes: int,
+        dropped: Callable[[int], None],
+        failed: Callable[[OSError], None] | None = None,
+    ) -> None:
+        self._descriptor, self._max_bytes = descriptor, max_bytes
+        self._dropped_call, self._failed_call = dropped, failed
+        self._changed = threading.Condition()
+        self._lines: deque[bytes] = deque()
+        self._waiting = self._dropped = self._written = 0
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._write_all, name="lace-pipe", daemon=True)
+        self._thread.start()
+
+    def write(self, line: bytes) -> int:
+        """Take a line to be written, unless too much waits already."""
+        with self._changed:
+            if self._waiting and self._waiting + len(line) > self._max_bytes:
+                self._dropped += 1
+            else:
+                self._lines.append(line)
+                self._waiting += len(line)
+                self._changed.notify()
+        return len(line)
+
+    def end(self) -> None:
+        """Wait until all is written, or until nobody has read for a moment: the rest is dropped."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify()
+        before = -1
+        while self._thread.is_alive() and self._written != before:
+            before = self._written
+            self._thread.join(_END_SECONDS)
+
+    def _write_all(self) -> None:
+        try:
+            while (line := self._next()) is not None:
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[self._write(rest) :]
+                with self._changed:
+                    self._waiting -= len(line)
+        except OSError as error:  # nobody can read it any more: all that follows is dropped
+            if self._failed_call is not None:
+                self._failed_call(error)
+
+    def _write(self, data: memoryview) -> int:
+        """Write some of the data; returns how many bytes."""
+        try:
+            count = os.write(self._descriptor, data[:_PIECE_BYTES])
+        except BlockingIOError:  # who shares the pipe has made it so
+            watched = select.poll()
+            watched.register(self._descriptor, select.POLLOUT)
+            watched.poll()
+            return 0
+        self._written += count
+        return count
+
+    def _next(self) -> bytes | None:
+        """Wait for a line; None at the end."""
+        with self._changed:
+            if not self._lines and self._dropped:
+                count, self._dropped = self._dropped, 0
+                self._dropped_call(count)
+            while not (self._lines or self._is_ending):
+                self._changed.wait()
+            return self._lines.popleft() if self._lines else None
+
+
+@contextmanager
+def stderr_queued(output: Output) -> Iterator[None]:
+    """Write what goes to standard error through a queue, where a reader could keep it waiting."""
+    descriptor = _pipe_of(sys.stderr)
+    if descriptor is None:
+        yield
+        return
+    queue = PipeQueue(
+        descriptor,
+        MAX_STDERR_BYTES,
+        lambda count: output.warn(f"standard error was not read: {count:,} messages are left out"),
     )
+    before = output.put_aside
+    output.put_aside = lambda text: _put_text(queue, text)
+    try:
+        yield
+    finally:
+        queue.end()
+        output.put_aside = before
 
 
-# -- The warehouse behind `lace serve`: opened once, read again when that is wanted.
-
-_LINKS: Final = "warehouse"
-"""Cursors of these links are kept apart from those of the lace: they hold less."""
+def _put_text(queue: PipeQueue, text: str) -> None:
+    queue.write(text.encode("utf-8", "backslashreplace"))
 
 
-class WarehouseBehind:
-    """A warehouse whose records are sent instead of the lace's."""
+@contextmanager
+def stdout_queued(output: Output, failed: Callable[[OSError], None]) -> Iterator[None]:
+    """Write JSON lines through a queue, where a reader could keep them waiting.
 
-    def __init__(self, lace: Lace, folder: Path) -> None:
-        self._lace, self._folder = lace, folder
-        self._served = self._open(None)
+    Where lines were dropped, a line `{"left_out": N}` takes their place.
+    """
+    descriptor = _pipe_of(sys.stdout) if output.json else None
+    if descriptor is None:
+        yield
+        return
 
-    def _open(self, before: ServedWarehouse | None) -> ServedWarehouse:
-        from lace.spark.served.warehouse import open_served  # what it needs takes long to load
+    def tell(count: int) -> None:
+        output.json_line({"left_out": count})
+        output.warn(f"standard output was not read: {count:,} lines are left out")
 
-        most = self._lace.settings.warehouse_served_records
-        return open_served(self._folder, before, most=most)
-
-    @property
-    def generation(self) -> int:
-        """The generation that new links get."""
-        return self._served.generation
-
-    def renew(self) -> None:
-        """Go on with the newest state; the one before stays while links use it."""
-        self._served = self._open(self._served)
-
-    def strange_names(self, policy: Policy, cancellation: Cancellation) -> tuple[Finding, ...]:
-        """Return a warning for each field name, group and app of rules that no record has.
-
-        All records are read, in constant memory. A warehouse of more than the setting
-        `warehouse_embedded_records` is not looked at.
-        """
-        from lace.policy.local import modules_of
-        from lace.query.store_query import find_strange_names_among
-
-        served = self._served
-        if len(served.index) > self._lace.settings.warehouse_embedded_records:
-            return ()
-        return find_strange_names_among(_watched(served.facts(), cancellation), modules_of(policy))
-
-    @contextmanager
-    def side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:
-        """Open a side of the lace as one of the warehouse."""
-        from lace.spark.served.evaluator import WarehouseEvaluating
-        from lace.spark.served.warehouse import WarehouseStore
-        from lace.store.links import LinkFiles
-
-        with opened as own:
-            store = WarehouseStore(lambda: self._served)
-            most = own.settings.warehouse_embedded_records
-            yield replace(
-                own,
-                store=store,
-                evaluating=WarehouseEvaluating(store, most),
-                links=LinkFiles(
-                    self._lace.store.folder,
-                    within=_LINKS,
-                    may_write=not self._lace.store.read_only,
-                ),
-            )
+    queue = PipeQueue(descriptor, MAX_STDOUT_BYTES, tell, failed)
+    with output.redirected(queue):
+        try:
+            yield
+        finally:
+            queue.end()
 
 
-def _watched(facts: Iterator[Fact], cancellation: Cancellation) -> Iterator[Fact]:
-    for fact in facts:
-        cancellation.check()
-        yield fact
+def _pipe_of(stream: IO[str] | None) -> int | None:
+    """Return the descriptor of a stream if it is a pipe or a socket."""
+    try:
+        if stream is None:
+            return None
+        stream.flush()
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):  # it is no descriptor of the system
+        return None
+    return descriptor if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
 
+
+# -- The server itself.
 
 SWITCH_SECONDS: Final = 0.001
 """How long a thread computes while others wait for the interpreter: short work of many links."""
@@ -229,63 +338,64 @@ class _Repeated:
                 asyncio.get_running_loop().call_exception_handler(context)
 
 
-class _Serve:
+class _Serve(LinkObserver):
     """A server as this command runs it: its rule files, its log, its end."""
 
-    def __init__(
-        self, session: Session, lace: Lace, address: LinkAddress, given: dict[str, Any]
-    ) -> None:
-        self._session, self._lace, self._address, self._given = session, lace, address, given
-        claim = claimed_verifier(given["claim"], given["key"])
-        self._key: SigningKey | None = signing_key(
-            lace, given["key"], is_plain=bool(given["plain"]), claim=claim
-        )
+    def __init__(self, session: Session, lace: Lace, address: str, given: dict[str, Any]) -> None:
+        self._session, self._given = session, given
         self._last: Served | None = None
         self._problem: OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log = ServeLog(session, lace)
-        self._server: Server | None = None
         self._policy = self._read_policy()
-        folder = given["warehouse"]
-        self._warehouse = WarehouseBehind(lace, Path(folder)) if folder is not None else None
-        if self._warehouse is None:  # else most records are there, and it takes longer
+        if given["warehouse"] is None:  # else most records are there, and it takes longer
             warn_of_names(session, lace, self._policy)
         self._renewal = _Repeated(self._renew_warehouse)
         self._name_check = _Repeated(self._check_names)
-        self._ending = Cancellation()
-        self._options = LinkOptions(
-            is_open=bool(given["is_open"]),
-            is_plain=bool(given["plain"]),
-            claim=claim,
-            expected=parse_peers(given["peer"]),
+        named = given["key"]
+        self._serving = serve(
+            address,
+            lace,
+            self._policy,
+            open=bool(given["is_open"]),
+            peer=[str(parse_verifier(text)) for text in given["peer"]],
+            key=None if named is None else lace.keys.load(parse_verifier(named)),
+            claim=given["claim"],
+            plain=bool(given["plain"]),
+            uid_map=given["uid_map"],
+            receipts=bool(given["receipts"]),
+            tls_cert=given["tls_cert"],
+            tls_key=given["tls_key"],
+            tls_client_map=given["tls_client_map"],
+            tls_client_ca=given["tls_client_ca"],
+            once=given["once"],
+            stdio=True,
+            stdio_peer=given["stdio_peer"],
+            channel_cert=given["channel_cert"],
+            hosts=given["host"],
+            origins=given["origin"],
+            max_links=given["max_links"],
+            max_links_of_address=given["max_links_of_address"],
+            inherited=inherited_descriptor(session.environ),
+            warehouse=given["warehouse"],
+            metrics=given["metrics"],
+            observer=self,
         )
-        self._receipt_key: SigningKey | None = None
-        if given["receipts"]:
-            self._receipt_key = choose_receipt_key(lace.keys, self._key, claim)
-            if self._warehouse is not None:
-                raise UsageError(
-                    "a receipt is stored in the lace that is served, and a warehouse is only read",
-                    hint="leave --receipts out",
-                )
-        self._listening = read_listen_options(session, lace, given)
-        self._metrics = Metrics(version("lace"))
         warn_of_links(
             session,
             self._policy,
-            address,
-            self._key,
-            is_plain=self._options.is_plain,
-            claim=claim,
+            self._serving,
+            is_plain=bool(given["plain"]),
+            claim=given["claim"],
         )
 
     def _read_policy(self) -> Policy:
         given = self._given
-        lowering = given["lowering"] or LOWERINGS[0]
         return read_own_policy(
             self._session,
             given["select"],
             given["expose"],
-            lowering,
+            given["lowering"],
             given["allow_undefined"],
             offered(given["field"], given["all_fields"]),
         )
@@ -311,51 +421,16 @@ class _Serve:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._tell_fault)
-        self._server = Server(
-            self._policy,
-            self._open,
-            self._options,
-            now,
-            report=self._report,
-            opened=self._opened,
-            agreed=self._agreed,
-            once=self._given["once"],
-            settings=self._lace.settings,
-        )
-        if self._warehouse is not None:
-            self._name_check.ask()
-        async with self._measured():
-            await self._server.run(self._address, self._listening, bound=self._bound)
+        async with self._serving as serving:
+            if serving.generation is not None:
+                self._name_check.ask()
+            await serving.wait()
 
-    @asynccontextmanager
-    async def _measured(self) -> AsyncIterator[None]:
-        """Show figures to a collector meanwhile, if that is wanted."""
-        port = self._given["metrics"]
-        if port is None:
-            yield
-            return
-        from lace.transport.metrics import SCRAPE_PATH, scraping
-
-        async with scraping(port, lambda: self._metrics.page(self._server)) as found:
-            place = f"http://127.0.0.1:{found}{SCRAPE_PATH}"
-            tell_event(self._session.output, "metrics", {"address": place}, f"metrics at {place}")
-            yield
-
-    def _open(self, policy: Policy) -> AbstractContextManager[Side]:
-        # Processes for validation are of use to few links: more than processors help nobody.
-        is_busy = self._server is not None and self._server.links > processors()
-        workers = 0 if is_busy or self._warehouse is not None else None
-        opened = self._lace.side(
-            policy,
-            self._key,
-            receipt_key=self._receipt_key,
-            workers=workers,
-            purpose="lace serve",
-        )
-        return opened if self._warehouse is None else self._warehouse.side(opened)
-
-    def _bound(self, address: LinkAddress) -> None:
-        output = self._session.output
+    def listening(self, address: LinkAddress) -> None:
+        """Write the address as the first line."""
+        output, place = self._session.output, self._serving.metrics_address
+        if place is not None:
+            tell_event(output, "metrics", {"address": place}, f"metrics at {place}")
         if not (output.quiet and address.scheme == "stdio"):  # there it is told in passing
             if output.json:
                 output.json_line({"address": str(address)})
@@ -365,18 +440,17 @@ class _Serve:
         tell_event(output, "listening", {"address": str(address)})
         self._log.add_rules(self._policy)
 
-    def _agreed(self, number: int, terms: Terms) -> None:
-        tell_event(self._session.output, "link-agreed", agreed_figures(number, terms))
-
-    def _opened(self, number: int, proven: Proven) -> None:
+    def opened(self, number: int, proven: Proven) -> None:
+        """Log a connection."""
         figures = {"link": number, "from": proven.place or None}
         tell_event(self._session.output, "link-opened", figures)
 
+    def agreed(self, number: int, terms: Terms) -> None:
+        """Log what the sides of a link have agreed on."""
+        tell_event(self._session.output, "link-agreed", agreed_figures(number, terms))
+
     def _stop(self) -> bool:
-        self._ending.cancel()
-        if self._server is None:
-            return False
-        self._server.stop()
+        self._serving.stop()
         return True
 
     def _renew(self) -> None:
@@ -386,23 +460,19 @@ class _Serve:
         also where the warehouse cannot be read.
         """
         self._take_renewal()
-        if self._warehouse is not None:
+        if self._serving.generation is not None:
             self._renewal.ask()
 
     async def _renew_warehouse(self) -> None:
-        warehouse = self._warehouse
-        if warehouse is None:
-            return
-        before = warehouse.generation
         try:
             # Beside the event loop: other links go on while an index is made.
-            await asyncio.to_thread(warehouse.renew)
+            is_new = await asyncio.to_thread(self._serving.renew_warehouse)
         except LaceError as error:
             self._refuse_renewal("warehouse is", error)
         except (OSError, MemoryError) as error:
             self._refuse_renewal("warehouse is", StoreError(f"it cannot be read: {error!r}"))
         else:
-            if warehouse.generation != before and self._server is not None:
+            if is_new:
                 self._take_renewal()
 
     async def _check_names(self) -> None:
@@ -410,52 +480,42 @@ class _Serve:
         if self._session.output.quiet:
             return
         try:
-            found = await asyncio.to_thread(self._strange_names, self._policy)
-        except EvaluationCancelled:
-            return
+            found = await asyncio.to_thread(self._serving.check)
         except (LaceError, OSError) as error:
             self._session.output.warn(f"the names in the rules were not looked up: {error}")
             return
         warn_of(self._session, found)
 
-    def _strange_names(self, policy: Policy) -> tuple[Finding, ...]:
-        if self._warehouse is not None:
-            return self._warehouse.strange_names(policy, self._ending)
-        with self._lace.again("lace serve") as own:
-            return own.check(policy)
-
     def _take_renewal(self) -> None:
         """Go on with the rules of now; while they are not legal, what was read before counts."""
-        if self._server is None:
-            return
         try:
             policy = self._read_policy()
+            self._serving.renew(policy)
         except LaceError as error:
             self._refuse_renewal("rule files are", error)
             return
         self._policy = policy
         self._name_check.ask()
-        self._server.renew(policy)
-        self._metrics.add_renewal(is_taken=True)
         self._log.add_rules(policy)
         figures: dict[str, Any] = {"selector": policy.select.id}
         text = f"the rule files were read again; the selector is {policy.select.id}"
-        if self._warehouse is not None:
-            figures["generation"] = self._warehouse.generation
-            text += f", the generation of the warehouse {self._warehouse.generation}"
+        generation = self._serving.generation
+        if generation is not None:
+            figures["generation"] = generation
+            text += f", the generation of the warehouse {generation}"
         tell_event(self._session.output, "rules-renewed", figures, text)
 
     def _refuse_renewal(self, what: str, error: LaceError) -> None:
         why = f"lace: the {what} not taken, what was read before counts: {error}"
-        self._metrics.add_renewal(is_taken=False)
+        self._serving.metrics.add_renewal(is_taken=False)
         self._log.add_refused_rules(error)
         output = self._session.output
         tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
 
-    def _report(self, served: Served) -> None:
+    def ended(self, served: Served) -> None:
+        """Log a link that has ended."""
         self._last = served
         output = self._session.output
-        self._metrics.add_link(served)
         figures = link_figures(served, with_detail=self._session.debug)
         tell_event(output, "link-ended", figures, log_line(figures))
         self._log.add_link(served)
@@ -603,11 +663,8 @@ def command(session: Session, /, address: str, **given: Any) -> int:  # noqa: AN
     moment, and evaluations that take long at once; a second ends the process at once. Whatever
     was said to be stored is.
     """
-    place = parse_address(address, for_serving=True)
-    if "-" in (given["select"], *given["expose"]) and (
-        place.scheme == "stdio" or sys.stdin is None
-    ):
+    if "-" in (given["select"], *given["expose"]) and (address == "stdio" or sys.stdin is None):
         raise UsageError("standard input is the connection", hint="name files")
     session.durable = "what links have brought stays stored"
     with session.open("serve") as lace:
-        return _Serve(session, lace, place, given).run()
+        return _Serve(session, lace, address, given).run()

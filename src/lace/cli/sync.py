@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.base.limits import MAX_WAIT_TICKS
+from lace.api.exchanges import MAX_WAIT_TICKS
 from lace.cli.command import command as lace_command
 from lace.cli.link_options import (
     CA_OPTION,
     PEER_OPTION,
     UID_MAP_OPTION,
-    claimed_verifier,
     link_options,
-    parse_peers,
-    signing_key,
     tls_options,
-    warn_of_links,
 )
-from lace.cli.link_runs import DRY_RUN_KEYS, LinkRun, connect_options, known_of_peer
-from lace.cli.outcomes import OUTCOME_KEYS, logged_link, logged_result
+from lace.cli.link_runs import DRY_RUN_KEYS, OUTCOME_KEYS, LinkRun, logged_link, logged_result
 from lace.cli.output import plural
-from lace.cli.peers import SyncArguments, is_peer_name, refuse_lost_files
+from lace.cli.peers import SyncArguments, is_peer_name, known_of_peer, refuse_lost_files
 from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.cli.policy_options import offered
 from lace.errors import UsageError
-from lace.iltp.address import parse_address
-from lace.link.client import LinkOptions, check_pinned, check_wait_ticks
-from lace.link.dry_run import DryRun
-from lace.link.intake import choose_receipt_key
-from lace.link.side import Side
-from lace.policy.plan import LOWERINGS
-from lace.transport.capture import Capture
 
 if TYPE_CHECKING:
-    from lace.api import Lace
+    from lace.api.links import Outcome
     from lace.cli.session import Session
-    from lace.exchange.result import Outcome
-    from lace.policy.local import Policy
-    from lace.record.seal import SigningKey
 
 
 _OPEN_SERVER: Final = "the server has to go on for that (lace serve --open), with its clock set"
@@ -54,36 +38,6 @@ def _arguments(session: Session, given: SyncArguments) -> SyncArguments:
     if given.address is not None and is_peer_name(given.address):
         refuse_lost_files(session.folder(), given, found)
     return found
-
-
-def _sync(
-    session: Session,
-    lace: Lace,
-    given: SyncArguments,
-    policy: Policy,
-    key: SigningKey | None,
-    *,
-    dry_run: bool,
-    capture: str | None,
-) -> LinkRun:
-    address = parse_address(given.address or "")
-    options = LinkOptions(
-        is_open=bool(given.open) and not dry_run,
-        dry_run=DryRun() if dry_run else None,
-        is_plain=bool(given.plain),
-        claim=claimed_verifier(given.claim, given.key),
-        expected=parse_peers([given.peer] if given.peer is not None else []),
-        wait_ticks=0 if dry_run else given.wait_ticks or 0,
-    )
-    check_wait_ticks(options.wait_ticks, is_open=options.is_open)
-    if given.tls_pin:
-        check_pinned(options.expected, is_plain=options.is_plain)
-    connecting = connect_options(given)
-    warn_of_links(session, policy, address, key, is_plain=options.is_plain, claim=options.claim)
-    signer = choose_receipt_key(lace.keys, key, options.claim) if given.receipts else None
-    side = Side(lace.store, lace.settings, policy, key, lace.workers, receipt_key=signer)
-    taken = None if capture is None else Capture(Path(capture))
-    return LinkRun(session, side, address, options, connecting, taken)
 
 
 def _what_stays(outcome: Outcome, *, is_open: bool) -> str:
@@ -190,26 +144,35 @@ def command(
         session,
         given.select or "",
         given.expose or (),
-        given.lowering or LOWERINGS[0],
+        given.lowering,
         given.allow_undefined or (),
         offered(given.field, given.all_fields, given.format),
     )
-    claim = claimed_verifier(given.claim, given.key)
     with session.changing("sync") as change:
-        key = signing_key(change.lace, given.key, is_plain=bool(given.plain), claim=claim)
         change.result.update(logged_link(address, policy))
         warn_of_names(session, change.lace, policy)
-        work = _sync(session, change.lace, given, policy, key, dry_run=dry_run, capture=capture)
+        run = LinkRun(
+            session,
+            change.lace,
+            given,
+            policy,
+            given.signing_key(change.lace),
+            open=bool(given.open) and not dry_run,
+            wait_ticks=0 if dry_run else given.wait_ticks or 0,
+            receipts=bool(given.receipts),
+            dry_run=dry_run,
+            capture=capture,
+        )
         try:
-            work.run()
+            run.run()
         finally:
-            if work.outcome is not None:
-                change.result.update(logged_result(work.outcome))
+            if run.outcome is not None:
+                change.result.update(logged_result(run.outcome))
                 change.result.update({"dry_run": True} if dry_run else {})
-                session.durable = _what_stays(work.outcome, is_open=bool(given.open))
-                work.show(change.lace)
-        outcome = work.finish(given.address)
-        change.exit_code = work.exit_code
+                session.durable = _what_stays(run.outcome, is_open=bool(given.open))
+                run.show()
+        outcome = run.finish(given.address)
+        change.exit_code = run.exit_code
     if change.exit_code:
         advice = _OPEN_SERVER if outcome.ticks_missed else "run it again"
         session.output.complain(f"lace: {given.address}: {outcome.reason}; {advice}")

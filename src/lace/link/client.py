@@ -16,9 +16,7 @@ from lace.base.arguments import check_argument
 from lace.base.limits import MAX_WAIT_TICKS
 from lace.errors import Place, StoreError, UsageError
 from lace.store.interface import watching
-from lace.transport.duplex import CloseReason
 from lace.transport.faults import ServerFullError
-from lace.transport.listening import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -28,16 +26,13 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
-    from lace.iltp.address import LinkAddress
     from lace.link.dry_run import Claims, DryRun
     from lace.link.events import LinkEvent
     from lace.link.resources import Resources
     from lace.link.session import LinkSession
     from lace.link.side import Side
     from lace.record.ids import Verifier
-    from lace.transport.capture import Capture
     from lace.transport.duplex import ByteStream
-    from lace.transport.listening import ConnectOptions
 
 
 CONNECTING: Final = 0
@@ -233,27 +228,3 @@ def looker(session: LinkSession) -> Callable[[], None]:
             loop.call_soon_threadsafe(session.look)
 
     return tell
-
-
-async def sync(
-    address: LinkAddress,
-    opening: Opening,
-    options: LinkOptions,
-    clock: Callable[[], Tai],
-    *,
-    connecting: ConnectOptions | None = None,
-    began: Callable[[LinkSession], None] | None = None,
-    hear: Callable[[LinkEvent], None] | None = None,
-    agreed: Callable[[Terms], None] | None = None,
-    capture: Capture | None = None,
-) -> Outcome:
-    """Connect to a server and run one exchange; a failure of the exchange is in the outcome."""
-    stream = await connect(address, connecting)
-    if capture is not None:
-        stream = capture.stream(stream)
-    try:
-        return await run_link(
-            stream, opening, CONNECTING, options, clock, began=began, hear=hear, agreed=agreed
-        )
-    finally:
-        await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
