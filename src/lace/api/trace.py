@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lace.base.limits import DEFAULT_SETTINGS, Settings
 from lace.exchange.hello import channel_digest
 from lace.iltp.items import (
     Blank,
@@ -37,8 +38,6 @@ from lace.transport.capture import Direction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.base.limits import Settings
-
 __all__ = [
     "PHASES",
     "WAY_NAMES",
@@ -66,7 +65,9 @@ __all__ = [
 ]
 
 
-def read_capture(path: str | os.PathLike[str], settings: Settings) -> Iterator[Iterator[Told]]:
+def read_capture(
+    path: str | os.PathLike[str], settings: Settings = DEFAULT_SETTINGS
+) -> Iterator[Iterator[Told]]:
     """Yield the connections of a capture, each as what a walk through it finds.
 
     Raises:
@@ -79,7 +80,7 @@ def read_capture(path: str | os.PathLike[str], settings: Settings) -> Iterator[I
 
 def replay_capture(
     path: str | os.PathLike[str],
-    settings: Settings,
+    settings: Settings = DEFAULT_SETTINGS,
     *,
     channel_cert: str | os.PathLike[str] | None = None,
 ) -> Iterator[Replayed]:

@@ -26,7 +26,7 @@ _WEAK: Final = "dim"
 
 @lace_command(
     "test",
-    api="api.policytests.read_tests, api.policytests.Runner",
+    api="api.policytests.run_tests",
     piped="A line `ok FILE: CASE` or `FAILED FILE: CASE` for each case, below a failed one its "
     "differences; then the counts, and the rules of each file that made no fact. The same as on "
     "a terminal, without colours.",
@@ -73,19 +73,16 @@ def command(
     test file makes no sense; then no case of any file is run. With --quiet only what failed is
     shown.
     """
-    from lace.api.policytests import Coverage, Runner
+    from lace.api.policytests import Coverage, run_tests
 
     settings = session.settings(session.find_settings())[0]
     tests = _read_all(session, files)
     coverage = Coverage()
     report = _Report(session, coverage, coverage_min, verbose=verbose)
     for each in tests:
-        runner = Runner(each, settings, coverage)
-        chosen = [case for case in each.cases if wanted is None or wanted in case.name]
-        report.left_out += len(each.cases) - len(chosen)
         report.begin(each)
-        for case in chosen:
-            report.add(runner.run(case))
+        for outcome in run_tests(each, settings=settings, coverage=coverage, wanted=wanted or ""):
+            report.add(outcome)
     if not report.cases:
         raise UsageError(f"no case has {wanted!r} in its name", hint="choose others with -k")
     report.finish()
@@ -141,11 +138,13 @@ class _Report:
     def begin(self, tests: PolicyTests) -> None:
         """Go on with another file."""
         self._tests = tests
+        self.left_out += len(tests.cases)
         self._files.append({"file": tests.name, "cases": []})
 
     def add(self, outcome: CaseOutcome) -> None:
         """Report a case."""
         self.cases += 1
+        self.left_out -= 1
         self.failed += not outcome.is_ok
         self._files[-1]["cases"].append(outcome.to_json())
         self._complain(outcome)
