@@ -616,7 +616,7 @@ class Output:
     def counts(self, values: Mapping[str, int], document: object = None) -> None:
         """Write counts: JSON, a small table, or lines of a name and a number."""
         if self.json:
-            self.json_document(values if document is None else document)
+            self.json_document(dict(values) if document is None else document)
         elif self.terminal:
             columns = (TableColumn("", style="bold"), TableColumn("", "right"))
             self.table(columns, [(k, f"{v:,}") for k, v in values.items()], heading=False)

@@ -256,14 +256,6 @@ def read_rules(session: Session, file: RuleFile) -> Rules:
     return checked
 
 
-def show_counts(session: Session, counts: Mapping[str, int]) -> None:
-    """Show counts."""
-    if session.output.json:
-        session.output.json_document(dict(counts))
-    else:
-        session.output.counts(counts)
-
-
 _MODULES: Final[Mapping[str, str]] = {
     "ingest": "lace.cli.pipeline:ingest",
     "facts": "lace.cli.pipeline:facts",
@@ -362,7 +354,7 @@ def ingest(
     """
     with changed_warehouse(session, warehouse, create=True) as opened:
         done = opened.ingest(*sources, **spark.options(session, "ingest"))
-    show_counts(session, _ingest_counts(done))
+    session.output.counts(_ingest_counts(done))
     return _note_quarantine(session, done, opened.path)
 
 
@@ -393,7 +385,7 @@ def import_lace(session: Session, warehouse: str, spark: SparkArguments) -> int:
             report=lambda number, _total: progress.update(number),
             **spark.options(session, "import-lace", shown),
         )
-    show_counts(session, _ingest_counts(done))
+    session.output.counts(_ingest_counts(done))
     return _note_quarantine(session, done, opened.path)
 
 
@@ -421,7 +413,7 @@ def facts(session: Session, warehouse: str, spark: SparkArguments) -> int:
     """
     with changed_warehouse(session, warehouse) as opened:
         done = opened.make_facts(**spark.options(session, "facts"))
-    show_counts(session, {"records": done.records, "facts": done.facts, "texts": done.texts})
+    session.output.counts({"records": done.records, "facts": done.facts, "texts": done.texts})
     return 0
 
 
@@ -527,12 +519,9 @@ def evaluate(
             **spark.options(session, "evaluate"),
         )
     counts = {str(key): count for key, count in done.counts.items()}
-    if session.output.json:
-        document = {"name": done.name, "fresh": done.fresh, "derived": counts}
-        session.output.json_document(document)
-        return 0
-    session.output.counts(counts)
-    if not done.fresh:
+    document = {"name": done.name, "fresh": done.fresh, "derived": counts}
+    session.output.counts(counts, document)
+    if not (done.fresh or session.output.json):
         session.output.note(f"{done.name} was there already: same rules, same facts")
     return 0
 
@@ -615,10 +604,8 @@ def advertise(
             **spark.options(session, "advertise"),
         )
     counts = {"records": done.records, "added": done.added, "partitions": done.partitions}
-    if session.output.json:
-        session.output.json_document({"name": done.name, **counts, "root": done.root_text})
-    else:
-        session.output.counts(counts)
+    session.output.counts(counts, {"name": done.name, **counts, "root": done.root_text})
+    if not session.output.json:
         session.output.say(f"root {done.root_text}")
     return 0
 
@@ -707,10 +694,6 @@ def run(
             **spark.options(session, "run"),
         )
     done = _run_counts(ran)
-    if session.output.json:
-        session.output.json_document(done)
-    else:
-        session.output.counts(
-            {f"{stage} {name}": n for stage, found in done.items() for name, n in found.items()}
-        )
+    counts = {f"{stage} {name}": n for stage, found in done.items() for name, n in found.items()}
+    session.output.counts(counts, done)
     return _note_quarantine(session, ran.ingested, opened.path)

@@ -22,7 +22,6 @@ from lace.cli.pipeline import (
     SparkArguments,
     note_without_facts,
     read_rules,
-    show_counts,
     spark_options,
     warehouse_argument,
 )
@@ -265,14 +264,12 @@ def _show(session: Session, found: Checked) -> None:
     if proof is not None:
         counts |= {name: getattr(proof, name) for name in _PROVEN}
         reports = {"faults": proof.faults, "uncompared": proof.uncompared}
-    if output.json:
-        document: dict[str, object] = {**counts}
-        document["damage"] = [{"path": path, "reason": reason} for path, reason in found.damage]
-        for name, each in reports.items():
-            document[name] = [{"what": what, "reason": reason} for what, reason in each]
-        output.json_document(document)
-    else:
-        output.counts(counts)
+    document: dict[str, object] = {**counts}
+    document["damage"] = [{"path": path, "reason": reason} for path, reason in found.damage]
+    for name, each in reports.items():
+        document[name] = [{"what": what, "reason": reason} for what, reason in each]
+    output.counts(counts, document)
+    if not output.json:
         for what, reason in [*found.damage, *reports.get("faults", ())]:
             output.say(safe_text(f"damage: {what}: {reason}"))
         for what, reason in reports.get("uncompared", ()):
@@ -505,5 +502,5 @@ def export_lace(session: Session, warehouse: str) -> int:
         counts = {"stored": done.stored, "known": done.known, "rejected": done.rejected}
         change.result.update(counts)
         change.exit_code = 1 if done.rejected else 0
-    show_counts(session, counts)
+    session.output.counts(counts)
     return change.exit_code

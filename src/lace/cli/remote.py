@@ -50,7 +50,6 @@ from lace.cli.records import (
     RECORD_KEYS,
     RECORD_PIPED,
     check_record_options,
-    identifier_column,
     record_options,
     show_listing,
     write_record,
@@ -482,19 +481,15 @@ def _document(remote: Remote, records: Sequence[str], outcome: Outcome) -> dict[
 
 
 def _show_stored(session: Session, document: dict[str, Any]) -> None:
-    output = session.output
-    if output.json:
-        output.json_document(document)
-        return
-    rows = [(each["id"], each["state"]) for each in document["records"]]
-    if output.terminal:
-        columns = (identifier_column(), TableColumn("state", style="bold"), TableColumn(""))
-        output.table(
-            columns, [(record[:10] + "…", state, _STATES[state]) for record, state in rows]
-        )
-        return
-    for record, state in rows:
-        output.row((record, state))
+    session.output.show(
+        [(each["id"], each["state"], _STATES[each["state"]]) for each in document["records"]],
+        (
+            TableColumn("record", style="cyan", no_wrap=True, shown=lambda text: f"{text[:10]}…"),
+            TableColumn("state", style="bold"),
+            TableColumn("", piped=lambda _meaning: ...),
+        ),
+        document=lambda _rows: document,
+    )
 
 
 @lace_command(
