@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -88,25 +89,20 @@ def logged_text(text: str) -> str:
     return made if len(made) <= MAX_LOGGED_CHARACTERS else made[: MAX_LOGGED_CHARACTERS - 1] + "…"
 
 
+@dataclass(slots=True)
 class CommandFailure:
-    """An error as the command line tells it; `internal` marks one that nobody foresaw."""
+    """An error as the command line shows it."""
 
-    def __init__(
-        self,
-        exit_code: int,
-        message: str,
-        *,
-        rule: str | None = None,
-        place: str | None = None,
-        hint: str | None = None,
-        internal: bool = False,
-    ) -> None:
-        self.exit_code = exit_code
-        self.message = without_secrets(message)
-        self.rule = rule
-        self.place = without_secrets(place) if place else place
-        self.hint = without_secrets(hint) if hint else hint
-        self.internal = internal
+    exit_code: int
+    message: str
+    rule: str | None = None
+    place: str | None = None
+    hint: str | None = None
+
+    def __post_init__(self) -> None:
+        self.message = without_secrets(self.message)
+        self.place = without_secrets(self.place) if self.place else self.place
+        self.hint = without_secrets(self.hint) if self.hint else self.hint
 
     def line(self) -> str:
         """Return the line for a person: place, what is wrong, the rule, what to do."""
@@ -133,15 +129,8 @@ class CommandFailure:
 
     def as_json(self) -> Mapping[str, object]:
         """Return the object that `--json` adds."""
-        return {
-            "error": {
-                "message": self.message,
-                "rule": self.rule,
-                "place": self.place,
-                "hint": self.hint,
-                "exit_code": self.exit_code,
-            }
-        }
+        names = ("message", "rule", "place", "hint", "exit_code")
+        return {"error": {name: getattr(self, name) for name in names}}
 
 
 def describe_failure(error: BaseException) -> CommandFailure:
@@ -172,7 +161,6 @@ def describe_failure(error: BaseException) -> CommandFailure:
         1,
         f"internal error: {type(error).__name__}: {error}",
         hint="run again with --debug and report it",
-        internal=True,
     )
 
 
