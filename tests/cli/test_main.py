@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from lace.cli import status
+from lace.api import Lace
 from lace.cli.main import cli
 from lace.cli.output import Output, size_text
 from lace.cli.session import Session
@@ -263,7 +263,7 @@ def test_messages_are_safe_to_show(filled: Path) -> None:
 
 def test_an_unforeseen_error_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder.is_dir()
-    monkeypatch.setattr(status, "_gather", lambda _lace: 1 / 0)
+    monkeypatch.setattr(Lace, "status", lambda _lace: 1 / 0)
     done = call("status")
     assert done.code == 1
     assert done.err == (
@@ -294,7 +294,7 @@ def test_exit_codes_of_what_the_system_raises(
     def fail(_lace: object) -> None:
         raise error
 
-    monkeypatch.setattr(status, "_gather", fail)
+    monkeypatch.setattr(Lace, "status", fail)
     done = call("status")
     assert done.code == code
     assert "Traceback" not in done.err
@@ -327,11 +327,12 @@ IN_A_CALLBACK = """
 """
 AT_A_BAD_MOMENT = """
 import signal, time, weakref
-from lace.cli import main, status
+from lace.api import Lace
+from lace.cli import main
 
-def gather(_lace):MOMENT
+def status(_lace):MOMENT
 
-status._gather = gather
+Lace.status = status
 main.main()
 """
 

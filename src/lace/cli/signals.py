@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
 _AGAIN_SECONDS: Final = 0.01
 """How long after it was lost a signal comes again."""
-# -- Signals during long work in batches: the batch in hand is finished first.
-#
-# A first SIGINT or SIGTERM is kept until `check` is called. Input that the work is waiting
-# for, or asks for later, ends there: so what was read before is still stored. A second
-# signal ends the work at once; a batch in hand is then undone.
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _BY_SIGNAL: Final = 128
 """What an exit code adds to the number of a signal."""
@@ -108,9 +102,10 @@ def forget_interrupt() -> None:
     exec("")  # noqa: S102 - empty
 
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+# -- Signals during asynchronous work.
+
 _LOOK_SECONDS: Final = 0.5
-"""How often is looked whether somebody still reads."""
+"""How often to check whether the output still has a reader."""
 _Made = TypeVar("_Made")
 
 
@@ -172,7 +167,7 @@ class Signals:
 
         loop = asyncio.get_running_loop()
         wanted: dict[signal.Signals, Callable[[], None]] = {
-            number: self._end(number) for number in _ENDING
+            number: self._end(number) for number in _SIGNALS
         }
         if self._renew is not None:
             wanted[signal.SIGHUP] = self._renew
@@ -204,6 +199,13 @@ class Signals:
             self.caught = what
         if not (is_first and self._stop()) and self._task is not None:
             self._task.cancel()
+
+
+# -- Signals during long work in batches: the batch in hand is finished first.
+#
+# A first SIGINT or SIGTERM is kept until `check` is called. Input that the work is waiting
+# for, or asks for later, ends there: so what was read before is still stored. A second
+# signal ends the work at once; a batch in hand is then undone.
 
 
 class Interrupts:
