@@ -10,12 +10,15 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 BOOTSTRAP := sh scripts/bootstrap
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 SOURCES := src tests $(wildcard benchmarks fuzz) docs examples scripts scripts/lock \
     scripts/command_reference scripts/reference_pages scripts/diagrams scripts/demo_picture \
     scripts/notebook_picture
 
 # The level of .venv that the whole test suite needs: run, dev or spark.
 TEST_LEVEL := spark
+# What `make check` runs of the tests: pure code, and what all code must keep to.
+FAST_TESTS := tests/architecture tests/conformance tests/unit
 # More for pytest, as in: make test ARGS='-k seal'
 ARGS ?=
 
@@ -24,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 STEP = @printf '\n==> %s\n'
 
-.PHONY: help demo test check format bench docs conformance pages coverage mutate lock clean distclean venv
+.PHONY: help demo test test-slow check format bench docs conformance pages coverage mutate lock clean distclean venv
 
 help: ## list the targets
 	@printf 'Lace: agree on a set of records and converge on it.\n\n'
@@ -35,10 +38,13 @@ demo: ## set up and show Lace at work, in a temporary folder
 	@$(BOOTSTRAP) spark
 	@$(BIN)/lace demo
 
-test: ## run every test
+test: ## run the tests, but for those that are too slow for every day
 	@$(BOOTSTRAP) $(TEST_LEVEL)
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
-	    --dist worksteal $(ARGS)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) -m 'not exhaustive' $(ARGS)
+
+test-slow: ## run the tests that `make test` leaves out, and properties with fresh seeds
+	@$(BOOTSTRAP) $(TEST_LEVEL)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-slow} $(PYTEST) -m 'exhaustive or hypothesis or property' $(ARGS)
 
 check: ## format, lint, types, import contract and the fast tests
 	@$(BOOTSTRAP) dev
@@ -53,7 +59,8 @@ check: ## format, lint, types, import contract and the fast tests
 	$(STEP) 'import contract (import-linter)'
 	@$(BIN)/lint-imports --no-logo
 	$(STEP) 'fast tests (pytest)'
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not spark' $(ARGS)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) $(FAST_TESTS) \
+	    -m 'not (slow or exhaustive or spark)' $(ARGS)
 
 format: ## put all Python files into their standard form
 	@$(BOOTSTRAP) dev
@@ -85,8 +92,8 @@ pages: conformance ## make again the pages and pictures that come from the progr
 coverage: ## run the tests and report the lines and branches they miss
 	@$(BOOTSTRAP) $(TEST_LEVEL)
 	@mkdir -p build/coverage
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto \
-	    --dist worksteal --cov=lace --cov-branch --cov-report=term --cov-report=html $(ARGS)
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTEST) \
+	    --cov=lace --cov-branch --cov-report=term --cov-report=html $(ARGS)
 
 mutate: ## run the tests against small faults in the source, and write docs/reference/mutation.md
 	@$(BOOTSTRAP) dev

@@ -76,6 +76,7 @@ def java_options() -> str:
 
 
 PARTIAL = pytest.StashKey[bool]()
+DESELECTED = pytest.StashKey[list[pytest.Item]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,12 +92,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Note whether this run is of a part of the tests only, as far as the arguments tell."""
     chosen = [(config.invocation_params.dir / name).resolve() for name in config.args]
     config.stash[PARTIAL] = chosen != [TESTS] or bool(config.getoption("ignore"))
+    config.stash[DESELECTED] = []
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Note that some tests do not run."""
+    """Keep the tests that do not run: they count for the requirements that they name."""
     for item in items[:1]:
-        item.config.stash[PARTIAL] = True
+        item.config.stash[DESELECTED] += items
 
 
 @pytest.hookimpl(trylast=True)
@@ -128,7 +130,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if session.config.stash[PARTIAL]:
         raise pytest.UsageError("--conformance-pages needs all tests")
-    register, named = table.read_register(), table.names_of_tests(session.items)
+    every = [*session.items, *session.config.stash[DESELECTED]]
+    register, named = table.read_register(), table.names_of_tests(every)
     table.write_pages(Path(folder), table.format_pages(register, named))
     if faults := table.faults(register, named):
         raise pytest.UsageError("\n".join(faults))
@@ -141,6 +144,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture
 def all_tests(request: pytest.FixtureRequest) -> list[pytest.Item] | None:
-    """Every test that there is, where this run has them all."""
-    partial = request.config.stash[PARTIAL]
-    return None if partial else request.session.items
+    """Every test that there is, also those that do not run, where this run has collected all."""
+    config = request.config
+    every = [*request.session.items, *config.stash[DESELECTED]]
+    return None if config.stash[PARTIAL] else every

@@ -52,7 +52,7 @@ PRELOADED: Final = (
 """Packages whose modules the server imports, with all that these import."""
 _MAX_REQUEST: Final = 1 << 17
 _STATUS: Final = struct.Struct("=i")
-_OF_PYTHON: Final = ("PYTHON", "LC_", "LANG", "COV", "LD_", "OMP_", "OPENBLAS_", "MALLOC_", "TZ")
+_OF_PYTHON: Final = ("PYTHON", "LC_", "LANG", "COV", "LD_", "OMP_", "OPENBLAS_", "MALLOC_")
 """How variables begin that Python, or a library, reads when it starts."""
 
 
@@ -63,6 +63,9 @@ def can_fork(environment: dict[str, str]) -> bool:
     """Tell whether a forked process would start as a fresh one with that environment does."""
     if not hasattr(os, "pidfd_open") or any(name.startswith("COV") for name in os.environ):
         return False  # another system, or coverage, which has to start with the process
+    searched = environment.get("PYTHONPATH", "").split(os.pathsep)
+    if any(Path(folder, "sitecustomize.py").exists() for folder in searched if folder):
+        return False
     return _of_python(environment) == _of_python(_environment())
 
 
@@ -265,12 +268,15 @@ def end(code: Any) -> None:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # meant for the tests, not for this
+    control = int(sys.argv[1])
+    os.closerange(3, control)
+    os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))
     inherited = len(list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))))
     usual = sys.path[1 + inherited :]
     preload()
     gc.collect()
     gc.freeze()
-    wanted = serve(socket.socket(fileno=int(sys.argv[1])))
+    wanted = serve(socket.socket(fileno=control))
     module, *arguments = become(wanted, usual)
     sys.argv[1:] = arguments
     try:

@@ -10,7 +10,6 @@ __all__ = ["IS_DEEP", "examples", "load_profile"]
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 _USUAL = 100
-_FEW = 10
 
 
 def load_profile() -> None:
@@ -35,8 +34,13 @@ def load_profile() -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-def examples(count: int) -> int:
-    """Return how many examples a test takes that takes `count` in the profile `dev`."""
+def examples(count: int, *, least: int = 10) -> int:
+    """Return how many examples a test takes that takes `count` in the profile `dev`.
+
+    Args:
+        count: a hundred is what a test takes that does not say anything.
+        least: how many it takes in the profile `ci`, though they be more than a quarter.
+    """
     usual = settings().max_examples
     scaled = count * usual // _USUAL
-    return max(min(scaled, max(count, usual)), min(count, _FEW))
+    return max(min(scaled, max(count, usual)), min(count, least))

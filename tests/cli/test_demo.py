@@ -145,6 +145,7 @@ WITH_SPARK = "from lace.cli import demo, main; demo.READINGS = 300; main.main()"
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.exhaustive
 def test_an_interrupt_while_spark_works(tmp_path: Path, java_options: str) -> None:
     """Ctrl-C reaches all that it has started; none of it stays, and no file."""
     program = (sys.executable, "-c", WITH_SPARK)

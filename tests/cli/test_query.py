@@ -479,6 +479,7 @@ def test_warnings_are_shown_and_can_be_silenced(edges: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_product_of_a_million_millions(tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     facts.write_text("".join(f"N('{number}')\n" for number in range(1_000_000)))
@@ -491,6 +492,7 @@ def test_a_product_of_a_million_millions(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_closure_of_a_large_clique(tmp_path: Path) -> None:
     """The engine sees the product before it makes it; the rule is named."""
     facts = tmp_path / "facts"

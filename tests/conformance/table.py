@@ -51,8 +51,8 @@ HEAD = """\
 
 This page and those below it are made by `make conformance`, from the
 [register](requirements.md) and the markers of the tests; a test checks that they are up to
-date. They show for each requirement the tests that name it. `make test` runs all of them, and
-fails when an id loses its last test.
+date. They show for each requirement the tests that name it. `make test` and `make test-slow` run
+all of them, and `make test` fails when an id loses its last test.
 
 Levels: MUST includes MUST NOT, definitions and table rows; EX is an example with a stated outcome.
 

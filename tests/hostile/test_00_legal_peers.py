@@ -43,6 +43,7 @@ def lines_of(records: list[str], source: str) -> bytes:
 
 
 @pytest.mark.requirement("050-229", "050-230", "060-85")
+@pytest.mark.exhaustive
 def test_a_full_listing_with_comments(tmp_path: Path) -> None:
     """A comment for each record is more than any hostile flood of them; 30 MB in one block."""
     chance = random.Random(5)
@@ -59,6 +60,7 @@ def test_a_full_listing_with_comments(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("050-174", "060-147")
+@pytest.mark.exhaustive
 def test_a_long_request_list_and_a_large_selector(tmp_path: Path) -> None:
     """More than a megabyte of requests, by a peer whose selector has nearly as much."""
     names = ", ".join(f"P != '{number:05}'" for number in range(1000))

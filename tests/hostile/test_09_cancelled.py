@@ -264,6 +264,7 @@ with lace.open(left, settings=settings) as one, lace.open(right, settings=settin
     ],
     ids=["interlace", "connect"],
 )
+@pytest.mark.exhaustive
 def test_a_program_that_is_interrupted(bait: tuple[Party, Party], run: str) -> None:
     left, right = bait
     program = IN_PROCESS.format(view=EXPOSE_ALL, every=ALL, endless=ENDLESS, run=run)

@@ -124,6 +124,7 @@ def test_deep_recursion(tmp_path: Path) -> None:
         target.said("peer_max_iterations=300")
 
 
+@pytest.mark.exhaustive
 def test_text_that_is_slow_to_check(tmp_path: Path) -> None:
     """Nearly a megabyte of rules, as 060 allows, takes seconds to check, but not of others'."""
     atoms = ", ".join(f"not Y{n}(P)" for n in range(1000))

@@ -86,6 +86,7 @@ def test_floods(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("050-222")
+@pytest.mark.exhaustive
 def test_blocks_after_hello(tmp_path: Path) -> None:
     """Behind a hello, blocks may be as large as was agreed; facts that no block has may not."""
     with attacked(tmp_path, growth=224 * MIB) as target:

@@ -29,6 +29,7 @@ def test_every_kept_input_holds_what_must_hold(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.exhaustive
 def test_a_second_of_changed_inputs(name: str, tmp_path: Path) -> None:
     """Steered by coverage where that is possible; a library ends its process, so in another."""
     command = [sys.executable, "-m", "fuzz", name, "--seconds", "1", "--seed", "1"]

@@ -13,7 +13,7 @@ from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.reconcile import Reconciliation
 from lace.exchange.summaries import InquiryLimits
 from lace.policy.schema import Schema
-from tests.profiles import IS_DEEP
+from tests.profiles import examples
 from tests.unit.exchange.reconciling import (
     SOURCES,
     WIDE,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.property
 
-SEEDS = 3_000 if IS_DEEP else 60
+SEEDS = examples(60)
 MODES = [0, 1, 2]
 
 

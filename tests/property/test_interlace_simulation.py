@@ -15,7 +15,7 @@ import pytest
 from lace.exchange import events as happened
 from lace.exchange.capabilities import Capabilities
 from lace.exchange.failures import Failure
-from tests.profiles import IS_DEEP
+from tests.profiles import examples
 from tests.simulator.policies import EXPOSURES, Selector, pool, secrets
 from tests.simulator.traces import begin, replay, save
 from tests.simulator.world import Plan, World, is_waiting, some_world
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.property
 
-GROUPS = 300 if IS_DEEP else 7
-FAULTY_GROUPS = 300 if IS_DEEP else 20
-"""Groups with faults, where most can go wrong: two hundred seeds."""
+GROUPS = examples(7, least=2)
+FAULTY_GROUPS = examples(20, least=2)
+"""Groups with faults, where most can go wrong."""
 SEEDS = 10
 """Seeds in one group."""
 
@@ -163,7 +163,7 @@ def stop(world: World) -> None:
 
 def test_a_saved_trace_replays(tmp_path: Path) -> None:
     """The same events at the same times give the same effects, out of a file as well."""
-    for seed in range(1000 if IS_DEEP else 10):
+    for seed in range(examples(10)):
         world = begin(seed)
         world.settle(Trouble(world, 1.0, 0.0, 0.0))
         for side in world.sides:
@@ -227,7 +227,7 @@ LOCAL = (
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_what_is_hidden_does_not_show_on_the_wire(bait: str, local: str, mode: int) -> None:
     """Two stores that differ outside the view only: every byte that leaves is the same."""
-    for seed in range(60 if IS_DEEP else 2):
+    for seed in range(examples(2, least=1)):
         made = []
         for extra in ((), secrets()[:1], secrets()):
             world = hidden_world(seed, bait, local, mode)

@@ -216,6 +216,7 @@ SPECULATIVE = (
 )
 
 
+@pytest.mark.exhaustive
 def test_a_copy_of_a_slow_task_of_an_ingest_adds_nothing(
     spark: Any, cluster: Cluster, tmp_path: Path, records: list[Blob | Plex | Seal]
 ) -> None:
@@ -306,6 +307,7 @@ ROUNDS = "data/*/scratch-checkpoints/*/rdd-*"
 """The intermediate tables of an evaluation on a cluster."""
 
 
+@pytest.mark.exhaustive
 def test_a_worker_dies_in_the_middle(spark: Any, chain: Path) -> None:
     """With speculative execution on, the answer is the same set, and no fact is there twice."""
     expected = expected_digest(spark, chain)
@@ -325,6 +327,7 @@ def test_a_worker_dies_in_the_middle(spark: Any, chain: Path) -> None:
     assert not list((chain / "wh" / "data").glob("*/scratch-*"))
 
 
+@pytest.mark.exhaustive
 def test_a_killed_driver_and_a_second_job(spark: Any, chain: Path) -> None:
     """While one evaluates another is refused; killed, it leaves nothing, and the next completes."""
     before = (chain / "wh" / "manifest.json").read_bytes()

@@ -66,8 +66,10 @@ def writes(group: Group, tmp_path: Path, generation: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "word"),
-    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")],
-    ids=["INT", "TERM"],
+    [
+        pytest.param(signal.SIGINT, "interrupted", id="INT"),
+        pytest.param(signal.SIGTERM, "terminated", id="TERM", marks=pytest.mark.exhaustive),
+    ],
 )
 @pytest.mark.parametrize("member", [SUBMIT, DAEMON], ids=["starting", "validating"])
 def test_an_ingest(
@@ -129,6 +131,7 @@ def test_a_driver_is_killed_while_workers_write(
     assert records_digest(warehouse) == records_digest(undisturbed)
 
 
+@pytest.mark.exhaustive
 def test_an_evaluation(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "some").write_bytes(b"".join(Blob(b"%d" % number).bytes for number in range(1500)))
     ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), tmp_path / "some")
@@ -145,6 +148,7 @@ def test_an_evaluation(spark: Any, tmp_path: Path) -> None:
     assert (again.code, again.json()["derived"]) == (0, {"Pair/2": 1500 * 1500})
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_behind_the_stages_that_are_done(
     spark: Any, tmp_path: Path, many: Path
 ) -> None:
@@ -163,6 +167,7 @@ def test_a_run_goes_on_behind_the_stages_that_are_done(
     assert told["evaluate"] == {"Named/2": MANY // 4}
 
 
+@pytest.mark.exhaustive
 def test_a_verification(spark: Any, tmp_path: Path, many: Path) -> None:
     ingest_files(spark, WarehouseFolder.create(tmp_path / "wh"), many)
     command = ("pipeline", "verify", tmp_path / "wh", "--all")

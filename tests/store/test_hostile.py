@@ -67,6 +67,7 @@ def test_an_error_keeps_no_batch_alive() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_flood_of_bad_records_takes_little_memory(tmp_path: Path) -> None:
     bad = bytearray(blob("").bytes)
     bad[10] = ord("0") if bad[10] != ord("0") else ord("1")
@@ -78,6 +79,7 @@ def test_a_flood_of_bad_records_takes_little_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_records_of_many_headers_take_little_memory(tmp_path: Path) -> None:
     headers = [(f"H{number:03d}", "x") for number in range(512)]
     file = tmp_path / "wide"
@@ -166,6 +168,7 @@ def test_a_plex_that_embeds_a_plex_hides_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_blob_above_two_gibibytes_is_read_past(tmp_path: Path) -> None:
     inner, good = blob("inside"), blob("behind")
     length = 2**31 + 100

@@ -375,6 +375,7 @@ def test_data_above_the_limit_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["path", "stream"])
+@pytest.mark.exhaustive
 def test_a_blob_of_two_gigabytes_costs_no_memory(tmp_path: Path, how: str) -> None:
     path = tmp_path / "huge"
     length = 2_000_000_000
@@ -399,7 +400,10 @@ def test_a_blob_of_two_gigabytes_costs_no_memory(tmp_path: Path, how: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["path", "path on one processor"])
-@pytest.mark.parametrize(("count", "size"), [(300, 1_000_000), (10, 30_000_000)])
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(300, 1_000_000), pytest.param(10, 30_000_000, marks=pytest.mark.exhaustive)],
+)
 def test_a_large_file_is_imported_in_little_memory(
     tmp_path: Path, count: int, size: int, how: str
 ) -> None:

@@ -32,6 +32,7 @@ BATCH = 50
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_kills_at_random_moments_of_an_import(tmp_path: Path) -> None:
     records = mixed(RECORDS)
     everything = {record.id: record.bytes for record in records}
