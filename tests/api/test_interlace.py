@@ -248,7 +248,7 @@ def test_a_lace_that_fails_while_it_goes_on(
 def test_few_rounds_wait_to_be_looked_at(
     sides: tuple[lace.Lace, lace.Lace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lace.link.side.MOST_ROUNDS", 1)
+    monkeypatch.setattr("lace.link.side.MAX_ROUNDS", 1)
     left, right = sides
     left.add(plex("a"))
     exchange = lace.interlace(left, right, policy(right), policy(left), open=True)

@@ -14,7 +14,7 @@ import pytest
 
 from lace.api import open_lace
 from lace.exchange.effects import SendBatch
-from lace.link.dry_run import Claims
+from lace.link.events import Claims
 from lace.record.model import Plex, Seal
 from lace.record.validate import parse_record
 from tests.cli.links import Party, Serving, hashes, make_parties, plex, serving, wait_until

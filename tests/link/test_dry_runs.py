@@ -7,7 +7,7 @@ import pytest
 from lace.exchange.effects import SendBlock
 from lace.exchange.failures import InterlaceFailure
 from lace.link.bridge import BlockMessage
-from lace.link.dry_run import DryRun
+from lace.link.events import DryRun
 from lace.record.model import Blob
 
 

@@ -235,7 +235,7 @@ def test_a_cancelled_evaluation_without_a_slot_gives_its_share_back(
 
 
 def test_groups_are_forgotten_by_their_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_pool, "_MANY_GROUPS", 2)
+    monkeypatch.setattr(memory_pool, "_MAX_GROUPS", 2)
     pool = MemoryPool(96 * MIB)
     for group in ("a", "b", "a", "c"):
         each = member(pool, group)

@@ -12,7 +12,7 @@ import lace
 from lace.exchange.events import Validated
 from lace.exchange.transitions import State
 from lace.link import evaluator
-from lace.link.evaluator import StateNames
+from lace.link.evaluator import StateFingerprints
 from lace.policy.enforcement import Enforcement
 from lace.rules.syntax import PredicateKey
 from tests.link.pairing import open_pair
@@ -181,7 +181,7 @@ def test_a_state_is_named_by_the_runtime_facts_that_rules_read() -> None:
     program = SimpleNamespace(required_base=[PredicateKey("TickTAI", 1)], canonical="rules")
     executable: Any = SimpleNamespace(programs=[program], index=0, viewer="V.x")
     counters: Any = SimpleNamespace(key_xor=b"x", removal_sequence=0)
-    names = StateNames(executable)
+    names = StateFingerprints(executable)
     tick, later = ("TickTAI", "1"), ("TickTAI", "2")
     first = names.name(counters, [tick])
     assert first == names.name(counters, [tick, ("StartTAI", "1")])

@@ -11,8 +11,7 @@ from lace.exchange import effects as wanted
 from lace.exchange import events as happened
 from lace.exchange.machine import Machine
 from lace.link.bridge import BatchEnd, Records
-from lace.link.dry_run import Claims
-from lace.link.events import PartyObserver
+from lace.link.events import Claims, PartyObserver
 from lace.link.side import Side, party_of
 from tests.link.test_pairing import SELECT, plex
 

@@ -380,13 +380,13 @@ def test_another_policy_begins_a_new_epoch(sides: tuple[lace.Lace, lace.Lace]) -
             here = session(left, right, 0, stream, is_open=True)
             going = asyncio.create_task(here.run())
             await until(lambda: len(left) == 1)
-            assert here.standing.received > 0
+            assert here.status.received > 0
             for side, link, peer in ((left, here, right), (right, running[0], left)):
                 wide = policy(peer, EVERYTHING)
                 link.renew(wide.operand(0 if side is left else 1), wide.exposures)
             await until(lambda: len(left) == 2)
             here.stop()
-            return await going, here.standing.state.value
+            return await going, here.status.state.value
 
     outcome, state = asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert outcome.failure is None
@@ -474,12 +474,12 @@ def test_a_cancelled_session_leaves_no_view_of_the_store(
         async with connected(BINDINGS[0], serve) as stream:
             sending = session(left, right, 0, stream)
             running = asyncio.create_task(sending.run())
-            while not sending.standing.records_sent:
+            while not sending.status.records_sent:
                 await asyncio.sleep(0.001)
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-            assert 0 < sending.standing.records_sent < 400
+            assert 0 < sending.status.records_sent < 400
             kept.append(sending)
 
     kept: list[LinkSession] = []

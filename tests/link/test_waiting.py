@@ -15,7 +15,7 @@ from lace.api import now
 from lace.errors import StoreError
 from lace.exchange.failures import Failure
 from lace.iltp.address import parse_address
-from lace.link.party import Gathering, comes_first
+from lace.link.party import GatherTimer, comes_first
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
 from lace.store.sqlite.snapshot import SqliteSnapshot
@@ -58,7 +58,7 @@ class Held:
         self.written += len(data)
 
     async def read(self, most: int) -> bytes:
-        came = 0 if self.session is None else self.session.standing.records_received
+        came = 0 if self.session is None else self.session.status.records_received
         if self.gap is None or came < GROUP:
             return await self._inner.read(min(most, 2**15))
         self._waiting = self._waiting or await self._inner.read(most)
@@ -186,7 +186,7 @@ def test_what_comes_first() -> None:
 def test_gathering_ends_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("lace.link.party.time.monotonic", lambda: clock[0])
-    gathering = Gathering()
+    gathering = GatherTimer()
     first = gathering.seconds_left
     assert first > 0
     clock[0] += first / 2

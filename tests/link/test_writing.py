@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from lace.link.bridge import EndMessage
-from lace.link.session import Writing
+from lace.link.session import PartyWriter
 from lace.transport.faults import TransportError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Side:
         self.machine = SimpleNamespace(is_closed=False)
         self.written: list[bytes] = []
         self.gathered = self.cut = self.woken = 0
-        self.writing = Writing(
+        self.writing = PartyWriter(
             cast("Any", self),
             cast("Any", self),
             cast("Any", self),

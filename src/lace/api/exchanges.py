@@ -212,7 +212,7 @@ def connect(
     from lace.errors import UsageError
     from lace.iltp.address import parse_address
     from lace.link.client import LinkOptions, check_pinned, check_wait_ticks
-    from lace.link.dry_run import Claims, DryRun
+    from lace.link.events import Claims, DryRun
     from lace.link.intake import choose_receipt_key
     from lace.transport.listening import ConnectOptions
     from lace.transport.tls import load_client_tls

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from lace.exchange.result import Counters as Counters
     from lace.iltp.address import LinkAddress as LinkAddress
     from lace.link.client import LinkOptions, Opening
-    from lace.link.dry_run import Claims as Claims
-    from lace.link.dry_run import DryRun as DryRun
     from lace.link.events import Arrival as Arrival
+    from lace.link.events import Claims as Claims
+    from lace.link.events import DryRun as DryRun
     from lace.link.events import LinkEvent as LinkEvent
     from lace.link.events import LinkStatus as LinkStatus
     from lace.link.session import LinkSession
@@ -256,7 +256,7 @@ class Link:
     def status(self) -> LinkStatus | None:
         """The status at this moment; None while no exchange runs. Any thread may ask."""
         session = self._session
-        return None if session is None else session.standing
+        return None if session is None else session.status
 
     @property
     def dry_run(self) -> DryRun | None:
@@ -386,7 +386,7 @@ class Link:
         finally:
             await stream.close(CloseReason.ABORT)  # nothing is left to do where it was run
             session, self._session = self._session, None
-            status = None if session is None else session.standing
+            status = None if session is None else session.status
             if outcome is not None:
                 served = Served(
                     number=self._number,

@@ -239,7 +239,7 @@ class Metrics:
     def _lines(self, server: Server | None) -> Iterator[str]:
         from importlib.metadata import version  # only a collector needs it
 
-        standings = [] if server is None else server.standings
+        standings = [] if server is None else server.statuses
         build = f'version="{version("lace")}",python="{platform.python_version()}"'
         yield from _family("lace_build_info", "gauge", "What runs.", [(build, 1)])
         yield from _single("lace_start_time_seconds", "gauge", "When it began.", self._began)

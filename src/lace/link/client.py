@@ -1,4 +1,4 @@
-"""The client: connects to a server and runs one link; a server runs its links the same way.
+"""One link on a stream, of a client or of a server; and an event loop for callers that wait.
 
 A link is one exchange over one connection. The side that connects is operand 0 (G37). Each
 link has its own handle of the lace, which only the thread of the link uses.
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from lace.base.tai import Tai
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
-    from lace.link.dry_run import Claims, DryRun
-    from lace.link.events import LinkEvent
+    from lace.link.events import Claims, DryRun, LinkEvent
     from lace.link.resources import Resources
     from lace.link.session import LinkSession
     from lace.link.side import Side

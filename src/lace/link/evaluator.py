@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 _LABEL: Final = "lace-state/1"
 
 
-class StateNames:
+class StateFingerprints:
     """Fingerprints of the states in which evaluations of one policy give one answer."""
 
     def __init__(self, executable: Executable) -> None:
@@ -134,7 +134,7 @@ class StoreEvaluator:
         self._foreign: set[str] = set()
         """The claimed records of formats that are not exchanged."""
         self._store = store
-        self._names_of_states = StateNames(executable)
+        self._names_of_states = StateFingerprints(executable)
         self._rests_at: tuple[int, int] | None = None
         # The follower refers to this object only weakly: without a cycle the facts are freed
         # at the end of the exchange, not by a garbage collection.

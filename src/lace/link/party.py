@@ -145,7 +145,7 @@ def steady_now() -> Tai:
     return Tai.from_nanoseconds(time.monotonic_ns())
 
 
-class Gathering:
+class GatherTimer:
     """How long valid records may still wait for others: one large transaction is cheaper.
 
     The time counts from the first moment without other work, whatever comes meanwhile: a peer that
@@ -195,9 +195,9 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-_MUCH_BYTES: Final = 16 * 2**20
+_TRIM_BYTES: Final = 16 * 2**20
 """Trim memory after this many record bytes."""
-_MANY_CLAIMS: Final = 50_000
+_TRIM_CLAIMS: Final = 50_000
 """Trim memory after evaluating this many claims."""
 
 
@@ -476,7 +476,7 @@ class Party:
         counters = self.machine.counters
         moved = counters.bytes_received + counters.bytes_sent
         claims = len(effect.added) + len(effect.relabelled)
-        is_large = moved - self._tidied >= _MUCH_BYTES or claims >= _MANY_CLAIMS
+        is_large = moved - self._tidied >= _TRIM_BYTES or claims >= _TRIM_CLAIMS
         if is_large:
             self._tidied = moved
             give_back_memory()

@@ -43,7 +43,7 @@ SHARES: Final = 32
 """Evaluations that may run at once, each within its share."""
 _SMALL_PART: Final = 3
 """The shares together are the pool divided by this."""
-_MANY_GROUPS: Final = 1_000
+_MAX_GROUPS: Final = 1_000
 """Groups whose last turn is remembered."""
 _LOOK_SECONDS: Final = 0.1
 """How often a waiting member checks whether it is cancelled."""
@@ -227,7 +227,7 @@ class MemoryPool:
         self._turns += 1
         self._served.pop(member.group, None)
         self._served[member.group] = self._turns
-        if len(self._served) > _MANY_GROUPS:
+        if len(self._served) > _MAX_GROUPS:
             del self._served[next(iter(self._served))]
         member.may_go.set()
 

@@ -123,9 +123,9 @@ class Server:
         return len(self._links)
 
     @property
-    def standings(self) -> list[LinkStatus]:
+    def statuses(self) -> list[LinkStatus]:
         """The status of each running link."""
-        return [link.session.standing for link in self._links.values() if link.session is not None]
+        return [link.session.status for link in self._links.values() if link.session is not None]
 
     @property
     def refused(self) -> int:
@@ -254,7 +254,7 @@ class Server:
                 proven=stream.proven,
                 outcome=outcome,
                 error=problem,
-                standing=None if session is None else session.standing,
+                standing=None if session is None else session.status,
                 seconds=time.monotonic() - link.since,
                 displaced=link.admission is not None and link.admission.is_displaced,
             )

@@ -18,8 +18,8 @@ from lace.exchange import events as happened
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
 from lace.link.bridge import EndMessage, Inbound, Outbound
-from lace.link.events import LinkEnded, LinkStatus, Wishes
-from lace.link.party import BYTES_AT_ONCE, Gathering, comes_first
+from lace.link.events import LinkControl, LinkEnded, LinkStatus
+from lace.link.party import BYTES_AT_ONCE, GatherTimer, comes_first
 from lace.link.resources import CancelReason, collecting_rarely
 from lace.store.cpu_slots import at_work
 from lace.transport.duplex import CloseReason
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from lace.exchange.events import Event
     from lace.exchange.result import Outcome
-    from lace.link.dry_run import DryRun
-    from lace.link.events import Announcer
+    from lace.link.events import Announcer, DryRun
     from lace.link.party import Party
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand
@@ -109,7 +108,7 @@ async def _ignore(_error: LaceError) -> None:
     """Ignore an error after the end."""
 
 
-class Writing:
+class PartyWriter:
     """Writes the messages of a party to its stream."""
 
     def __init__(
@@ -259,8 +258,8 @@ class LinkSession:
             limits=party.machine.config.peer_limits,
         )
         self._outbound = Outbound(max_block_bytes=limits.max_fact_block_size)
-        self._gathering = Gathering()
-        self._wishes = Wishes()
+        self._gathering = GatherTimer()
+        self._control = LinkControl()
         self._to_look = asyncio.Event()
         self._timeout = limits.phase_timeout_seconds
         self._thread = PartyThread(
@@ -269,7 +268,7 @@ class LinkSession:
             lambda: party.supervisor.cancel(CancelReason.STOPPED),
             party.supervisor.worker,
         )
-        self._writing = Writing(
+        self._writing = PartyWriter(
             party,
             stream,
             self._outbound,
@@ -306,7 +305,7 @@ class LinkSession:
         return self._thread.is_busy
 
     @property
-    def standing(self) -> LinkStatus:
+    def status(self) -> LinkStatus:
         """The status now; any thread may ask."""
         machine, left = self._party.machine, self._party.seconds_to_alarm
         state, waited = machine.state, None
@@ -358,12 +357,12 @@ class LinkSession:
 
     def stop(self) -> None:
         """End after the running round or, if that takes long, after a phase."""
-        self._wishes.stop()
+        self._control.stop()
         self._to_look.set()
 
     def renew(self, operand: Operand, exposures: tuple[Exposure, ...]) -> None:
         """Use another policy: an open exchange begins a new epoch when it waits."""
-        self._wishes.renew(operand, exposures)
+        self._control.renew(operand, exposures)
         self._to_look.set()
 
     def look(self) -> None:
@@ -391,7 +390,7 @@ class LinkSession:
             return
         if self._stream.peer_has_left:
             supervisor.cancel(CancelReason.PEER_LEFT)
-        elif self._wishes.is_stopping:
+        elif self._control.is_stopping:
             supervisor.cancel(CancelReason.STOPPED)
 
     async def _take(self, event: Event) -> None:
@@ -451,7 +450,7 @@ class LinkSession:
 
     async def _heed(self) -> bool:
         """Act on a stop or a new policy; returns whether there was one."""
-        event = self._wishes.take(self._party.machine.state.phase)
+        event = self._control.take(self._party.machine.state.phase)
         if event is None:
             return False
         await self._take(event)

@@ -1,4 +1,4 @@
-"""Exchanges between laces that are open in this process."""
+"""A side of a link as a party; and exchanges in one process, which are two links."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 
 _USUAL: Final = LinkOptions()
 _LOOK_SECONDS: Final = 0.01
-"""How often a pair that is to stop looks whether both links are settled."""
+"""How often a pair that stops checks whether both links are settled."""
 _NAMES: Final = ("the left", "the right")
 """The sides, as errors name them."""
-MOST_ROUNDS: Final = 1_000
-"""Rounds of an open exchange that wait to be looked at; of more, the oldest are forgotten."""
+MAX_ROUNDS: Final = 1_000
+"""Rounds of an open exchange that wait to be read; of more, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of an exchange in this process."""
+    """One side of an exchange."""
 
     store: ExchangeStore
     settings: Settings
@@ -64,16 +64,16 @@ class Side:
     key: SigningKey | None
     workers: int = 0
     evaluating: EvaluatorMaker = StoreEvaluator
-    """Makes what answers the questions of an exchange, at the beginning of each epoch."""
+    """Makes the evaluator of each epoch."""
     links: LinkFiles | None = None
-    """Where cursors are kept; None: with the records."""
+    """Where cursors are saved; None: in the folder of the store."""
     receipt_key: SigningKey | None = None
-    """Signs a receipt for each record that comes and is stored (050-208); None: no receipts."""
+    """Signs a receipt for each received record that is stored (050-208); None: no receipts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of an open exchange that has ended: whose result it is, and what it says."""
+    """The outcome of a round of an open exchange, and its side: `left` or `right`."""
 
     side: str
     outcome: Outcome
@@ -81,7 +81,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Interlaced:
-    """What came of an exchange, for both sides; true when it ended at a fixed point."""
+    """The outcomes of an exchange on both sides; true when it ended at a fixed point."""
 
     left: Outcome
     right: Outcome
@@ -99,11 +99,7 @@ def run_exchange(
 ) -> Interlaced:
     """Run one bounded exchange between two sides; the left one is operand 0.
 
-    Raises:
-        InterlaceFailure: the sides do not agree, or a limit was reached; its `result` is the
-            `Interlaced` so far. Whatever was validated before stays stored.
-        StoreError: a store could not be read or written; the message says of which side, and
-            `result` is the `Interlaced` so far.
+    Raises what `LinkPair.result` raises.
     """
     pair = LinkPair(party_of(left, 0, clock, options), party_of(right, 1, clock, options))
     loop = LoopThread("lace-interlace")
@@ -156,9 +152,8 @@ class LinkPair:
     def result(self) -> Interlaced:
         """The outcomes, once both links have ended.
 
-        Raises:
-            InterlaceFailure: one of them has failed.
-            StoreError: a store could not be read or written.
+        It raises the InterlaceFailure of a link, or the StoreError of a store, whose side the
+        message names; `result` of the error has the outcomes.
         """
         left, right = (party.outcome for party in self.parties)
         if left is None or right is None:
@@ -178,7 +173,7 @@ class LinkPair:
 
 
 def named(error: StoreError, name: str, result: object) -> StoreError:
-    """Return the error of a side's lace, which says whose it is and what came before it."""
+    """Return the error of a store with the name of its side and the outcome so far."""
     error.message = f"{name} lace: {error.message}"
     error.result = result
     return error
@@ -217,7 +212,7 @@ class OpenInterlace:
         clock: Callable[[], Tai],
         options: LinkOptions = _USUAL,
     ) -> None:
-        self._rounds: deque[Round] = deque(maxlen=MOST_ROUNDS)
+        self._rounds: deque[Round] = deque(maxlen=MAX_ROUNDS)
         self._told = threading.Condition()
         self._result: Interlaced | None = None
         options = replace(options, is_open=True)
@@ -321,21 +316,7 @@ def party_of(
     steady: Callable[[], Tai] = steady_now,
     observer: PartyObserver | None = None,
 ) -> Party:
-    """Return a side as operand 0 or 1, not started.
-
-    Args:
-        side: the side.
-        index: the index of its operand.
-        clock: gives the time.
-        options: how its link runs.
-        proven: what the transport proves.
-        resources: what it shares with other links of a server.
-        steady: gives readings of a clock that is never set, for timeouts.
-        observer: observes what it does.
-
-    Raises:
-        UsageError: receipts are to be published, and there is no lace to hold them.
-    """
+    """Return a side as operand 0 or 1, not started; `steady` is the clock of timeouts."""
     store, settings = side.store, side.settings
     is_open = options.is_open or options.wait_ticks > 0
     cursors = modules = None

@@ -214,7 +214,7 @@ _SPARE: Final = 1
 """Batches beyond those, for this process to validate rather than wait."""
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 """Record bytes of all these together; a batch of one large record may exceed it."""
-_MOST_WORKERS: Final = 3
+_MAX_WORKERS: Final = 3
 """Three workers validate as fast as one process stores."""
 _HEAVY_BYTES: Final = 64 * 1024
 """Average record size above which sending a record takes longer than validating it."""
@@ -302,7 +302,7 @@ def batches_alone(settings: Settings) -> int:
 
 def helpful_workers(processors: int) -> int:
     """Return the number of workers that help on a machine with this many processors."""
-    return max(0, min(processors - 1, _MOST_WORKERS))
+    return max(0, min(processors - 1, _MAX_WORKERS))
 
 
 def validate_batches(

@@ -6,7 +6,7 @@ import pytest
 
 from lace.exchange.events import Stopped
 from lace.link import events as wishes
-from lace.link.events import PHASE_SECONDS, ROUND_SECONDS, Wishes
+from lace.link.events import PHASE_SECONDS, ROUND_SECONDS, LinkControl
 
 
 class Clock:
@@ -26,8 +26,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def stopped() -> Wishes:
-    made = Wishes()
+def stopped() -> LinkControl:
+    made = LinkControl()
     made.stop()
     return made
 
