@@ -129,9 +129,8 @@ def derive(warehouse: WarehouseFolder, name: str, sets: Mapping[str, Sequence[st
 
     with warehouse.writing("a test") as job:
         counts = {PredicateKey(each, 1): len(texts) for each, texts in sets.items()}
-        folder = job.folder("evaluation")
-        write_evaluated(Evaluated(name, "0" * 64, counts, made_by=made_by()), folder)
-        new = warehouse.manifest.with_replaced(evaluation_table(name), job.adopt(folder))
+        made = write_evaluated(job, Evaluated(name, "0" * 64, counts, made_by=made_by()))
+        new = warehouse.manifest.with_replaced(evaluation_table(name), made)
         for number, (key, texts) in enumerate(zip(counts, sets.values(), strict=True)):
             target = job.folder(f"derived-{number}")
             target.mkdir(parents=True)

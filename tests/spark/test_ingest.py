@@ -11,7 +11,7 @@ from lace.api import SigningKey, open_lace
 from lace.errors import EngineError
 from lace.spark.pipeline.ingest import file_ranges
 from lace.spark.pipeline.records import iterate_records
-from lace.spark.pipeline.tables import QUARANTINE, RECORDS, SOURCES, read_records, read_table
+from lace.spark.pipeline.tables import QUARANTINE, RECORDS, SOURCES, read_table
 from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 from tests.spark.samples import ingest_files, make_records, names_of
 
@@ -46,7 +46,11 @@ def test_records_are_kept_once(
     mixed = [*records[:40], *more, *more[:5]]
     second.write_bytes(b"".join(record.bytes for record in mixed))
     assert counts(ingest_files(spark, warehouse, file, second)) == (1, 1, 28, 45, 0)
-    rows = read_records(spark, warehouse).select("hash", "head", "data", "type", "size").collect()
+    rows = (
+        read_table(spark, warehouse, RECORDS)
+        .select("hash", "head", "data", "type", "size")
+        .collect()
+    )
     expected = {record.id: record.bytes for record in [*records, *more]}
     assert {row["hash"]: bytes(row["head"] + row["data"]) for row in rows} == expected
     assert len(rows) == len(expected)

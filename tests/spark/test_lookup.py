@@ -16,9 +16,8 @@ from lace.exchange.advertisement_set import records_of
 from lace.record.ids import RecordId
 from lace.record.model import Blob
 from lace.record.validate import trust_stored
-from lace.spark.pipeline.ingest import record_row
 from lace.spark.pipeline.records import RecordIndex
-from lace.spark.pipeline.tables import RECORDS, columns_of
+from lace.spark.pipeline.tables import RECORDS, columns_of, record_row
 from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 
 if TYPE_CHECKING:

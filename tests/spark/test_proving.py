@@ -20,7 +20,6 @@ from lace.spark.pipeline.advertise import Asked, read_partitions, read_state
 from lace.spark.pipeline.audit import prove
 from lace.spark.pipeline.derived import answer_table
 from lace.spark.pipeline.facts import make_facts
-from lace.spark.pipeline.ingest import record_row
 from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
     DICTIONARY,
@@ -28,6 +27,7 @@ from lace.spark.pipeline.tables import (
     RECORDS,
     columns_of,
     facts_table,
+    record_row,
 )
 from lace.spark.pipeline.warehouse import WarehouseDamagedError, WarehouseFolder
 from tests.cli.running import call

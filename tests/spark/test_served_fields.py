@@ -22,8 +22,7 @@ from lace.link import side as exchanging
 from lace.link.client import LinkOptions
 from lace.link.side import Side, party_of
 from lace.spark.pipeline import records as lookup
-from lace.spark.pipeline.ingest import record_row
-from lace.spark.pipeline.records import check_row
+from lace.spark.pipeline.tables import check_row, record_row
 from lace.spark.pipeline.warehouse import WarehouseFolder
 from lace.spark.served.evaluator import WarehouseEvaluating
 from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore, open_served

@@ -550,8 +550,8 @@ def _reason(log: Path) -> str:
     """Return the line of the log that says best why Java or Spark gave up."""
     with suppress(OSError):
         lines = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
-        told = [line.strip() for line in lines if re.search("error|exception", line, re.I)]
-        return (told or [line.strip() for line in lines if line.strip()] or [""])[0]
+        errors = [line.strip() for line in lines if re.search("error|exception", line, re.I)]
+        return (errors or [line.strip() for line in lines if line.strip()] or [""])[0]
     return ""
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lace.base import b64a
-from lace.base.b64a import B64AError
 from lace.base.digest import Hasher
 from lace.base.limits import MAX_LINE_BYTES
 from lace.base.text import shorten
@@ -41,22 +39,21 @@ from lace.spark.pipeline.tables import (
     ADVERTISEMENTS,
     PARTITIONS,
     RECORDS,
+    arrow_batch,
     columns_of,
     read_files,
+    read_rows,
+    read_table,
+    row_batch,
     struct_of,
+    table_damage,
     write_rows,
+    write_table,
 )
-from lace.spark.pipeline.warehouse import (
-    WarehouseDamagedError,
-    check_file,
-    damage_told,
-    told,
-    translated,
-)
+from lace.spark.pipeline.warehouse import translate_spark_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -79,6 +76,7 @@ WHOLE: Final = ""
 Partitions: TypeAlias = "dict[str, tuple[int, bytes]]"
 """Count and root by prefix: of those that have records, and of the whole."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-]{1,64}")
+_ANOTHER: Final = "`lace pipeline advertise` makes another under another --name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +135,8 @@ def read_state(warehouse: WarehouseFolder, name: str) -> AdvertisementState | No
     table = f"{ADVERTISED}/{name}"
     if not warehouse.manifest.files(table):
         return None
-    with _as_written(table):
-        (row,) = _rows(warehouse, table)
+    with table_damage(table, _ANOTHER):
+        (row,) = read_rows(warehouse, table)
         schema = parse_schema(row["fields"])
         asked = Asked(name=name, source=row["source"], schema=schema, of=row["of"])
         return AdvertisementState(asked=asked, inputs=row["inputs"], covered=row["covered"])
@@ -147,72 +145,26 @@ def read_state(warehouse: WarehouseFolder, name: str) -> AdvertisementState | No
 def read_partitions(warehouse: WarehouseFolder, name: str) -> Partitions:
     """Return count and root of the partitions of a state, and of the whole."""
     table = f"{PARTITIONS}/{name}"
-    with _as_written(table):
-        rows = _rows(warehouse, table)
+    with table_damage(table, _ANOTHER):
+        rows = read_rows(warehouse, table)
         found = {row["prefix"]: (row["count"], b64a.decode(row["root"])) for row in rows}
         if WHOLE not in found:
             raise ValueError("the whole is missing")
         return found
 
 
-@contextmanager
-def _as_written(table: str) -> Iterator[None]:
-    """Translate an error of rows that nobody wrote so to damage."""
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, AttributeError, B64AError, UsageError) as error:
-        raise WarehouseDamagedError(
-            f"the table {table} is damaged: {error}",
-            hint="`lace pipeline advertise` makes another under another --name",
-        ) from error
-
-
-def _rows(warehouse: WarehouseFolder, table: str) -> list[dict[str, Any]]:
-    from pyarrow import parquet
-
-    found: list[dict[str, Any]] = []
-    for path in warehouse.files(table):
-        with damage_told(path):
-            found += parquet.read_table(path, page_checksum_verification=True).to_pylist()
-    return found
-
-
 def write_state(job: Job, state: AdvertisementState) -> tuple[DataFile, ...]:
     """Write what is known of a state."""
-    columns: dict[str, list[Any]] = {
-        "source": [state.asked.source],
-        "fields": [format_schema(state.asked.schema)],
-        "of": [state.asked.of],
-        "inputs": [state.inputs],
-        "covered": [state.covered],
-    }
-    return _write(job, ADVERTISED, columns)
+    asked = state.asked
+    row = asked.source, format_schema(asked.schema), asked.of, state.inputs, state.covered
+    return write_table(job, ADVERTISED, [row])
 
 
 def write_partitions(job: Job, partitions: Partitions) -> tuple[DataFile, ...]:
     """Write count and root of partitions, in the order of their prefixes."""
-    rows = sorted(partitions.items())
-    columns: dict[str, list[Any]] = {
-        "prefix": [prefix for prefix, _ in rows],
-        "count": [count for _, (count, _root) in rows],
-        "root": [b64a.encode(root) for _, (_count, root) in rows],
-    }
-    return _write(job, PARTITIONS, columns)
-
-
-def _write(job: Job, table: str, columns: Mapping[str, list[Any]]) -> tuple[DataFile, ...]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    kinds = {"string": pa.string(), "bigint": pa.int64()}
-    made = pa.table(
-        {name: pa.array(columns[name], kinds[kind]) for name, kind in columns_of(table)}
-    )
-    target = job.folder(table)
-    with told(target):
-        target.mkdir(parents=True)
-        parquet.write_table(made, target / "part-0.parquet", write_page_checksum=True)
-    return job.adopt(target)
+    found = sorted(partitions.items())
+    rows = [(prefix, count, b64a.encode(root)) for prefix, (count, root) in found]
+    return write_table(job, PARTITIONS, rows)
 
 
 def inputs_of(manifest: Manifest, of: str) -> str:
@@ -287,15 +239,8 @@ def claim_batch(claims: Sequence[Advertisement], source: str) -> Any:  # noqa: A
 
 
 def _batch(records: Sequence[str], digests: Sequence[bytes], fields: Sequence[str | None]) -> Any:  # noqa: ANN401 - Arrow has no types
-    import pyarrow as pa
-
-    columns = [
-        pa.array([payload_of(record)[:PREFIX_LENGTH] for record in records], pa.string()),
-        pa.array(records, pa.string()),
-        pa.array(digests, pa.binary()),
-        pa.array(fields, pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, [name for name, _kind in CLAIM_COLUMNS])
+    prefixes = [payload_of(record)[:PREFIX_LENGTH] for record in records]
+    return arrow_batch(CLAIM_COLUMNS, (prefixes, records, digests, fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,13 +271,8 @@ class Rooting:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield an Arrow batch for each prefix."""
-        import pyarrow as pa
-
-        names = [name for name, _kind in ROOT_COLUMNS]
         for prefix, span in _spans(batches, {}):
-            arrays = [pa.array([each]) for each in (prefix, len(span))]
-            root = pa.array([span.root()], pa.binary())
-            yield pa.RecordBatch.from_arrays([*arrays, root], names)
+            yield row_batch(ROOT_COLUMNS, [(prefix, len(span), span.root())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,16 +286,9 @@ class Spanning:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield an Arrow batch for each share: the subtrees that it cannot pair alone."""
-        import pyarrow as pa
-
-        names = [name for name, _kind in NODE_COLUMNS]
         for _share, span in _spans(batches, self.starts):
-            arrays = [
-                pa.array([node.level for node in span.nodes], pa.int32()),
-                pa.array([node.index for node in span.nodes], pa.int64()),
-                pa.array([node.value for node in span.nodes], pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names)
+            nodes = [(node.level, node.index, node.value) for node in span.nodes]
+            yield row_batch(NODE_COLUMNS, nodes)
 
 
 def _spans(batches: Iterator[Any], starts: Mapping[Any, int]) -> Iterator[tuple[Any, LeafSpan]]:
@@ -459,7 +392,7 @@ def advertise(session: SparkSession, job: Job, asked: Asked) -> Done:
     fresh = [file for file in manifest.files(RECORDS) if file.generation > covered]
     table = f"{ADVERTISEMENTS}/{asked.name}"
     kept = manifest.files(table) if grows else ()
-    with translated("advertise"):
+    with translate_spark_errors("advertise"):
         made = _write_claims(session, job, asked, fresh)
         old = read_partitions(job.warehouse, asked.name) if grows else {}
         partitions = _partitions(session, job.warehouse, kept, made, old)
@@ -484,23 +417,16 @@ def _write_claims(
     warehouse = job.warehouse
     parts = shuffle_partitions(session, sum(file.rows for file in fresh) * _ROW_BYTES)
     claiming = Claiming(asked.source, asked.schema)
-    kinds = dict(columns_of(RECORDS))
-    columns = [(name, kinds[name]) for name in claiming.columns]
-    records = read_files(session, _paths(warehouse, fresh), columns)
+    columns = columns_of(RECORDS, claiming.columns)
+    records = read_files(session, warehouse.paths(fresh), columns)
     if asked.of:
-        chosen = read_files(session, warehouse.files(asked.of), [("c0", "string")])
+        chosen = read_table(session, warehouse, asked.of)
         records = records.join(chosen.withColumnRenamed("c0", "hash"), "hash", "left_semi")
     claims = map_in_arrow(records.select(*claiming.columns), claiming, struct_of(CLAIM_COLUMNS))
     placed = claims.repartition(parts, "prefix").sortWithinPartitions("prefix", "record")
     target = job.folder(ADVERTISEMENTS)
     write_rows(placed, target)
     return job.adopt(target)
-
-
-def _paths(warehouse: WarehouseFolder, files: Collection[DataFile]) -> list[Path]:
-    for file in files:
-        check_file(warehouse.folder, file)
-    return [warehouse.folder / file.path for file in files]
 
 
 def _partitions(
@@ -511,16 +437,16 @@ def _partitions(
     old: Partitions,
 ) -> Partitions:
     """Return count and root of each prefix, and of the whole."""
-    columns = [each for each in CLAIM_COLUMNS if each[0] in ("prefix", "digest")]
+    columns = columns_of(ADVERTISEMENTS, ("prefix", "digest"))
     if old and not made:
         return old
     total = sum(file.rows for file in (*kept, *made))
     if not total:
         return {WHOLE: (0, EMPTY_ROOT)}
     parts = shuffle_partitions(session, total * _ROW_BYTES)
-    rows = touched = read_files(session, _paths(warehouse, (*kept, *made)), columns)
+    rows = touched = read_files(session, warehouse.paths((*kept, *made)), columns)
     if kept:
-        new = read_files(session, _paths(warehouse, made), columns).select("prefix").distinct()
+        new = read_files(session, warehouse.paths(made), columns).select("prefix").distinct()
         prefixes = [row["prefix"] for row in new.collect()]
         if len(prefixes) <= _MOST_CHOSEN:
             touched = rows.where(rows["prefix"].isin(*prefixes))

@@ -46,7 +46,6 @@ from lace.spark.pipeline.derived import (
     read_evaluated,
 )
 from lace.spark.pipeline.evaluate import Question, identity_of, made_by, read_question
-from lace.spark.pipeline.ingest import record_row
 from lace.spark.pipeline.proof import _MOST_REPORTS, Proof, Reports, add_report
 from lace.spark.pipeline.records import iterate_records, rows_at
 from lace.spark.pipeline.tables import (
@@ -59,13 +58,15 @@ from lace.spark.pipeline.tables import (
     read_facts,
     read_files,
     read_table,
+    record_row,
+    row_batch,
     struct_of,
 )
 from lace.spark.pipeline.warehouse import (
     WarehouseDamagedError,
     WarehouseFolder,
     check_file,
-    translated,
+    translate_spark_errors,
 )
 
 if TYPE_CHECKING:
@@ -99,14 +100,6 @@ def fact_set_digest(facts: Iterable[Fact]) -> bytes:
     return digest(b"".join(line + b"\n" for line in lines))
 
 
-def _batch(rows: list[_Row]) -> Any:  # noqa: ANN401 - Arrow has no types
-    import pyarrow as pa
-
-    kinds = (pa.string(), pa.int64(), pa.binary())
-    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
-    return pa.RecordBatch.from_arrays(columns, [name for name, _kind in PROVEN_COLUMNS])
-
-
 @dataclass(frozen=True, slots=True)
 class Recomputing:
     """The function of a task: records in, the digests of their facts or advertisements out.
@@ -127,7 +120,7 @@ class Recomputing:
                     records.append(trust_stored((head or b"") + (data or b""), RecordId(text)))
                 except (RecordError, IdError):
                     made.append((text, 0, b""))
-            yield _batch([*made, *self._proven(records)])
+            yield row_batch(PROVEN_COLUMNS, [*made, *self._proven(records)])
 
     def _proven(self, records: list[ValidRecord]) -> list[_Row]:
         if self.claimed is None:
@@ -144,23 +137,20 @@ class Recomputing:
         ]
 
 
-class Revalidating:
-    """The function of a task: rows of records in, whether each is valid out.
+def revalidate(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield Arrow batches of hashes, each with what is wrong, or nothing; of batches of rows.
 
     A record is validated as it was when it came, hashes and signature; and its row must be the
     one that its bytes give.
     """
+    for batch in batches:
+        yield row_batch(VERDICT_COLUMNS, verdicts_of(batch))
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield Arrow batches of hashes, each with what is wrong, or nothing."""
-        import pyarrow as pa
 
-        names = [name for name, _kind in VERDICT_COLUMNS]
-        for batch in batches:
-            rows = list(zip(*(batch.column(each).to_pylist() for each in ROW_COLUMNS), strict=True))
-            hashes = pa.array([row[0] for row in rows], pa.string())
-            reasons = pa.array(reasons_of(rows), pa.string())
-            yield pa.RecordBatch.from_arrays([hashes, reasons], names)
+def verdicts_of(batch: Any) -> list[tuple[str, str | None]]:  # noqa: ANN401 - Arrow has no types
+    """Return the hash of each row of records, and what is wrong with it."""
+    rows = list(zip(*(batch.column(name).to_pylist() for name in ROW_COLUMNS), strict=True))
+    return [(row[0], reason) for row, reason in zip(rows, reasons_of(rows), strict=True)]
 
 
 def reasons_of(rows: Sequence[tuple[Any, ...]]) -> list[str | None]:
@@ -190,19 +180,19 @@ def _reason(error: RecordError) -> str:
     return f"{error.message} [{error.rule}]" if error.rule else error.message
 
 
-class FactSets:
-    """The function of a task: values sorted by record, fact and place in, sets' digests out."""
+def digest_fact_sets(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield Arrow batches of records, the numbers of their facts, and the digests of these sets.
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield Arrow batches of records, the numbers of their facts, and the sets' digests."""
-        made: list[_Row] = []
-        for record, facts in _sets(_values(batches)):
-            made.append((record, len(facts), fact_set_digest(facts)))
-            if len(made) >= _BATCH_ROWS:
-                yield _batch(made)
-                made = []
-        if made:
-            yield _batch(made)
+    The batches have values sorted by record, fact and place.
+    """
+    made: list[_Row] = []
+    for record, facts in _sets(_values(batches)):
+        made.append((record, len(facts), fact_set_digest(facts)))
+        if len(made) >= _BATCH_ROWS:
+            yield row_batch(PROVEN_COLUMNS, made)
+            made = []
+    if made:
+        yield row_batch(PROVEN_COLUMNS, made)
 
 
 def _values(batches: Iterator[Any]) -> Iterator[tuple[int, int, int, str, str]]:
@@ -242,17 +232,17 @@ _OTHER: Final = "it was not made of the rules and facts that are kept"
 def prove_derived(warehouse: WarehouseFolder, proof: Proof, most_records: int) -> None:
     """Compare all derived tables with what the embedded engine derives."""
     known = evaluations(warehouse.manifest)
-    told: set[str] = set()
+    described: set[str] = set()
     for name in known:
         try:
             evaluated = read_evaluated(warehouse, name)
             if evaluated is not None:
-                told |= {answer_table(name, key) for key in evaluated.counts}
+                described |= {answer_table(name, key) for key in evaluated.counts}
                 _prove(warehouse, evaluated, proof, most_records)
         except WarehouseDamagedError as error:
             proof.note(f"derived {name}", error.message)
     for table in derived_tables(warehouse.manifest):
-        if table not in told:
+        if table not in described:
             proof.note(table, "no evaluation describes it")
 
 
@@ -394,7 +384,7 @@ def prove(
 ) -> Proof:
     """Compare the tables with the records themselves; returns what was found."""
     proof = Proof()
-    with translated("verify"):
+    with translate_spark_errors("verify"):
         shuffle_partitions(session, warehouse.manifest.rows(RECORDS) * _FACT_BYTES)
         chosen = None if sample is None else _chosen(session, warehouse, sample)
         _prove_records(session, warehouse, chosen, proof)
@@ -412,7 +402,7 @@ def _chosen(session: SparkSession, warehouse: WarehouseFolder, sample: int) -> D
     """Return hashes chosen by chance: always the same ones, once chosen."""
     from pyspark.sql import functions
 
-    hashes = read_files(session, warehouse.files(RECORDS), [("hash", "string")])
+    hashes = read_table(session, warehouse, RECORDS, ["hash"])
     rows = hashes.orderBy(functions.rand()).limit(sample).collect()
     return session.createDataFrame([(row["hash"],) for row in rows], "record string")
 
@@ -423,13 +413,11 @@ def _prove_records(
     """Validate records again, those without facts as well."""
     from pyspark.sql import functions
 
-    kinds = dict(columns_of(RECORDS))
-    columns = [(name, kinds[name]) for name in ROW_COLUMNS]
-    rows = read_files(session, warehouse.files(RECORDS), columns)
+    rows = read_table(session, warehouse, RECORDS, ROW_COLUMNS)
     if chosen is not None:
         rows = rows.join(chosen.withColumnRenamed("record", "hash"), "hash", "left_semi")
     rows = rows.select(*ROW_COLUMNS)
-    verdicts = map_in_arrow(rows, Revalidating(), struct_of(VERDICT_COLUMNS)).cache()
+    verdicts = map_in_arrow(rows, revalidate, struct_of(VERDICT_COLUMNS)).cache()
     counted = verdicts.agg(
         functions.count("*").alias("rows"), functions.count("reason").alias("wrong")
     ).collect()[0]
@@ -443,14 +431,9 @@ def _prove_records(
 
 def _records(session: SparkSession, warehouse: WarehouseFolder, covered: int) -> DataFrame:
     """Return the records up to a generation, whole."""
-    files = warehouse.manifest.files(RECORDS)
-    paths = [
-        path
-        for file, path in zip(files, warehouse.files(RECORDS), strict=True)
-        if file.generation <= covered
-    ]
-    kinds = dict(columns_of(RECORDS))
-    rows = read_files(session, paths, [(name, kinds[name]) for name in ("hash", "head", "data")])
+    files = (file for file in warehouse.manifest.files(RECORDS) if file.generation <= covered)
+    columns = columns_of(RECORDS, ("hash", "head", "data"))
+    rows = read_files(session, warehouse.paths(files), columns)
     return rows.withColumnRenamed("hash", "record")
 
 
@@ -503,7 +486,7 @@ def _fact_sets(
         raise AssertionError("there are predicates of records")
     texts = values.join(words, "id").select("about", "fact", "place", "predicate", "text")
     placed = texts.repartition("about").sortWithinPartitions("about", "fact", "place")
-    return map_in_arrow(placed, FactSets(), struct_of(PROVEN_COLUMNS))
+    return map_in_arrow(placed, digest_fact_sets, struct_of(PROVEN_COLUMNS))
 
 
 def _compare(
@@ -548,7 +531,7 @@ def _prove_claims(
     # Which records a derived set had is known as long as it has not changed.
     is_now = state.inputs == inputs_of(warehouse.manifest, asked.of)
     if asked.of and is_now:
-        of = read_files(session, warehouse.files(asked.of), [("c0", "string")])
+        of = read_table(session, warehouse, asked.of)
         records = records.join(of.withColumnRenamed("c0", "record"), "record", "left_semi")
     recomputing = Recomputing((asked.source, asked.schema))
     wanted = map_in_arrow(records, recomputing, struct_of(PROVEN_COLUMNS))
@@ -565,12 +548,12 @@ def _prove_roots(
     chosen: DataFrame | None,
     proof: Proof,
 ) -> None:
-    told = read_partitions(warehouse, name)
+    stored = read_partitions(warehouse, name)
     rows = read_table(session, warehouse, f"{ADVERTISEMENTS}/{name}").select("prefix", "digest")
     if chosen is not None:
         prefixes = {row["record"][2:4] for row in chosen.limit(_MOST_PREFIXES).collect()}
         rows = rows.where(rows["prefix"].isin(*prefixes))
-        told = {prefix: found for prefix, found in told.items() if prefix in prefixes}
+        stored = {prefix: found for prefix, found in stored.items() if prefix in prefixes}
     if (count := rows.count()) > MAX_PROVEN_DIGESTS:
         raise LimitExceeded(
             f"advertisements {name}: {count:,} digests are more than are proven at once",
@@ -580,11 +563,11 @@ def _prove_roots(
             hint="prove a part with --sample N",
         )
     found = dict(_embedded_roots(rows, whole=chosen is None))
-    for prefix in sorted(told.keys() | found.keys()):
-        if told.get(prefix) != found.get(prefix):
+    for prefix in sorted(stored.keys() | found.keys()):
+        if stored.get(prefix) != found.get(prefix):
             place = f"partition {prefix}" if prefix else "the whole"
             proof.note(f"advertisements {name}: {place}", "count or root is another")
-    proof.roots += len(told)
+    proof.roots += len(stored)
 
 
 def _embedded_roots(rows: DataFrame, *, whole: bool) -> Iterator[tuple[str, tuple[int, bytes]]]:
@@ -657,12 +640,11 @@ def validate_some(warehouse: WarehouseFolder, checked: Checked) -> None:
         mine = [place - first for place in chosen if first <= place < first + file.rows]
         first += file.rows
         for batch in rows_at(path, file.rows, mine, ROW_COLUMNS):
-            rows = list(zip(*(batch.column(name).to_pylist() for name in ROW_COLUMNS), strict=True))
-            for row, reason in zip(rows, reasons_of(rows), strict=True):
+            for record, reason in verdicts_of(batch):
                 checked.validated += 1
                 if reason is not None:
                     checked.wrong += 1
-                    add_report(checked.damage, f"the record {row[0]}", reason)
+                    add_report(checked.damage, f"the record {record}", reason)
 
 
 def _check_footer(warehouse: WarehouseFolder, file: DataFile) -> None:

@@ -20,16 +20,23 @@ from lace.policy.public_facts import PUBLIC
 from lace.policy.schema import Schema
 from lace.rules.profiles import LOCAL_TAI, MAY_SEND
 from lace.rules.syntax import PredicateKey
-from lace.spark.pipeline.tables import DERIVED, DICTIONARY
-from lace.spark.pipeline.warehouse import WarehouseDamagedError, damage_told
+from lace.spark.pipeline.tables import (
+    DERIVED,
+    DICTIONARY,
+    EVALUATIONS,
+    QUESTIONS,
+    columns_of,
+    read_rows,
+    table_damage,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
-    from lace.spark.pipeline.warehouse import Manifest, WarehouseFolder
+    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
 # -- Plans that are registered in a warehouse: what each may send was evaluated beforehand.
@@ -65,14 +72,9 @@ class Registration:
     schema: Schema
     sends: str
 
-    def to_row(self) -> dict[str, str]:
-        """Return it as columns of the table of an evaluation."""
-        return {
-            "plan": self.plan,
-            "viewer": self.viewer,
-            "fields": format_schema(self.schema),
-            "sends": self.sends,
-        }
+    def to_row(self) -> tuple[str, str, str, str]:
+        """Return it as the last columns of the table of an evaluation."""
+        return self.plan, self.viewer, format_schema(self.schema), self.sends
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Registration | None:
@@ -146,15 +148,12 @@ def parse_schema(text: object) -> Schema:
     return Schema(names=frozenset(map(str, json.loads(text))))
 
 
-_EVALUATIONS: Final = "evaluations"
-_QUESTIONS: Final = "questions"
 _USUAL: Final = "Selected"
+ANOTHER: Final = "`lace pipeline evaluate` makes another under another --out"
+"""What to do about a damaged answer."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREDICATE: Final = re.compile(r"[A-Za-z0-9_]{1,120}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_TOLD: Final = ("plan", "viewer", "fields", "sends")
-"""Columns that describe an exchange; empty for plain rules."""
-_BATCH_ROWS: Final = 65_536
 _MOST_PREDICATES: Final = 1_000_000
 """Rows of the table that describes an evaluation; rules cannot define more."""
 
@@ -205,12 +204,12 @@ def check_answer(name: str, predicates: Iterable[PredicateKey]) -> None:
 
 def evaluation_table(name: str) -> str:
     """Return the table that describes an evaluation."""
-    return f"{_EVALUATIONS}/{name}"
+    return f"{EVALUATIONS}/{name}"
 
 
 def question_table(name: str) -> str:
     """Return the table of the rules that an evaluation was made of."""
-    return f"{_QUESTIONS}/{name}"
+    return f"{QUESTIONS}/{name}"
 
 
 def derived_tables(manifest: Manifest) -> list[str]:
@@ -220,7 +219,7 @@ def derived_tables(manifest: Manifest) -> list[str]:
 
 def evaluations(manifest: Manifest) -> list[str]:
     """Return the names of all evaluations."""
-    lead = f"{_EVALUATIONS}/"
+    lead = f"{EVALUATIONS}/"
     return sorted(table.removeprefix(lead) for table in manifest.tables if table.startswith(lead))
 
 
@@ -234,60 +233,31 @@ def without_derived(manifest: Manifest, name: str) -> Manifest:
     return manifest
 
 
-def write_evaluated(done: Evaluated, folder: Path) -> None:
-    """Write the table that describes an evaluation into a new folder."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    keys = list(done.counts)
-    told = done.registration.to_row() if done.registration is not None else {}
-    table = pa.table(
-        {
-            "predicate": pa.array([key.name for key in keys], pa.string()),
-            "arity": pa.array([key.arity for key in keys], pa.int32()),
-            "rows": pa.array([done.counts[key] for key in keys], pa.int64()),
-            "identity": pa.array([done.identity] * len(keys), pa.string()),
-            "made_by": pa.array([done.made_by] * len(keys), pa.string()),
-            **{name: pa.array([told.get(name, "")] * len(keys), pa.string()) for name in _TOLD},
-        }
-    )
-    folder.mkdir(parents=True)
-    parquet.write_table(
-        table, folder / "evaluation.parquet", compression="zstd", write_page_checksum=True
-    )
+def write_evaluated(job: Job, done: Evaluated) -> tuple[DataFile, ...]:
+    """Write the table that describes an evaluation."""
+    exchange = ("",) * 4 if done.registration is None else done.registration.to_row()
+    more = (done.identity, done.made_by, *exchange)
+    rows = [(key.name, key.arity, rows, *more) for key, rows in done.counts.items()]
+    return write_table(job, evaluation_table(done.name), rows)
 
 
 def read_evaluated(warehouse: WarehouseFolder, name: str) -> Evaluated | None:
     """Return what is known of an evaluation; None where none has that name."""
     counts: dict[PredicateKey, int] = {}
-    identities: set[str] = set()
-    told: set[tuple[Registration | None, str]] = set()
-    try:
-        for path in warehouse.files(evaluation_table(name)):
-            for row in _rows(path, _MOST_PREDICATES):
-                counts[PredicateKey(str(row["predicate"]), int(row["arity"]))] = int(row["rows"])
-                identities.add(str(row["identity"]))
-                told.add((Registration.from_row(row), str(row.get("made_by") or "")))
-    except (ValueError, TypeError, KeyError) as error:
-        raise _damaged(name, str(error)) from error
-    if not counts:
-        return None
-    if len(identities) != 1 or len(told) != 1 or not all(map(_DIGEST.fullmatch, identities)):
-        raise _damaged(name, "its rows describe several evaluations")
-    registration, made_by = told.pop()
+    found: set[tuple[str, str, Registration | None]] = set()
+    table = evaluation_table(name)
+    with table_damage(table, ANOTHER):
+        for row in read_rows(warehouse, table, most=_MOST_PREDICATES):
+            counts[PredicateKey(str(row["predicate"]), int(row["arity"]))] = int(row["rows"])
+            maker = str(row.get("made_by") or "")
+            found.add((str(row["identity"]), maker, Registration.from_row(row)))
+        if not counts:
+            return None
+        identity, maker, registration = found.pop()
+        if found or not _DIGEST.fullmatch(identity):
+            raise ValueError("its rows describe several evaluations")
     return Evaluated(
-        name,
-        identities.pop(),
-        MappingProxyType(counts),
-        registration=registration,
-        made_by=made_by,
-    )
-
-
-def _damaged(name: str, reason: str) -> WarehouseDamagedError:
-    return WarehouseDamagedError(
-        f"the table {evaluation_table(name)} is damaged: {reason}",
-        hint="`lace pipeline evaluate` makes another under another --out",
+        name, identity, MappingProxyType(counts), registration=registration, made_by=maker
     )
 
 
@@ -321,20 +291,7 @@ def read_derived(
     warehouse: WarehouseFolder, name: str, predicate: PredicateKey
 ) -> Iterator[tuple[str, ...]]:
     """Yield the facts of a predicate, without Spark, in no particular order."""
-    columns = [f"c{at}" for at in range(predicate.arity)]
-    for path in warehouse.files(answer_table(name, predicate)):
-        for row in _rows(path):
-            yield tuple(row[column] for column in columns)
-
-
-def _rows(path: Path, most: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file; more than there can be are damage."""
-    from pyarrow import parquet
-
-    seen = 0
-    with damage_told(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(_BATCH_ROWS):
-            seen += batch.num_rows
-            if most is not None and seen > most:
-                raise WarehouseDamagedError(f"{path.name} has more than {most} rows")
-            yield from batch.to_pylist()
+    table = answer_table(name, predicate)
+    columns = [column for column, _kind in columns_of(table)]
+    for row in read_rows(warehouse, table):
+        yield tuple(row[column] for column in columns)

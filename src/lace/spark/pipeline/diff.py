@@ -34,7 +34,7 @@ from lace.spark.pipeline.advertise import (
     state_names,
 )
 from lace.spark.pipeline.tables import ADVERTISEMENTS, read_table, struct_of
-from lace.spark.pipeline.warehouse import translated
+from lace.spark.pipeline.warehouse import translate_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -171,7 +171,7 @@ class Comparison:
         """Return how many records there are of each kind; Spark is opened if roots differ."""
         if self.is_same:
             return dict.fromkeys(KINDS, 0)
-        with translated("diff"):
+        with translate_spark_errors("diff"):
             found = self._differing(opening()).groupBy("kind").count().collect()
         return {**dict.fromkeys(KINDS, 0), **{row["kind"]: row["count"] for row in found}}
 
@@ -181,7 +181,7 @@ class Comparison:
         """Yield kind and hash of the records that differ, or of those of one kind; in order."""
         if self.is_same:
             return
-        with translated("diff"):
+        with translate_spark_errors("diff"):
             found = self._differing(opening())
             if only is not None:
                 found = found.where(found["kind"] == only)

@@ -29,6 +29,7 @@ from lace.rules.syntax import Atom, Cardinality, Constant, NegatedAtom, Predicat
 from lace.spark.engine.local import evaluate_columns
 from lace.spark.engine.session import shuffle_partitions
 from lace.spark.pipeline.derived import (
+    ANOTHER,
     Evaluated,
     answer_table,
     check_answer,
@@ -42,13 +43,20 @@ from lace.spark.pipeline.derived import (
     without_derived,
     write_evaluated,
 )
-from lace.spark.pipeline.records import batches_of, find_hashes, held_hashes
-from lace.spark.pipeline.tables import dictionary_size, read_dictionary, read_facts, write_rows
-from lace.spark.pipeline.warehouse import WarehouseDamagedError, damage_told, translated
+from lace.spark.pipeline.records import find_hashes, held_hashes
+from lace.spark.pipeline.tables import (
+    dictionary_size,
+    read_dictionary,
+    read_facts,
+    read_rows,
+    table_damage,
+    write_rows,
+    write_table,
+)
+from lace.spark.pipeline.warehouse import translate_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -165,7 +173,6 @@ def _numbered(session: SparkSession, facts: Sequence[Fact], texts: ExtendedTexts
 # canonical text; and the facts that are not of records. A reader trusts none of it: rules
 # are parsed and checked again, and together they must have the identity of the evaluation.
 
-_COLUMNS: Final = ("program", "part", "text")
 _LIMITS, _BASE, _RULE, _FACT = "limits", "base", "rule", "fact"
 _PUBLIC: Final = -1
 """The number of the program that facts have, which are of none."""
@@ -177,30 +184,10 @@ _PARSING: Final = replace(
 """Generated rules are longer than those that they were made of, which limits are for."""
 
 
-def write_question(
-    programs: Sequence[CheckedProgram], public: Iterable[Fact], folder: Path
-) -> None:
-    """Write the table of a question into a new folder."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows = list(_rows(programs, public))
-    kinds = (pa.int32(), pa.string(), pa.string())
-    table = pa.table(
-        {
-            name: pa.array([row[at] for row in rows], kind)
-            for at, (name, kind) in enumerate(zip(_COLUMNS, kinds, strict=True))
-        }
-    )
-    folder.mkdir(parents=True)
-    parquet.write_table(
-        table, folder / "question.parquet", compression="zstd", write_page_checksum=True
-    )
-
-
-def _rows(
+def question_rows(
     programs: Sequence[CheckedProgram], public: Iterable[Fact]
 ) -> Iterator[tuple[int, str, str]]:
+    """Yield the rows of the table of a question."""
     for number, program in enumerate(programs):
         yield number, _LIMITS, json.dumps(asdict(program.limits))
         yield number, _BASE, json.dumps([[key.name, key.arity] for key in program.required_base])
@@ -215,17 +202,11 @@ def read_question(
 ) -> tuple[tuple[CheckedProgram, ...], tuple[Fact, ...]] | None:
     """Return the programs and public facts of an evaluation; None where it does not tell."""
     parts: dict[int, dict[str, list[str]]] = {}
-    seen = 0
-    try:
-        for path in warehouse.files(question_table(name)):
-            with damage_told(path):
-                for batch in batches_of(path, _COLUMNS):
-                    seen += batch.num_rows
-                    if seen > _MOST_ROWS:
-                        raise ValueError(f"it has more than {_MOST_ROWS} rows")
-                    for row in batch.to_pylist():
-                        program = parts.setdefault(int(row["program"]), {})
-                        program.setdefault(str(row["part"]), []).append(str(row["text"]))
+    table = question_table(name)
+    with table_damage(table, ANOTHER):
+        for row in read_rows(warehouse, table, most=_MOST_ROWS):
+            program = parts.setdefault(int(row["program"]), {})
+            program.setdefault(str(row["part"]), []).append(str(row["text"]))
         public = parts.pop(_PUBLIC, {}).get(_FACT, [])
         if sorted(parts) != list(range(len(parts))) or len(parts) > _MOST_PROGRAMS:
             raise ValueError("its programs are not numbered in turn")
@@ -233,13 +214,6 @@ def read_question(
         facts = tuple(
             parse_fact(line.encode(), max_value_bytes=MAX_VALUE_SETTING) for line in public
         )
-    except WarehouseDamagedError:
-        raise
-    except (LaceError, ValueError, TypeError, KeyError) as error:
-        raise WarehouseDamagedError(
-            f"the table {question_table(name)} is damaged: {error}",
-            hint="`lace pipeline evaluate` makes another under another --out",
-        ) from error
     return (programs, facts) if programs else None
 
 
@@ -303,12 +277,12 @@ def exchange_question(
     executable: Executable, public: Iterable[Fact], offer: Offer = ANY_OFFER
 ) -> Question:
     """Return the question what an exchange may send and request."""
-    told = tuple(sorted(set(relabelled(public, executable))))
-    check_public({(fact[0], len(fact) - 1) for fact in split_local(told)[0]})
+    facts = tuple(sorted(set(relabelled(public, executable))))
+    check_public({(fact[0], len(fact) - 1) for fact in split_local(facts)[0]})
     allowed = min(each.limits.max_value_bytes for each in executable.programs)
-    for value in {value for fact in told for value in fact[1:]}:
+    for value in {value for fact in facts for value in fact[1:]}:
         check_value(value, allowed)
-    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), told, executable, offer)
+    return Question(executable.programs, (MAY_SEND, MAY_REQUEST), facts, executable, offer)
 
 
 def identity_of(manifest: Manifest, question: Question) -> str:
@@ -350,7 +324,7 @@ def evaluate(
     if known is not None:
         return known
     manifest = job.warehouse.manifest
-    with translated("evaluate"):
+    with translate_spark_errors("evaluate"):
         if options is not None and options.cuts == "reliable":
             session.sparkContext.setCheckpointDir(str(job.scratch("checkpoints")))
         tables = _answer(session, job.warehouse, question, options, statistics)
@@ -359,24 +333,22 @@ def evaluate(
             key: _write(job, tables, key, at, few) for at, key in enumerate(question.predicates)
         }
     counts = {key: tables.rows(str(key)) for key in question.predicates}
-    told = question.exchange
+    exchange = question.exchange
     done = Evaluated(
         name,
         identity_of(manifest, question),
         MappingProxyType(counts),
         fresh=True,
         registration=None
-        if told is None
-        else register(manifest, told, question.public, question.offer.schema),
+        if exchange is None
+        else register(manifest, exchange, question.public, question.offer.schema),
         made_by=made_by(),
     )
-    folder, asked = job.folder("evaluation"), job.folder("question")
-    write_evaluated(done, folder)
-    write_question(question.programs, question.public, asked)
-    new = without_derived(manifest, name)
-    new = new.with_added({answer_table(name, key): files for key, files in made.items()})
-    new = new.with_added({question_table(name): job.adopt(asked)})
-    job.commit(new.with_added({evaluation_table(name): job.adopt(folder)}), "evaluate")
+    asked = question_table(name)
+    added = {answer_table(name, key): files for key, files in made.items()}
+    added[asked] = write_table(job, asked, question_rows(question.programs, question.public))
+    added[evaluation_table(name)] = write_evaluated(job, done)
+    job.commit(without_derived(manifest, name).with_added(added), "evaluate")
     return done
 
 
@@ -392,7 +364,7 @@ def select_values(
     Nothing is written, so nobody has to wait for it.
     """
     (key,) = question.predicates
-    with translated("evaluate"):
+    with translate_spark_errors("evaluate"):
         tables = _answer(session, warehouse, question, options, None)
         found = _as_texts(tables, key, _broadcast_rows(options)).toArrow()
     return frozenset(found.column("c0").to_pylist())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,8 @@ from lace.spark.pipeline.tables import (
     RECORDS,
     REST_SLOT,
     STANDARD_SLOTS,
+    arrow_batch,
+    batches_of,
     columns_of,
     facts_table,
     read_dictionary,
@@ -31,11 +34,10 @@ from lace.spark.pipeline.tables import (
     struct_of,
     write_rows,
 )
-from lace.spark.pipeline.warehouse import FieldSlot, check_file, translated
+from lace.spark.pipeline.warehouse import FieldSlot, translate_spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -157,7 +159,7 @@ def _batch(kind: str, unit: int, columns: Sequence[Sequence[int]], texts: list[s
         *(pa.nulls(count, pa.int64()) for _ in range(FACT_WIDTH - len(columns))),
         pa.array(texts, pa.string()) if texts is not None else pa.nulls(count, pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, [name for name, _kind in UNIT_COLUMNS])
+    return arrow_batch(UNIT_COLUMNS, arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +170,13 @@ class Numbering:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield Arrow batches of ids and texts for the files whose numbers come."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 path, first = self.files[number]
-                with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                    for rows in file.iter_batches(columns=["text"]):
-                        ids = pa.array(range(first, first + len(rows)), pa.int64())
-                        first += len(rows)
-                        yield pa.RecordBatch.from_arrays([ids, rows.column(0)], ["id", "text"])
+                for rows in batches_of(Path(path), ("text",)):
+                    ids = range(first, first + rows.num_rows)
+                    first += rows.num_rows
+                    yield arrow_batch(columns_of(DICTIONARY), (ids, rows.column(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +241,9 @@ def make_facts(session: SparkSession, job: Job, *, frequent: int = _FREQUENT) ->
     fresh = _fresh(manifest)
     if not fresh:
         return Extracted(0, 0, 0)
-    for file in fresh:
-        check_file(job.warehouse.folder, file)
-    paths = [job.warehouse.folder / file.path for file in fresh]
+    paths = job.warehouse.paths(fresh)
     records = sum(file.rows for file in fresh)
-    with translated("facts"):
+    with translate_spark_errors("facts"):
         shuffle_partitions(session, sum(file.size for file in fresh))
         staged = job.scratch("units")
         _write_units(session, paths, staged)
@@ -267,8 +263,7 @@ def make_facts(session: SparkSession, job: Job, *, frequent: int = _FREQUENT) ->
 
 
 def _write_units(session: SparkSession, paths: list[Path], target: Path) -> None:
-    columns = dict(columns_of(RECORDS))
-    heads = read_files(session, paths, [(name, columns[name]) for name in HEAD_COLUMNS])
+    heads = read_files(session, paths, columns_of(RECORDS, HEAD_COLUMNS))
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
     rows = map_in_arrow(heads, Interning(), struct_of(UNIT_COLUMNS))
     write_rows(rows, target, "kind")
@@ -276,7 +271,7 @@ def _write_units(session: SparkSession, paths: list[Path], target: Path) -> None
 
 def _unit_rows(session: SparkSession, staged: Path, kind: str) -> DataFrame:
     paths = sorted((staged / f"kind={kind}").glob("*.parquet"))
-    return read_files(session, paths, [each for each in UNIT_COLUMNS if each[0] != "kind"])
+    return read_files(session, paths, UNIT_COLUMNS[1:])
 
 
 def _write_dictionary(
@@ -315,7 +310,7 @@ def _words(
     session: SparkSession, warehouse: WarehouseFolder, new: tuple[DataFile, ...]
 ) -> DataFrame:
     """Return the dictionary as it will be."""
-    paths = [*warehouse.files(DICTIONARY), *(warehouse.folder / file.path for file in new)]
+    paths = warehouse.paths((*warehouse.manifest.files(DICTIONARY), *new))
     return read_files(session, paths, columns_of(DICTIONARY))
 
 

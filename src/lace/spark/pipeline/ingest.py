@@ -26,18 +26,23 @@ from lace.spark.pipeline.tables import (
     QUARANTINE,
     RECORDS,
     SOURCES,
+    arrow_schema,
+    batches_of,
     columns_of,
     read_files,
-    read_records,
+    read_rows,
+    read_table,
+    record_row,
+    row_batch,
     struct_of,
     write_rows,
+    write_table,
 )
 from lace.spark.pipeline.warehouse import (
-    damage_told,
     file_digest,
     not_written,
-    told,
-    translated,
+    translate_os_errors,
+    translate_spark_errors,
 )
 from lace.store.file_errors import open_writer
 from lace.store.interface import Order
@@ -342,8 +347,6 @@ class WritingValidation:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield an Arrow batch that names the files of this attempt."""
-        import pyarrow as pa
-
         with ExitStack() as stack:
             files: dict[str, _File] = {}
             for batch in self.validation(batches):
@@ -352,10 +355,7 @@ class WritingValidation:
                         files[kind] = stack.enter_context(_File(Path(self.target), kind, rows))
                     files[kind].write(rows)
         made = [(kind, file.name, file.rows) for kind, file in files.items()]
-        columns = list(zip(*made, strict=True)) or [(), (), ()]
-        kinds = (pa.string(), pa.string(), pa.int64())
-        arrays = [pa.array(each, kind) for each, kind in zip(columns, kinds, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, [name for name, _kind in WRITTEN_COLUMNS])
+        yield row_batch(WRITTEN_COLUMNS, made)
 
 
 class _File:
@@ -407,46 +407,20 @@ def _validated(piece: Piece, max_data_bytes: int) -> Iterator[Any]:
 
 
 def _rows(verdicts: ValidationResults, source: int) -> Any:  # noqa: ANN401 - Arrow has no types
-    import pyarrow as pa
-
     rows: list[tuple[object, ...]] = [
         (RECORD, *record_row(outcome), source, raw.offset)
         for raw, outcome in zip(verdicts.batch.records, verdicts.outcomes, strict=True)
         if isinstance(outcome, ValidRecord)
     ]
     rows += [_fault_row(error, source) for error in verdicts.errors()]
-    kinds = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
-    columns = zip(*rows, strict=True)
-    arrays = [
-        pa.array(values, kinds[kind])
-        for values, (_name, kind) in zip(columns, STAGED_COLUMNS, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, [name for name, _kind in STAGED_COLUMNS])
-
-
-def record_row(record: ValidRecord) -> tuple[object, ...]:
-    """Return a record as a row of its table, without where it was met."""
-    return (
-        record.hash_text,
-        record.type,
-        len(record.bytes),
-        record.bytes[: record.data_at],
-        record.bytes[record.data_at :],
-        record.plex_at,
-        record.blob_at,
-        record.group,
-        record.app,
-        record.name,
-        record.tai,
-        record.signed_by,
-    )
+    return row_batch(STAGED_COLUMNS, rows)
 
 
 def _fault_row(error: RecordError, source: int) -> tuple[object, ...]:
     offset = error.place.offset if error.place else None
-    told = json.dumps({"rule": error.rule or "", "reason": error.message}).encode()
+    fault = json.dumps({"rule": error.rule or "", "reason": error.message}).encode()
     nothing = (None,) * (len(STAGED_COLUMNS) - 7)
-    return (FAULT, None, None, None, told, *nothing, source, offset or 0)
+    return (FAULT, None, None, None, fault, *nothing, source, offset or 0)
 
 
 MOST_DATA_BYTES: Final = 256 * 1024 * 1024
@@ -498,7 +472,7 @@ def find_lace_records(
     """Write the records of a lace to a file of the job; returns it unless it was ingested so."""
     target = job.scratch("lace") / "lace.records"
     total = snapshot.totals().records
-    with told(target):
+    with translate_os_errors(target):
         target.parent.mkdir(parents=True)
     with open_writer(target, lambda error: not_written(target, error)) as file:
         for number, record in enumerate(snapshot.records(order=Order.ID), 1):
@@ -535,16 +509,8 @@ def ingest(
 
 def known_sources(warehouse: WarehouseFolder) -> frozenset[Source]:
     """Return the files that were ingested, as they were then."""
-    from pyarrow import parquet
-
-    found: set[Source] = set()
-    for path in warehouse.files(SOURCES):
-        with damage_told(path):
-            table = parquet.read_table(
-                path, columns=["path", "size", "digest"], page_checksum_verification=True
-            )
-            found.update(Source(**row) for row in table.to_pylist())
-    return frozenset(found)
+    rows = read_rows(warehouse, SOURCES, ("path", "size", "digest"))
+    return frozenset(Source(**row) for row in rows)
 
 
 def _ingest_group(
@@ -562,7 +528,7 @@ def _ingest_group(
         for part in file_ranges(path, max_data_bytes)
     ]
     added: dict[str, tuple[DataFile, ...]] = {}
-    with translated("ingest"):
+    with translate_spark_errors("ingest"):
         if pieces:
             size = sum(source.size for _path, source in group)
             staged = _write_validated(
@@ -575,7 +541,9 @@ def _ingest_group(
             counts.stored += stored
             counts.known += total - stored
             counts.rejected += sum(file.rows for file in added[QUARANTINE])
-    added[SOURCES] = _write_sources(job, [source for _path, source in group], first)
+    sources = enumerate((source for _path, source in group), first)
+    rows = [(number, each.path, each.size, each.digest) for number, each in sources]
+    added[SOURCES] = write_table(job, SOURCES, rows)
     job.commit(warehouse.manifest.with_added(added), "ingest")
     counts.files += len(group)
 
@@ -633,15 +601,15 @@ def _keep_new(
     first = keys.groupBy("hash").agg(
         functions.min(functions.struct("source", "source_offset")).alias("first")
     )
-    known = read_records(session, job.warehouse).select("hash")
     if job.warehouse.manifest.rows(RECORDS):
+        known = read_table(session, job.warehouse, RECORDS, ["hash"])
         first = first.join(known, "hash", "left_anti")
     first = first.select("hash", "first.source", "first.source_offset")
     total = _rows_of(paths)
     target = job.folder(RECORDS)
     # The plain case, in which all are new, needs no copy.
     if first.count() == total:
-        with told(target):
+        with translate_os_errors(target):
             target.mkdir(parents=True)
             for path in paths:  # and not what an attempt that does not count has left beside them
                 path.rename(target / path.name)
@@ -668,17 +636,15 @@ def _write_faults(
         return ()
     target = job.folder(QUARANTINE)
     names = {number: source.path for number, (_path, source) in enumerate(group, first)}
-    kinds = {"string": pa.string(), "bigint": pa.int64()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in columns_of(QUARANTINE)])
-    with told(target):
+    schema = arrow_schema(columns_of(QUARANTINE))
+    with translate_os_errors(target):
         target.mkdir(parents=True)
         place = target / "part-0.parquet"
         with parquet.ParquetWriter(place, schema, write_page_checksum=True) as writer:
             for path in paths:
-                with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                    for batch in file.iter_batches(columns=["source", "source_offset", "head"]):
-                        rows = [_fault(row, names) for row in batch.to_pylist()]
-                        writer.write_table(pa.Table.from_pylist(rows, schema))
+                for batch in batches_of(path, ("source", "source_offset", "head")):
+                    rows = [_fault(row, names) for row in batch.to_pylist()]
+                    writer.write_table(pa.Table.from_pylist(rows, schema))
     return job.adopt(target)
 
 
@@ -689,22 +655,3 @@ def _fault(row: Mapping[str, Any], names: Mapping[int, str]) -> dict[str, object
         "source_offset": row["source_offset"],
         **json.loads(row["head"]),
     }
-
-
-def _write_sources(job: Job, sources: Sequence[Source], first: int) -> tuple[DataFile, ...]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    target = job.folder(SOURCES)
-    table = pa.table(
-        {
-            "source": pa.array(range(first, first + len(sources)), pa.int64()),
-            "path": pa.array([source.path for source in sources], pa.string()),
-            "size": pa.array([source.size for source in sources], pa.int64()),
-            "digest": pa.array([source.digest for source in sources], pa.string()),
-        }
-    )
-    with told(target):
-        target.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(table, target / "part-0.parquet", write_page_checksum=True)
-    return job.adopt(target)

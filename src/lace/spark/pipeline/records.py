@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lace.exchange.advertisement_set import Keys, keys_of, order_of_keys
-from lace.record.ids import RecordId
-from lace.record.validate import ValidRecord, trust_stored
-from lace.spark.pipeline.tables import RECORDS
-from lace.spark.pipeline.warehouse import WarehouseDamagedError, damage_told
+from lace.spark.pipeline.tables import RECORDS, batches_of, check_row
+from lace.spark.pipeline.warehouse import WarehouseDamagedError, translate_damage
 from lace.store.intake import import_stream
 from lace.store.validation import batches_alone
 
@@ -30,13 +28,12 @@ if TYPE_CHECKING:
 
     from lace.base.limits import Settings
     from lace.record.paths import Address
+    from lace.record.validate import ValidRecord
     from lace.spark.pipeline.warehouse import WarehouseFolder
     from lace.store.intake import Intake, Report
     from lace.store.interface import RecordStore
 
 
-_BATCH_BYTES: Final = 16 * 1024 * 1024
-_MOST_ROWS: Final = 4096
 _KEY_COLUMNS: Final = ("hash", "type", "group_path", "app", "name", "tai", "signed_by")
 
 
@@ -47,7 +44,7 @@ def iterate_records(
     for path in warehouse.files(RECORDS):
         rows = _rows(path, ("hash", "head", "data"), wanted)
         while True:
-            with damage_told(path):
+            with translate_damage(path):
                 row = next(rows, None)
                 record = check_row(row) if row is not None else None
             if record is None:
@@ -80,7 +77,7 @@ def find_hashes(warehouse: WarehouseFolder, addresses: Sequence[Address]) -> lis
     """Return the hash of the record that each address names, the newest of a coordinate."""
     found: list[tuple[str, str] | None] = [None] * len(addresses)
     for path in warehouse.files(RECORDS):
-        with damage_told(path):
+        with translate_damage(path):
             for row in _rows(path, _KEY_COLUMNS, None):
                 _note(found, addresses, row)
     return [each[1] if each else None for each in found]
@@ -90,7 +87,7 @@ def held_hashes(warehouse: WarehouseFolder, hashes: Collection[str]) -> frozense
     """Return those of some hashes that records here have."""
     found: set[str] = set()
     for path in warehouse.files(RECORDS):
-        with damage_told(path):
+        with translate_damage(path):
             found.update(row["hash"] for row in _rows(path, ("hash",), hashes))
     return frozenset(found)
 
@@ -121,18 +118,6 @@ def _is_named(address: Address, row: dict[str, Any]) -> bool:
     return all(want is None or want == have for want, have in asked)
 
 
-def batches_of(path: Path, columns: Sequence[str], group: int | None = None) -> Iterator[Any]:
-    """Yield the rows of a file, or of one of its row groups, as Arrow batches of a bounded size."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-        for number in range(file.num_row_groups) if group is None else (group,):
-            found = file.metadata.row_group(number)
-            average = max(1, found.total_byte_size // max(1, found.num_rows))
-            rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // average))
-            yield from file.iter_batches(rows, row_groups=[number], columns=list(columns))
-
-
 def _rows(
     path: Path, columns: Sequence[str], wanted: Collection[str] | None
 ) -> Iterator[dict[str, Any]]:
@@ -148,11 +133,6 @@ def _rows(
             for row in batch.to_pylist():
                 if wanted is None or row["hash"] in wanted:
                     yield row
-
-
-def check_row(row: dict[str, Any]) -> ValidRecord:
-    """Return the record of a row whose bytes have the hash that they should."""
-    return trust_stored((row["head"] or b"") + (row["data"] or b""), RecordId(row["hash"] or ""))
 
 
 # -- Finding records of a warehouse by their hashes: an index in memory, and the rows that it names.
@@ -239,7 +219,7 @@ class RecordIndex:
         """
         for path, batch in self.rows_of(records, _BYTES):
             for row in batch.to_pylist():
-                with damage_told(path):
+                with translate_damage(path):
                     record = check_row(row)
                 yield record.hash_text, record.bytes
 
@@ -263,7 +243,7 @@ class RecordIndex:
 def _read_keys(path: Path, into: Keys) -> None:
     """Read the keys of a file in the order of its rows, of which there are just this many."""
     at = 0
-    with damage_told(path):
+    with translate_damage(path):
         for batch in batches_of(path, ("hash",)):
             keys, is_usual = keys_of([each or "" for each in batch.column(0).to_pylist()])
             if not is_usual.all():
@@ -290,7 +270,7 @@ def rows_at(path: Path, count: int, places: ArrayLike, columns: Sequence[str]) -
     from pyarrow import parquet
 
     rows = np.asarray(places, np.int64)
-    with damage_told(path):
+    with translate_damage(path):
         metadata = parquet.read_metadata(path)
         groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if sum(groups) != count:
@@ -302,7 +282,7 @@ def rows_at(path: Path, count: int, places: ArrayLike, columns: Sequence[str]) -
         mine = rows[(rows >= first) & (rows < ends[number])] - first
         batches = batches_of(path, columns, number)
         while len(mine):
-            with damage_told(path):
+            with translate_damage(path):
                 batch = next(batches, None)
                 if batch is None:
                     raise _other_rows(path)

@@ -1,29 +1,40 @@
-"""The tables of a warehouse: their columns, how each is read, what a warehouse holds.
+"""The tables of a warehouse: their columns, how rows are encoded, read and written.
 
 Facts are rows of 64-bit ids, whose texts the dictionary has. `Field` is kept apart by Name: the
 standard names have fixed slots, frequent others get a numbered one, and one slot has the rest.
+Derived facts are rows of texts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lace.base.arrow import load_pyarrow
-from lace.errors import EngineError, UsageError
+from lace.errors import EngineError, LaceError, StoreError, UsageError
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.spark.pipeline.warehouse import damage_told
+from lace.record.ids import RecordId
+from lace.record.validate import ValidRecord, trust_stored
+from lace.spark.pipeline.warehouse import (
+    WarehouseDamagedError,
+    translate_damage,
+    translate_os_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from lace.spark.pipeline.warehouse import DataFile, Manifest, StageRun, WarehouseFolder
+    from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
+Columns: TypeAlias = "Sequence[tuple[str, str]]"
+"""Name and type of columns."""
 RECORDS: Final = "records"
 QUARANTINE: Final = "quarantine"
 SOURCES: Final = "sources"
@@ -31,6 +42,9 @@ DICTIONARY: Final = "dictionary"
 ADVERTISED: Final = "advertised"
 ADVERTISEMENTS: Final = "advertisements"
 PARTITIONS: Final = "partitions"
+DERIVED: Final = "derived"
+EVALUATIONS: Final = "evaluations"
+QUESTIONS: Final = "questions"
 
 FACT_WIDTH: Final = max(predicate.arity for predicate in RECORD_PREDICATES.values())
 STANDARD_SLOTS: Final[Mapping[str, int]] = MappingProxyType(
@@ -93,16 +107,67 @@ _COLUMNS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
             ("fields", "string"),
         ),
         PARTITIONS: (("prefix", "string"), ("count", "bigint"), ("root", "string")),
+        EVALUATIONS: (
+            ("predicate", "string"),
+            ("arity", "int"),
+            ("rows", "bigint"),
+            ("identity", "string"),
+            ("made_by", "string"),
+            ("plan", "string"),
+            ("viewer", "string"),
+            ("fields", "string"),
+            ("sends", "string"),
+        ),
+        QUESTIONS: (("program", "int"), ("part", "string"), ("text", "string")),
     }
 )
+"""Columns by the first part of a table's name, but for facts, whose columns are their arguments."""
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+_BATCH_ROWS: Final = 4096
 
 
-def columns_of(table: str) -> tuple[tuple[str, str], ...]:
-    """Return name and type of the columns of a table."""
-    return _FACTS if table.startswith("facts/") else _COLUMNS[table.partition("/")[0]]
+def columns_of(table: str, names: Sequence[str] | None = None) -> Columns:
+    """Return name and type of the columns of a table, or of some of them in that order."""
+    kind, _, rest = table.partition("/")
+    match kind:
+        case "facts":
+            columns = _FACTS
+        case "derived":
+            columns = tuple((f"c{at}", "string") for at in range(int(rest.rpartition("~")[2])))
+        case _:
+            columns = _COLUMNS[kind]
+    if names is None:
+        return columns
+    kinds = dict(columns)
+    return tuple((name, kinds[name]) for name in names)
 
 
-def struct_of(columns: Iterable[tuple[str, str]]) -> Any:  # noqa: ANN401 - PySpark's own
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """Return columns as Arrow's schema."""
+    import pyarrow as pa
+
+    kinds = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
+    return pa.schema([(name, kinds[kind]) for name, kind in columns])
+
+
+def arrow_batch(columns: Columns, values: Iterable[Any]) -> pa.RecordBatch:
+    """Return an Arrow batch of the values of each column: a sequence, or an array as it is."""
+    import pyarrow as pa
+
+    schema = arrow_schema(columns)
+    arrays = [
+        each if isinstance(each, pa.Array) else pa.array(each, field.type)
+        for field, each in zip(schema, values, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def row_batch(columns: Columns, rows: Sequence[Sequence[object]]) -> pa.RecordBatch:
+    """Return rows as an Arrow batch."""
+    return arrow_batch(columns, zip(*rows, strict=True) if rows else [()] * len(columns))
+
+
+def struct_of(columns: Columns) -> Any:  # noqa: ANN401 - PySpark's own
     """Return columns as PySpark's schema."""
     from pyspark.sql import types
 
@@ -120,9 +185,7 @@ def facts_table(predicate: str, slot: int | None = None) -> str:
     return f"facts/{predicate}" if slot is None else f"facts/{predicate}/{slot}"
 
 
-def read_files(
-    session: SparkSession, paths: Iterable[Path], columns: Iterable[tuple[str, str]]
-) -> DataFrame:
+def read_files(session: SparkSession, paths: Iterable[Path], columns: Columns) -> DataFrame:
     """Return the rows of Parquet files; without any, none."""
     schema = struct_of(columns)
     names = [str(path) for path in paths]
@@ -152,14 +215,104 @@ def write_rows(rows: DataFrame, target: Path, *by: str) -> list[Path]:
     return paths
 
 
-def read_table(session: SparkSession, warehouse: WarehouseFolder, table: str) -> DataFrame:
-    """Return the rows of a table."""
-    return read_files(session, warehouse.files(table), columns_of(table))
+def write_table(job: Job, table: str, rows: Iterable[Sequence[object]]) -> tuple[DataFile, ...]:
+    """Write rows that fit into memory as one file of a table; returns that file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    batch = row_batch(columns_of(table), list(rows))
+    target = job.folder(table.partition("/")[0])
+    with translate_os_errors(target):
+        target.mkdir(parents=True)
+        parquet.write_table(
+            pa.Table.from_batches([batch]),
+            target / "part-0.parquet",
+            compression="zstd",
+            write_page_checksum=True,
+        )
+    return job.adopt(target)
 
 
-def read_records(session: SparkSession, warehouse: WarehouseFolder) -> DataFrame:
-    """Return every record: its hash, parts and bytes (`head`, and behind it `data`)."""
-    return read_table(session, warehouse, RECORDS)
+def read_table(
+    session: SparkSession,
+    warehouse: WarehouseFolder,
+    table: str,
+    names: Sequence[str] | None = None,
+) -> DataFrame:
+    """Return the rows of a table, with all columns or some."""
+    return read_files(session, warehouse.files(table), columns_of(table, names))
+
+
+def batches_of(
+    path: Path, columns: Sequence[str] | None = None, group: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, or of one of its row groups, as Arrow batches of a bounded size."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups) if group is None else (group,):
+            found = file.metadata.row_group(number)
+            average = max(1, found.total_byte_size // max(1, found.num_rows))
+            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // average))
+            names = None if columns is None else list(columns)
+            yield from file.iter_batches(rows, row_groups=[number], columns=names)
+
+
+def read_rows(
+    warehouse: WarehouseFolder,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    most: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, without Spark; more than there can be are damage.
+
+    A column that an earlier version did not write is not in them.
+    """
+    seen = 0
+    for path in warehouse.files(table):
+        with translate_damage(path):
+            for batch in batches_of(path, columns):
+                seen += batch.num_rows
+                if most is not None and seen > most:
+                    raise WarehouseDamagedError(f"the table {table} has more than {most} rows")
+                yield from batch.to_pylist()
+
+
+@contextmanager
+def table_damage(table: str, remedy: str) -> Iterator[None]:
+    """Translate an error in rows that no stage wrote so to damage of their table."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, LaceError) as error:
+        raise WarehouseDamagedError(
+            f"the table {table} is damaged: {error}", hint=remedy
+        ) from error
+
+
+def record_row(record: ValidRecord) -> tuple[object, ...]:
+    """Return a record as a row of its table, without where it was met."""
+    return (
+        record.hash_text,
+        record.type,
+        len(record.bytes),
+        record.bytes[: record.data_at],
+        record.bytes[record.data_at :],
+        record.plex_at,
+        record.blob_at,
+        record.group,
+        record.app,
+        record.name,
+        record.tai,
+        record.signed_by,
+    )
+
+
+def check_row(row: Mapping[str, Any]) -> ValidRecord:
+    """Return the record of a row whose bytes have the hash that they should."""
+    return trust_stored((row["head"] or b"") + (row["data"] or b""), RecordId(row["hash"] or ""))
 
 
 def read_dictionary(session: SparkSession, warehouse: WarehouseFolder) -> DataFrame:
@@ -200,12 +353,8 @@ def field_files(warehouse: WarehouseFolder, names: Collection[str] | None) -> li
     # Before a Name got its slot its facts went to the rest.
     since = max((_since(manifest, name) for name in names), default=0)
     if REST_SLOT not in slots:
-        rest = zip(
-            manifest.files(facts_table("Field", REST_SLOT)),
-            warehouse.files(facts_table("Field", REST_SLOT)),
-            strict=True,
-        )
-        paths += [path for file, path in rest if file.generation < since]
+        rest = manifest.files(facts_table("Field", REST_SLOT))
+        paths += warehouse.paths(file for file in rest if file.generation < since)
     return paths
 
 
@@ -240,9 +389,6 @@ def _named(
 
 # -- What a warehouse holds, from its manifest alone: nothing that takes long to load is needed.
 
-DERIVED: Final = "derived"
-"""What the names of the tables of derived facts begin with."""
-
 
 def describe_warehouse(warehouse: WarehouseFolder) -> dict[str, Any]:
     """Return the counts, tables and last runs of a warehouse, from its manifest alone."""
@@ -271,7 +417,16 @@ def describe_warehouse(warehouse: WarehouseFolder) -> dict[str, Any]:
         "files": len(files),
         "bytes": sum(file.size for file in files),
         "tables": {table: _measures(found) for table, found in sorted(manifest.tables.items())},
-        "runs": [_told(run) for run in reversed(manifest.runs)],
+        "runs": [
+            {
+                "stage": run.stage,
+                "generation": run.generation,
+                "finished": run.finished,
+                "seconds": run.milliseconds / 1000,
+                "rows": run.rows,
+            }
+            for run in reversed(manifest.runs)
+        ],
     }
 
 
@@ -280,16 +435,6 @@ def _measures(files: Sequence[DataFile]) -> dict[str, int]:
         "rows": sum(file.rows for file in files),
         "files": len(files),
         "bytes": sum(file.size for file in files),
-    }
-
-
-def _told(run: StageRun) -> dict[str, Any]:
-    return {
-        "stage": run.stage,
-        "generation": run.generation,
-        "finished": run.finished,
-        "seconds": run.milliseconds / 1000,
-        "rows": run.rows,
     }
 
 
@@ -320,12 +465,7 @@ class Rejected:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "path": self.path,
-            "offset": self.offset,
-            "rule": self.rule,
-            "reason": self.reason,
-        }
+        return asdict(self)
 
 
 def rejected_of(warehouse: WarehouseFolder) -> Iterator[Rejected]:
@@ -333,15 +473,12 @@ def rejected_of(warehouse: WarehouseFolder) -> Iterator[Rejected]:
 
     Of one commit all are in memory.
     """
-    paths = warehouse.files(QUARANTINE)
-    if not paths:
+    if not warehouse.manifest.files(QUARANTINE):
         return
     load_pyarrow()
-    from pyarrow import parquet
-
-    names = [name for name, _kind in columns_of(QUARANTINE)]
-    for path in paths:
-        with damage_told(path), parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            rows = file.read(names).to_pylist()
+    for file in warehouse.manifest.files(QUARANTINE):
+        (path,) = warehouse.paths([file])
+        with translate_damage(path):
+            rows = [row for batch in batches_of(path) for row in batch.to_pylist()]
         for row in sorted(rows, key=lambda row: (row["source"], row["source_offset"])):
             yield Rejected(row["path"], row["source_offset"], row["rule"], row["reason"])

@@ -164,16 +164,7 @@ def format_manifest(manifest: Manifest) -> bytes:
         "texts": manifest.texts,
         "slots": {name: [each.slot, each.since] for name, each in manifest.slots.items()},
         "tables": {
-            table: [
-                {
-                    "path": file.path,
-                    "size": file.size,
-                    "digest": file.digest,
-                    "rows": file.rows,
-                    "generation": file.generation,
-                }
-                for file in files
-            ]
+            table: [asdict(file) for file in files]
             for table, files in sorted(manifest.tables.items())
         },
         "runs": [asdict(run) for run in manifest.runs],
@@ -323,7 +314,7 @@ class WarehouseFolder:
         """Open a warehouse, or make one where there is nothing yet."""
         if not (folder / MANIFEST_NAME).exists():
             _refuse_foreign(folder)
-            with told(folder):
+            with translate_os_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / _HISTORY).mkdir(exist_ok=True)
                 (folder / "data").mkdir(exist_ok=True)
@@ -333,8 +324,12 @@ class WarehouseFolder:
         return cls.open(folder)
 
     def files(self, table: str) -> list[Path]:
-        """Return the files of a table, each looked at: its size and both ends are right."""
-        found = self.manifest.files(table)
+        """Return the paths of a table's files, as `paths` does."""
+        return self.paths(self.manifest.files(table))
+
+    def paths(self, files: Iterable[DataFile]) -> list[Path]:
+        """Return the paths of files, of which size and both ends are right."""
+        found = list(files)
         for file in found:
             check_file(self.folder, file)
         return [self.folder / file.path for file in found]
@@ -380,7 +375,7 @@ class Job:
         from pyarrow import parquet
 
         made: list[DataFile] = []
-        with told(folder):
+        with translate_os_errors(folder):
             for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
                 if not path.is_file():
                     continue
@@ -473,7 +468,7 @@ def _damaged(path: Path, reason: str) -> WarehouseDamagedError:
 
 
 @contextmanager
-def told(place: Path) -> Iterator[None]:
+def translate_os_errors(place: Path) -> Iterator[None]:
     """Translate `OSError` to `StoreUnavailableError`."""
     with translating(lambda error: not_written(place, error)):
         yield
@@ -539,7 +534,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
     """Put a manifest in place of the one before, which the history keeps for a while."""
     text = format_manifest(manifest)
     scratch = folder / f"{MANIFEST_NAME}.{secrets.token_hex(6)}.part"
-    with told(scratch):
+    with translate_os_errors(scratch):
         try:
             with scratch.open("xb") as file:
                 file.write(text)
@@ -603,7 +598,7 @@ class SparkJobError(EngineError):
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_spark_errors(what: str) -> Iterator[None]:
     """Turn what Spark raises into errors of Lace."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -617,7 +612,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def damage_told(path: Path) -> Iterator[None]:
+def translate_damage(path: Path) -> Iterator[None]:
     """Translate an error of a file of the warehouse that cannot be read to damage."""
     import pyarrow as pa
 
@@ -664,6 +659,6 @@ def _whole_text(error: BaseException) -> str:
 
 
 def _reason(text: str) -> str:
-    told = _PYTHON.findall(text)
-    line = f"{told[-1][0]}: {told[-1][1]}" if told else (text.strip().splitlines() or ["?"])[0]
+    named = _PYTHON.findall(text)
+    line = ": ".join(named[-1]) if named else (text.strip().splitlines() or ["?"])[0]
     return shorten(line, _MOST_REASON)

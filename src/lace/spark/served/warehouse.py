@@ -31,13 +31,13 @@ from lace.spark.pipeline.advertise import (
 )
 from lace.spark.pipeline.derived import answer_table, evaluations, name_of_sending, read_evaluated
 from lace.spark.pipeline.facts import HEAD_COLUMNS, facts_of_heads
-from lace.spark.pipeline.records import RecordIndex, batches_of
-from lace.spark.pipeline.tables import ADVERTISEMENTS, RECORDS
+from lace.spark.pipeline.records import RecordIndex
+from lace.spark.pipeline.tables import ADVERTISEMENTS, RECORDS, batches_of
 from lace.spark.pipeline.warehouse import (
     WarehouseDamagedError,
     WarehouseFolder,
     WarehouseOutdatedError,
-    damage_told,
+    translate_damage,
 )
 from lace.store.sqlite.connection import StoreCounters
 from lace.store.sqlite.fact_state import FactState
@@ -169,7 +169,7 @@ class ServedWarehouse:
         records: list[str] = []
         digests: list[bytes] = []
         for path in self.warehouse.files(table):
-            with damage_told(path):
+            with translate_damage(path):
                 for batch in batches_of(path, ("record", "digest")):
                     records += batch.column(0).to_pylist()
                     digests += batch.column(1).to_pylist()
@@ -188,7 +188,7 @@ class ServedWarehouse:
         reads = {"Field": None if schema.all else schema.names}
         with self._old_or_damaged():
             for path, batch in self.index.rows_of(records, ("hash", *HEAD_COLUMNS)):
-                with damage_told(path):
+                with translate_damage(path):
                     hashes = batch.column("hash").to_pylist()
                     found = claims_of(hashes, facts_of_columns(_columns(batch), reads), source)
                 yield from found
