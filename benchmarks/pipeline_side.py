@@ -26,7 +26,7 @@ from lace.policy.schema import Schema
 from lace.record.model import blob_payload, plex_payload, seal_payload, write_record
 from lace.record.seal import SigningKey
 from lace.spark.engine.session import open_session
-from lace.spark.pipeline.advertise import PREFIX_LENGTH, Asked, Claiming, advertise
+from lace.spark.pipeline.advertise import PREFIX_LENGTH, AdvertisementUdf, Asked, advertise
 from lace.spark.pipeline.ingest import RECORD, Piece, Validation, file_ranges, find_new, ingest
 from lace.spark.pipeline.tables import RECORDS
 from lace.spark.pipeline.warehouse import WarehouseFolder
@@ -142,7 +142,7 @@ def _advertise(session: SparkSession) -> Done:
 def _plain(target: Path) -> bytes:
     """Advertise the same in one process without Spark, and write the same; returns the root."""
     warehouse = WarehouseFolder.open(WAREHOUSE)
-    claiming = Claiming(ASKED.source, ASKED.schema)
+    claiming = AdvertisementUdf(ASKED.source, ASKED.schema)
     writer: parquet.ParquetWriter | None = None
     records: list[str] = []
     digests: list[bytes] = []

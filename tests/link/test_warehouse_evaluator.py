@@ -10,7 +10,7 @@ import pytest
 from lace.base.limits import MAX_LINE_BYTES
 from lace.exchange.effects import Evaluate
 from lace.exchange.negotiation import runtime_facts
-from lace.spark.served.evaluator import PlanNotRegisteredError, WarehouseEvaluating
+from lace.spark.served import PlanNotRegisteredError, WarehouseEvaluating
 from tests.unit.exchange.sides import FIELDS, PLAIN, START, pair_of
 
 if TYPE_CHECKING:

@@ -427,9 +427,9 @@ def test_neither_spark_nor_java_is_needed(world: World) -> None:
 import sys
 sys.modules["pyspark"] = None
 from pathlib import Path
-from lace.spark.served.warehouse import open_served
+from lace.spark.served import open_served
 served = open_served(Path(sys.argv[1]))
-import lace.spark.served.evaluator, lace.cli.serve, lace.spark.served.warehouse
+import lace.cli.serve, lace.spark.served
 print(served.plans, len(served.index), sum(1 for _ in served.facts()) > 300)
 hashes = [text for batch in served.index.all_rows(["hash"]) for text in batch.column(0).to_pylist()]
 print(len(dict(served.index.bytes_of(hashes))), "py4j" in sys.modules)

@@ -15,7 +15,7 @@ from lace.spark.pipeline.warehouse import (
     WarehouseFolder,
     WarehouseOutdatedError,
 )
-from lace.spark.served.warehouse import open_served
+from lace.spark.served import open_served
 from tests.spark.test_lookup import add
 
 if TYPE_CHECKING:

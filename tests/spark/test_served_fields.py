@@ -24,8 +24,7 @@ from lace.link.side import Side, party_of
 from lace.spark.pipeline import records as lookup
 from lace.spark.pipeline.tables import check_row, record_row
 from lace.spark.pipeline.warehouse import WarehouseFolder
-from lace.spark.served.evaluator import WarehouseEvaluating
-from lace.spark.served.warehouse import ServedWarehouse, WarehouseStore, open_served
+from lace.spark.served import ServedWarehouse, WarehouseEvaluating, WarehouseStore, open_served
 from lace.store.links import LinkFiles
 from lace.store.sqlite.store import SqliteStore
 from tests.cli.running import call

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lace.policy.local import Policy
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
-    from lace.spark.served.warehouse import ServedWarehouse
+    from lace.spark.served import ServedWarehouse
     from lace.transport.listening import ListenOptions
 
 __all__ = ["MOST_SERVED", "Metrics", "Serving"]
@@ -84,13 +84,13 @@ class ServedRecords:
         """Read the newest state of the warehouse; links keep the one that they have."""
         if self._folder is None:
             return
-        from lace.spark.served.warehouse import open_served  # what it needs takes long to load
+        from lace.spark.served import open_served  # what it needs takes long to load
 
         most = self.settings.warehouse_served_records
         self._served = open_served(self._folder, self._served, most=most)
 
     def side(self, policy: Policy, links: int) -> AbstractContextManager[Side]:
-        """Open this side for one more link, where there are so many."""
+        """Open this side for one more link; `links` is how many there are then."""
         # Processes for validation are of use to few links: more than processors help nobody.
         is_alone = links <= processors() and self._served is None
         opened = self._lace.side(
@@ -104,8 +104,7 @@ class ServedRecords:
 
     @contextmanager
     def _warehouse_side(self, opened: AbstractContextManager[Side]) -> Iterator[Side]:
-        from lace.spark.served.evaluator import WarehouseEvaluating
-        from lace.spark.served.warehouse import WarehouseStore
+        from lace.spark.served import WarehouseEvaluating, WarehouseStore
         from lace.store.links import LinkFiles
 
         with opened as own:

@@ -130,7 +130,7 @@ def _import_paths() -> tuple[str, str]:
 
 
 def _write_message(pipe: IO[bytes], message: bytes) -> None:
-    # In one piece, which a pipe with room takes at once: whoever reads a part finds all of it.
+    # In one piece, which a pipe with room takes at once: a reader of a part finds all of it.
     left = memoryview(_LENGTH.pack(len(message)) + message)
     while left:
         left = left[pipe.write(left) :]

@@ -199,7 +199,7 @@ def _claim(record: str, source: str, fields: Iterable[Field]) -> Advertisement:
 
 
 @dataclass(frozen=True, slots=True)
-class Claiming:
+class AdvertisementUdf:
     """The function of a task: records in, advertisements out.
 
     Records come as `hash`, and where there are fields also as what stands before their data.
@@ -244,7 +244,7 @@ def _batch(records: Sequence[str], digests: Sequence[bytes], fields: Sequence[st
 
 
 @dataclass(frozen=True, slots=True)
-class Relabelling:
+class RelabelUdf:
     """The function of a task: advertisements in, the same of another source and schema out."""
 
     source: str
@@ -266,17 +266,14 @@ class Relabelling:
                 yield name, index, value
 
 
-class Rooting:
-    """The function of a task: digests sorted by prefix and digest in, count and root out."""
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield an Arrow batch for each prefix."""
-        for prefix, span in _spans(batches, {}):
-            yield row_batch(ROOT_COLUMNS, [(prefix, len(span), span.root())])
+def prefix_roots(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield count and root of each prefix as an Arrow batch; of digests sorted by prefix."""
+    for prefix, span in _spans(batches, {}):
+        yield row_batch(ROOT_COLUMNS, [(prefix, len(span), span.root())])
 
 
 @dataclass(frozen=True, slots=True)
-class Spanning:
+class SubtreeUdf:
     """The function of a task: sorted digests by the number of their share in, subtrees out.
 
     `starts` has, by that number, how many digests all shares before have.
@@ -416,7 +413,7 @@ def _write_claims(
         return ()
     warehouse = job.warehouse
     parts = shuffle_partitions(session, sum(file.rows for file in fresh) * _ROW_BYTES)
-    claiming = Claiming(asked.source, asked.schema)
+    claiming = AdvertisementUdf(asked.source, asked.schema)
     columns = columns_of(RECORDS, claiming.columns)
     records = read_files(session, warehouse.paths(fresh), columns)
     if asked.of:
@@ -459,7 +456,7 @@ def roots_of_prefixes(rows: DataFrame, parts: int) -> Partitions:
     """Return count and root of each prefix."""
     placed = rows.select("prefix", "digest").repartition(parts, "prefix")
     placed = placed.sortWithinPartitions("prefix", "digest")
-    made = map_in_arrow(placed, Rooting(), struct_of(ROOT_COLUMNS)).collect()
+    made = map_in_arrow(placed, prefix_roots, struct_of(ROOT_COLUMNS)).collect()
     return {row["prefix"]: (row["count"], bytes(row["root"])) for row in made}
 
 
@@ -482,6 +479,6 @@ def root_of_whole(rows: DataFrame, parts: int) -> bytes:
         starts[number] = total
         total += counts[number]
     placed = shared.repartition(parts, "share").sortWithinPartitions("share", "digest")
-    found = map_in_arrow(placed, Spanning(starts), struct_of(NODE_COLUMNS)).collect()
+    found = map_in_arrow(placed, SubtreeUdf(starts), struct_of(NODE_COLUMNS)).collect()
     nodes = [Node(row["level"], row["index"], bytes(row["value"])) for row in found]
     return root_of_nodes(sorted(nodes, key=lambda node: node.index << node.level))

@@ -101,7 +101,7 @@ def fact_set_digest(facts: Iterable[Fact]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputing:
+class DigestUdf:
     """The function of a task: records in, the digests of their facts or advertisements out.
 
     `claimed` is source and schema of advertisements; None for facts.
@@ -445,7 +445,7 @@ def _prove_facts(
     session: SparkSession, warehouse: WarehouseFolder, chosen: DataFrame | None, proof: Proof
 ) -> None:
     records = _records(session, warehouse, warehouse.manifest.facts_generation)
-    wanted = map_in_arrow(_among(records, chosen), Recomputing(), struct_of(PROVEN_COLUMNS))
+    wanted = map_in_arrow(_among(records, chosen), DigestUdf(), struct_of(PROVEN_COLUMNS))
     found = _fact_sets(session, warehouse, chosen)
     total, facts = _compare(wanted, found, "the facts", proof)
     proof.records += total
@@ -533,7 +533,7 @@ def _prove_claims(
     if asked.of and is_now:
         of = read_table(session, warehouse, asked.of)
         records = records.join(of.withColumnRenamed("c0", "record"), "record", "left_semi")
-    recomputing = Recomputing((asked.source, asked.schema))
+    recomputing = DigestUdf((asked.source, asked.schema))
     wanted = map_in_arrow(records, recomputing, struct_of(PROVEN_COLUMNS))
     rows = _among(read_table(session, warehouse, f"{ADVERTISEMENTS}/{asked.name}"), chosen)
     what = f"advertisements {asked.name}: the fields"

@@ -7,7 +7,6 @@ contains the source, and the fields of the schema.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ from lace.spark.pipeline.advertise import (
     PREFIX_LENGTH,
     WHOLE,
     Partitions,
-    Relabelling,
+    RelabelUdf,
     claim_batch,
     read_partitions,
     read_state,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lace.exchange.advertisement import Advertisement
     from lace.facts.lines import Fact
     from lace.spark.pipeline.warehouse import WarehouseFolder
 
@@ -55,51 +53,23 @@ _ROW_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class DiffSide(ABC):
-    """A state to compare: of whom, with which fields, and its partitions."""
+class DiffSide:
+    """A state to compare: of whom, with which fields, its partitions, and its advertisements.
+
+    A peer's listing does not say which fields were negotiated: those that some line has are taken.
+    """
 
     source: str
     schema: Schema
     partitions: Partitions
-
-    @abstractmethod
-    def rows(self, session: SparkSession) -> DataFrame:
-        """Return its advertisements."""
+    rows: Callable[[SparkSession], DataFrame]
 
     def as_of(self, session: SparkSession, source: str, schema: Schema) -> DataFrame:
         """Return its advertisements as if they were of a source and schema."""
         rows = self.rows(session)
         if (self.source, self.schema) == (source, schema):
             return rows
-        return map_in_arrow(rows, Relabelling(source, schema), struct_of(CLAIM_COLUMNS))
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored(DiffSide):
-    """A state of a warehouse."""
-
-    warehouse: WarehouseFolder
-    name: str
-
-    def rows(self, session: SparkSession) -> DataFrame:
-        return read_table(session, self.warehouse, f"{ADVERTISEMENTS}/{self.name}")
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(DiffSide):
-    """The advertisements that a peer listed.
-
-    A listing does not say which fields were negotiated: those that some line has are taken.
-    """
-
-    claims: Sequence[Advertisement]
-
-    def rows(self, session: SparkSession) -> DataFrame:
-        """Return its advertisements."""
-        import pyarrow as pa
-
-        batch = claim_batch(self.claims, self.source)
-        return session.createDataFrame(pa.Table.from_batches([batch]))
+        return map_in_arrow(rows, RelabelUdf(source, schema), struct_of(CLAIM_COLUMNS))
 
 
 def side_of(warehouse: WarehouseFolder, name: str) -> DiffSide:
@@ -111,11 +81,15 @@ def side_of(warehouse: WarehouseFolder, name: str) -> DiffSide:
             f"there are no advertisements called {name!r} here, and no such file",
             hint=f"there are {names}" if names else "make some with `lace pipeline advertise`",
         )
-    partitions = read_partitions(warehouse, name)
-    return _Stored(state.asked.source, state.asked.schema, partitions, warehouse, name)
+    return DiffSide(
+        state.asked.source,
+        state.asked.schema,
+        read_partitions(warehouse, name),
+        lambda session: read_table(session, warehouse, f"{ADVERTISEMENTS}/{name}"),
+    )
 
 
-def given_listing(facts: Iterable[Fact], name: str) -> Listing:
+def given_listing(facts: Iterable[Fact], name: str) -> DiffSide:
     """Return what a peer listed, from facts of anywhere: their forms are checked first."""
     try:
         block = check_block(with_peer(facts, None), Phase.LISTING)
@@ -124,7 +98,7 @@ def given_listing(facts: Iterable[Fact], name: str) -> Listing:
     return listing_of(block.facts, name)
 
 
-def listing_of(facts: Sequence[Fact], file: str) -> Listing:
+def listing_of(facts: Sequence[Fact], file: str) -> DiffSide:
     """Return what a peer listed, from its `Advertised` and `AdvertisedField` facts."""
     sources = {fact[2] for fact in facts if fact[0] == "Advertised"}
     if len(sources) > 1:
@@ -141,7 +115,13 @@ def listing_of(facts: Sequence[Fact], file: str) -> Listing:
         prefix: (known.count(prefix), known.root(prefix))
         for prefix in (WHOLE, *known.partitions(PREFIX_LENGTH))
     }
-    return Listing(source, schema, partitions, claims)
+
+    def rows(session: SparkSession) -> DataFrame:
+        import pyarrow as pa
+
+        return session.createDataFrame(pa.Table.from_batches([claim_batch(claims, source)]))
+
+    return DiffSide(source, schema, partitions, rows)
 
 
 class Comparison:

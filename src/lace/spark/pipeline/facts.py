@@ -46,10 +46,9 @@ if TYPE_CHECKING:
 
 # -- What an executor does for facts: texts become numbers, its own and then the dictionary's.
 #
-# A *unit* is a share of the records with a list of texts of its own. `Interning` gives the facts
-# of a
-# unit as numbers in that list, and the list; `resolve` puts the dictionary's ids for the unit's
-# numbers. So each text is compared with others once for a unit, and facts are never joined by text.
+# A *unit* is a share of the records with its own list of texts. `intern_facts` returns the facts of
+# a unit as numbers in that list, and the list; `ResolutionUdf` replaces these numbers by the ids of
+# the dictionary. So each text is compared once for a unit, and facts are never joined by text.
 
 TEXT: Final = "text"
 """The kind of the rows that are a unit's texts; of all others it is their predicate."""
@@ -60,6 +59,7 @@ RESOLVED_COLUMNS: Final = (("kind", "string"), ("slot", "int"), *_PLACES)
 _UNIT_TEXTS: Final = 200_000
 """A unit ends when it has this many texts, each of at most a header line."""
 _UNIT_BITS: Final = 32
+_NUMBERED_ROWS: Final = 65_536
 
 
 @dataclass(slots=True)
@@ -116,23 +116,20 @@ class _Unit:
         return [known.setdefault(text, len(known)) for text in texts]
 
 
-class Interning:
-    """The function of a task: heads of records in, units of numbered facts out."""
+def intern_facts(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield units of numbered facts as Arrow batches by kind, and of texts; of heads of records."""
+    from pyspark import TaskContext
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield Arrow batches of the kinds of facts, and of texts."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task = context.partitionId() if context else 0
-        unit, number = _Unit(), 0
-        for batch in batches:
-            unit.add(facts_of_heads(batch))
-            if len(unit.texts) >= _UNIT_TEXTS:
-                yield from _unit_batches(unit, (task << _UNIT_BITS) | number)
-                unit, number = _Unit(), number + 1
-        if unit.texts:
+    context = TaskContext.get()
+    task = context.partitionId() if context else 0
+    unit, number = _Unit(), 0
+    for batch in batches:
+        unit.add(facts_of_heads(batch))
+        if len(unit.texts) >= _UNIT_TEXTS:
             yield from _unit_batches(unit, (task << _UNIT_BITS) | number)
+            unit, number = _Unit(), number + 1
+    if unit.texts:
+        yield from _unit_batches(unit, (task << _UNIT_BITS) | number)
 
 
 def facts_of_heads(batch: Any) -> FactColumns:  # noqa: ANN401 - Arrow has no types
@@ -163,7 +160,7 @@ def _batch(kind: str, unit: int, columns: Sequence[Sequence[int]], texts: list[s
 
 
 @dataclass(frozen=True, slots=True)
-class Numbering:
+class NumberingUdf:
     """The function of a task: rows of one text each get the ids from its file's first on."""
 
     files: tuple[tuple[str, int], ...]
@@ -173,14 +170,14 @@ class Numbering:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 path, first = self.files[number]
-                for rows in batches_of(Path(path), ("text",)):
+                for rows in batches_of(Path(path), ("text",), max_rows=_NUMBERED_ROWS):
                     ids = range(first, first + rows.num_rows)
                     first += rows.num_rows
                     yield arrow_batch(columns_of(DICTIONARY), (ids, rows.column(0)))
 
 
 @dataclass(frozen=True, slots=True)
-class Resolving:
+class ResolutionUdf:
     """The function of a group: a unit's facts and its texts' ids in, facts of ids out.
 
     `slots` has, by the id of a Name, the slot for the facts of Field.
@@ -265,7 +262,7 @@ def make_facts(session: SparkSession, job: Job, *, frequent: int = _FREQUENT) ->
 def _write_units(session: SparkSession, paths: list[Path], target: Path) -> None:
     heads = read_files(session, paths, columns_of(RECORDS, HEAD_COLUMNS))
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
-    rows = map_in_arrow(heads, Interning(), struct_of(UNIT_COLUMNS))
+    rows = map_in_arrow(heads, intern_facts, struct_of(UNIT_COLUMNS))
     write_rows(rows, target, "kind")
 
 
@@ -301,7 +298,7 @@ def _write_dictionary(
         return (), 0
     rows = session.range(0, len(files), 1, len(files))
     target = job.folder(DICTIONARY)
-    numbered = map_in_arrow(rows, Numbering(tuple(files)), struct_of(columns_of(DICTIONARY)))
+    numbered = map_in_arrow(rows, NumberingUdf(tuple(files)), struct_of(columns_of(DICTIONARY)))
     write_rows(numbered, target)
     return job.adopt(target), first - start
 
@@ -391,7 +388,7 @@ def _write_facts(
     if facts is None:
         return {}
     resolved = cogroup_in_arrow(
-        facts, _mapping(session, mapped), "unit", Resolving(slots), struct_of(RESOLVED_COLUMNS)
+        facts, _mapping(session, mapped), "unit", ResolutionUdf(slots), struct_of(RESOLVED_COLUMNS)
     )
     target = job.folder("facts")
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "32")

@@ -335,7 +335,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class WritingValidation:
+class WritingUdf:
     """The function of a task that writes the rows itself, and returns the files that it made.
 
     Rows need not pass through the Java process then, which takes as long as validating them.
@@ -557,7 +557,7 @@ def _write_validated(
     tasks = tuple(tuple(each) for each in _shares(pieces, number))
     written = map_in_arrow(
         session.range(0, len(tasks), 1, len(tasks)),
-        WritingValidation(Validation(tasks, max_data_bytes), str(target)),
+        WritingUdf(Validation(tasks, max_data_bytes), str(target)),
         struct_of(WRITTEN_COLUMNS),
     ).collect()
     found: dict[str, list[Path]] = {RECORD: [], FAULT: []}

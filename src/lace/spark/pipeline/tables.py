@@ -244,7 +244,11 @@ def read_table(
 
 
 def batches_of(
-    path: Path, columns: Sequence[str] | None = None, group: int | None = None
+    path: Path,
+    columns: Sequence[str] | None = None,
+    group: int | None = None,
+    *,
+    max_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, or of one of its row groups, as Arrow batches of a bounded size."""
     from pyarrow import parquet
@@ -253,7 +257,7 @@ def batches_of(
         for number in range(file.num_row_groups) if group is None else (group,):
             found = file.metadata.row_group(number)
             average = max(1, found.total_byte_size // max(1, found.num_rows))
-            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // average))
+            rows = max(1, min(max_rows, _BATCH_BYTES // average))
             names = None if columns is None else list(columns)
             yield from file.iter_batches(rows, row_groups=[number], columns=names)
 

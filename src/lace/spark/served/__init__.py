@@ -1,1 +1,0 @@
-"""Warehouses behind a server."""
