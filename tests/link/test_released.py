@@ -10,7 +10,7 @@ import pytest
 
 import lace
 from lace.engine.factbase import FactBase
-from lace.exchange.loops import Loops
+from lace.exchange.machine import Loops
 from lace.link.party import Party
 from tests.cli.links import EXPOSE_ALL, plex
 from tests.cli.policies import ALL

@@ -395,7 +395,7 @@ class Side:
     def requestable(self) -> set[str]:
         """What could be requested now, and is not set aside for good reason."""
         _, may_request = self._ask_reference(self.store)
-        excluded = self.machine._account.ledger.excluded
+        excluded = self.machine._ledger.excluded
         return {
             each
             for each in may_request

@@ -10,182 +10,366 @@ steady clock, by which turns are timed.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from lace.exchange import events as happened
-from lace.exchange.blocks import is_only_tick
+from lace.exchange.advertise import Advertising, States
+from lace.exchange.blocks import Phase, check_block, is_only_tick
 from lace.exchange.capabilities import Cursor, MachineConfig
-from lace.exchange.effects import Agree, Close, Effect, Report, SaveCursor, SendBlock, Wake
+from lace.exchange.effects import (
+    Agree,
+    Close,
+    Describe,
+    Effect,
+    Evaluate,
+    Report,
+    SaveCursor,
+    SendBlock,
+)
 from lace.exchange.failures import Failure, InterlaceFailure, local_failure
-from lace.exchange.loops import LoopEnd, Loops
 from lace.exchange.negotiation import Handshake
-from lace.exchange.result import Counters, Outcome, Traffic
-from lace.exchange.ticks import LocalTime
-from lace.exchange.transfer import Ledger
-from lace.exchange.transitions import State, check_legal, takes_input
+from lace.exchange.result import Account, Counters, Outcome, Traffic
+from lace.exchange.ticks import LocalTime, Timing, start_ticks
+from lace.exchange.transfer import Ledger, Transfer
+from lace.exchange.transitions import Finding, Position, State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lace.base.tai import Tai
     from lace.errors import LaceError
+    from lace.exchange.advertise import Due
+    from lace.exchange.blocks import Block
     from lace.exchange.events import Event
     from lace.exchange.negotiation import Terms
     from lace.facts.lines import Fact
 
 
-# -- How long phases take, how long a peer may take for a turn, and when to be woken (G47b).
-#
-# The timeout holds for a turn and starts again with every mebibyte that arrives. What this
-# side needs to validate and store what has arrived does not count. All instants here are
-# readings of a steady clock, which nobody sets: a wall clock that jumps ends no turn early, and
-# keeps none waiting.
+# -- The loops of one epoch. Setup, hello, waiting and the end are the machine's.
 
-_SECOND: Final = 1_000_000_000
+_REQUEST_BYTES: Final = 64
+"""Bytes of the line of a request, about."""
+_MAX_REQUESTS: Final = 200_000
 
 
-class PhaseTimes:
-    """How long each phase took, this side's work and the peer's together."""
+class LoopEnd(Enum):
+    """How a loop ended."""
 
-    def __init__(self) -> None:
-        self._phase: str | None = None
-        self._since: Tai | None = None
-        self._passed: dict[str, int] = {}
+    GOES_ON = "goes on"
+    FIXED_POINT = "fixed point"
+    LIMIT = "loop limit"
 
-    def note(self, state: State, now: Tai) -> None:
-        """Say what the machine is at from now on."""
-        if self._phase is not None and self._since is not None:
-            passed = max(0, now.nanoseconds - self._since.nanoseconds)
-            self._passed[self._phase] = self._passed.get(self._phase, 0) + passed
-        self._phase, self._since = state.phase, now
+
+class Loops:
+    """The loops of one epoch: advertise, request, transfer, until nothing more is to be said."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        ledger: Ledger,
+        position: Position,
+        *,
+        depends: bool,
+        depends_on_tick: bool,
+        local: LocalTime,
+        is_open: bool,
+        cursor: Cursor | None = None,
+        store_differing: bool = False,
+        max_line_bytes: int | None = None,
+    ) -> None:
+        self.terms = terms
+        self.ledger = ledger
+        self._position = position
+        self.ticks = start_ticks(terms.start_tai, terms.tick_interval)
+        self.local = local
+        self.depends_on_tick = depends_on_tick
+        self._depends = depends
+        self._is_open = is_open
+        self.states = States(terms, cursor, is_open=is_open)
+        self.transfer = Transfer(
+            terms,
+            ledger,
+            self.states,
+            store_differing=store_differing,
+            max_line_bytes=max_line_bytes,
+        )
+        self.ended: LoopEnd | None = None
+        """How the last loop ended; None while another is under way, and before the first."""
+        self._previous: tuple[bytes, bytes] | None = None
+        """The roots of what both sides advertised in the loop before."""
+        self._advertising = Advertising(terms, self.states)
+        self._held: tuple[Fact, ...] | None = None
+        """The peer's turn 0, until this side has sent its own."""
+        self._is_begun = self._is_tentative = False
+        self._has_asked = False
+        self.has_heard = False
+        """Whether the peer has sent a turn since its hello: it has accepted this side."""
+        self.pending = self._pending_before = 0
+        self._idle_loops = self.loops = self.turns = 0
 
     @property
-    def seconds(self) -> tuple[tuple[str, float], ...]:
-        """The seconds of each phase that there was, in their order."""
-        return tuple((phase, passed / _SECOND) for phase, passed in self._passed.items())
+    def claim_bytes(self) -> int:
+        """The bytes that the texts of the peer's claims take at most, those kept included."""
+        return self.states.kept_claim_bytes + self._advertising.claim_bytes
 
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether a step of the peer is due."""
+        state = self._position.state
+        return state in (State.ADVERTISING, State.REQUESTING) or (
+            state is State.TRANSFERRING and not self.transfer.is_received
+        )
 
-class Timing:
-    """The deadline of the present turn, and the alarm that is set."""
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is under way, or only a loop that one side began and no side answered."""
+        return self._position.state is State.WAITING or self._is_begun
 
-    def __init__(self, seconds: int) -> None:
-        self.seconds = seconds
-        self._turn: object = None
-        self._deadline: Tai | None = None
-        self._busy_since: Tai | None = None
-        self._alarm = Wake(None)
+    @property
+    def is_over(self) -> bool:
+        """Whether the loop is over."""
+        return self._position.state is State.TRANSFERRING and self.transfer.is_over
 
-    def watch(self, turn: object, now: Tai, *, is_busy: bool) -> Tai | None:
-        """Return when to be woken if the peer has not sent its part of a turn by then.
+    @property
+    def is_at_fixed_point(self) -> bool:
+        """Whether the last loop ended with nothing more to be said."""
+        return self.ended is LoopEnd.FIXED_POINT
 
-        `turn` says which one it is, None for none: another one starts the time again.
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last evaluation found what is advertised, and nothing to ask for or skip."""
+        is_known = not self.states.has_news and not self.pending
+        return self.is_at_fixed_point and is_known and not self.ledger.excluded
+
+    @property
+    def has_news(self) -> bool:
+        """Whether an evaluation found, too late for the loop that ended, what the peer lacks.
+
+        After the loop limit nothing counts as found: policies that never settle would not end.
         """
-        if turn != self._turn:
-            self._turn, self._busy_since = turn, None
-            self._deadline = None if turn is None else self._from(now)
-        if self._deadline is None:
-            return None
-        if is_busy:
-            self._busy_since = self._busy_since or now
-            return None
-        if self._busy_since is not None:
-            passed = now.nanoseconds - self._busy_since.nanoseconds
-            self._deadline = self._deadline.shift(max(0, passed))
-            self._busy_since = None
-        return self._deadline
+        return self.is_at_fixed_point and self.states.has_news
 
-    def progress(self, now: Tai) -> None:
-        """Start the time again: something has arrived."""
-        if self._deadline is not None:
-            self._deadline = self._from(now)
-            self._busy_since = None if self._busy_since is None else now
+    # -- the beginning -------------------------------------------------------------------------
 
-    def is_late(self, now: Tai) -> bool:
-        """Tell whether the peer has taken too long."""
-        return self._deadline is not None and self._busy_since is None and now >= self._deadline
+    def begin_epoch(self, now: Tai) -> list[Effect]:
+        """Begin the first loop after a hello."""
+        self._begin_round()
+        return self._begin(now, Finding.AGREED)
 
-    def _from(self, now: Tai) -> Tai:
-        return now.shift(self.seconds * _SECOND)
+    def begin_next(self, now: Tai) -> list[Effect]:
+        """Begin the next loop of a round."""
+        return self._begin(now, Finding.LOOP_DUE)
 
-    def woken(self) -> None:
-        """Take note that the alarm went off."""
-        self._alarm = Wake(None)
+    def begin_again(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
+        """Begin a round after waiting; a tentative one only if there is something new here."""
+        self._is_begun, self._is_tentative = True, tentative
+        return self._begin(now, Finding.LOOP_DUE)
 
-    def set_alarm(self, wanted: Tai | None, *, is_deadline: bool = False) -> list[Effect]:
-        """Return when to be woken, if that has changed."""
-        made = Wake(wanted, is_deadline=is_deadline and wanted is not None)
-        if made == self._alarm:
+    def answer(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        """Begin a round because the peer began one; `facts` are its turn 0."""
+        self._held = facts
+        return self.begin_again(now)
+
+    def _begin(self, now: Tai, reason: Finding) -> list[Effect]:
+        self._position.find(reason)
+        self._advertising.forget()
+        self.ticks = self.ticks.begin_loop()
+        return [self._evaluate_at(now)]
+
+    def _evaluate_at(self, now: Tai) -> Evaluate:
+        """Return the question what may be sent, by this side's clock as it is now."""
+        self.local = self.local.at(now)
+        return Evaluate(self.ticks.tick, self.local.tai, excluded=self.ledger.excluded)
+
+    def _begin_round(self) -> None:
+        """Begin to count loops and bytes again."""
+        self.ledger.begin_round()
+        self.transfer.begin_round()
+        self._idle_loops = 0
+
+    def take(self, event: happened.Event, now: Tai) -> list[Effect]:
+        """Take an answer, or what belongs to a transfer."""
+        transfer = self.transfer
+        match event:
+            case happened.EvaluationDone():
+                return self._evaluated(event, now)
+            case happened.Described():
+                return self._take_described(event, now)
+            case happened.RecordsReceived():
+                return transfer.records(event)
+            case happened.RecordLost():
+                transfer.lost(event)
+            case happened.Unavailable(record):
+                transfer.missed(record)
+            case happened.BatchEnded():
+                transfer.batch_ended()
+            case happened.Validated():
+                return transfer.validated(event)
+            case happened.Admitted():
+                transfer.admitted(event)
+            case happened.BatchSent():
+                transfer.batch_sent(event)
+            case _:
+                raise AssertionError(f"{type(event).__name__} is taken elsewhere")
+        return []
+
+    def _evaluated(self, event: happened.EvaluationDone, now: Tai) -> list[Effect]:
+        """Take an evaluation: of what may be sent, of what may be requested, or the last check."""
+        if event.kept is not None:
+            self.states.take_kept(event.kept)
+        self.states.take(event.come, event.gone)
+        if self._position.state is State.TRANSFERRING:
+            return [self.transfer.send()]
+        self.pending = event.pending
+        if self._position.state is State.REQUESTING:
+            return self._request(event, now)
+        is_tentative, self._is_tentative = self._is_tentative, False
+        # What the peer has deferred so far does not count: whatever is stored here would then
+        # start a loop that such a peer sees, hidden records too.
+        is_more = self.pending > self._pending_before
+        self._pending_before = self.pending
+        if is_tentative and not self.states.has_news and not is_more:
+            self._position.find(Finding.NOTHING_NEW)
+            self._is_begun = False
             return []
-        self._alarm = made
-        return [made]
+        return self._open_loop(now)
+
+    # -- advertise -----------------------------------------------------------------------------
+
+    def _open_loop(self, now: Tai) -> list[Effect]:
+        due = self._advertising.expect()
+        if due is not None:
+            return self._advertise(due, now)
+        if self._is_begun:
+            self._begin_round()
+        self.ended = None
+        self.loops += 1
+        return self._advertise(self._advertising.open(), now)
+
+    def _advertise(self, due: Due, now: Tai) -> list[Effect]:
+        """Go on with what the phase needs next, or with the next phase."""
+        if due is None:
+            return self._compare()
+        if isinstance(due, Describe):
+            self._position.find(Finding.CLAIMS_NEEDED)
+            return [due]
+        self._position.find(Finding.TURN_READY)
+        block = replace(self._turn_block(due, now), is_reconciling=True)
+        held, self._held = self._held, None
+        return [block] if held is None else [block, *self._take_turn(held, now)]
+
+    def _take_turn(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        """Take a turn of the peer; with it both sides are at the loop."""
+        block = self._advertising.read(facts)
+        self._hear(block)
+        self.has_heard = True
+        self._is_begun = False
+        return self._advertise(self._advertising.take(block), now)
+
+    def _take_described(self, event: happened.Described, now: Tai) -> list[Effect]:
+        if self._advertising.take_expected(event):
+            return self._open_loop(now)
+        return self._advertise(self._advertising.take_described(event), now)
+
+    def _turn_block(self, facts: Sequence[Fact], now: Tai) -> SendBlock:
+        """Return a step's block; with a tick that was reached, unless the step is empty."""
+        self.turns += 1
+        due = self.ticks.due(now) if self._is_open and facts else None
+        if due is None:
+            return SendBlock(tuple(facts))
+        self.ticks = self.ticks.announce(due)
+        return SendBlock((*facts, ("TickReady", str(due))))
+
+    def _hear(self, block: Block) -> None:
+        """Take the tick of a block."""
+        if block.tick is not None:
+            self.ticks = self.ticks.hear(block.tick)
+
+    def block(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        """Take a block of the peer."""
+        if is_only_tick(facts) and not self._is_in_batch:
+            self._hear(check_block(facts, Phase.TICK))
+            return []
+        if self._position.state is State.ADVERTISING:
+            return self._take_turn(facts, now)
+        if self._position.state is State.REQUESTING:
+            return self._requested(facts, now)
+        raise InterlaceFailure(Failure.MALFORMED_BLOCK, "facts inside a batch", rule="G36")
+
+    @property
+    def _is_in_batch(self) -> bool:
+        return self._position.state is State.TRANSFERRING and self.transfer.is_begun
+
+    # -- request -------------------------------------------------------------------------------
+
+    def _compare(self) -> list[Effect]:
+        """Evaluate what may be requested of what the peer advertises now."""
+        claims, relabelled, removed = self._advertising.conclude()
+        self.ledger.see(self.states.theirs)
+        self._position.find(Finding.ALL_KNOWN)
+        room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2
+        return [
+            Evaluate(
+                self.ticks.tick,
+                self.local.tai,
+                added=claims,
+                relabelled=relabelled,
+                removed=removed,
+                excluded=self.ledger.excluded,
+                most_requests=min(_MAX_REQUESTS, room),
+            )
+        ]
+
+    def _request(self, event: happened.EvaluationDone, now: Tai) -> list[Effect]:
+        suffixes = tuple(f".{each}" for each in self.terms.formats)
+        requests = [record for record in event.requestable if record.endswith(suffixes)]
+        self.ledger.ask(requests)
+        self._has_asked = bool(requests)
+        block = self._turn_block([("MayRequest", record) for record in requests], now)
+        self.ticks = self.ticks.ask()
+        return [block]
+
+    def _requested(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
+        block = check_block(facts, Phase.REQUEST)
+        self._hear(block)
+        self.ticks = self.ticks.hear_request()
+        self.transfer.take_requests([fact[1] for fact in block.of("MayRequest")])
+        if not self.transfer.is_asked_for_advertised:
+            self._position.find(Finding.NOT_REQUESTED)
+            return [self.transfer.send()]
+        # What may be sent is looked at once more, at the moment of sending.
+        self._position.find(Finding.REQUESTED)
+        return [self._evaluate_at(now)]
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def end(self) -> LoopEnd:
+        """Say how the loop ended."""
+        self._position.find(Finding.LOOP_OVER)
+        self.ended = self._how_ended()
+        self._pending_before = self.pending
+        return self.ended
+
+    def _how_ended(self) -> LoopEnd:
+        roots = self.states.own.root(""), self.states.theirs.root("")
+        before, self._previous = self._previous, roots
+        stable = not self._depends or before == roots
+        rises = self.depends_on_tick and self.ticks.rises
+        asked = self._has_asked or self.transfer.is_asked
+        if not asked and stable and not rises:
+            return LoopEnd.FIXED_POINT
+        limits = self.terms.limits
+        if not self.transfer.moved or limits.literal_limits:
+            self._idle_loops += 1
+        if self._idle_loops >= limits.max_loop_iterations:
+            self.ledger.noted[Failure.LOOP_LIMIT] += 1
+            return LoopEnd.LIMIT
+        return LoopEnd.GOES_ON
 
 
-# -- The account of an exchange: what was counted over all its epochs, and how it came out (050).
-
-
-class Account:
-    """What one side counts; the loops of the epoch that is under way count for themselves."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-        self.traffic = Traffic()
-        self.times = PhaseTimes()
-        self.has_saved = False
-        """Whether a cursor was kept."""
-        self._before = Counters()
-
-    def counters(self, loops: Loops | None) -> Counters:
-        """Return what was counted so far."""
-        before, traffic = self._before, asdict(self.traffic)
-        if loops is None:
-            return replace(before, **traffic)
-        transfer = loops.transfer
-        return Counters(
-            **traffic,
-            loops=before.loops + loops.loops,
-            turns=before.turns + loops.turns,
-            bytes_received=before.bytes_received + transfer.bytes_received,
-            bytes_sent=before.bytes_sent + transfer.bytes_sent,
-            requested=self.ledger.requested,
-            answered=self.ledger.answered,
-            stored=before.stored + transfer.stored,
-            receipts=before.receipts + transfer.receipts,
-            receipts_omitted=before.receipts_omitted + transfer.receipts_omitted,
-            pending_here=loops.pending,
-            pending_there=transfer.pending_there,
-        )
-
-    def end_epoch(self, loops: Loops | None) -> None:
-        """Take over what the loops of an epoch have counted."""
-        self._before = self.counters(loops)
-
-    def outcome(
-        self,
-        reason: str,
-        failure: InterlaceFailure | None,
-        *,
-        plan_id: str | None,
-        terms: Terms | None,
-        loops: Loops | None,
-    ) -> Outcome:
-        """Return how it stands, or has ended."""
-        ledger = self.ledger
-        is_settled = loops is not None and loops.ended is LoopEnd.FIXED_POINT
-        return Outcome(
-            plan_id=plan_id,
-            link_id=terms.link_id if terms is not None else None,
-            peer_verifier=terms.peer.verifier if terms is not None else None,
-            received=ledger.received.as_of_now(),
-            rejected=tuple(ledger.rejected.items()),
-            not_available=tuple(ledger.not_available),
-            noted=tuple((row, ledger.noted[row]) for row in Failure if ledger.noted[row]),
-            cursor_updated=self.has_saved,
-            at_fixed_point=is_settled and failure is None,
-            reason=reason,
-            failure=failure,
-            counters=self.counters(loops),
-            seconds=self.times.seconds,
-        )
+# -- One side of an exchange, from its start to its end.
 
 
 class _Why(Enum):
@@ -207,9 +391,10 @@ class Machine:
 
     def __init__(self, config: MachineConfig) -> None:
         self.config = config
-        self._state = State.NEW
+        self._position = Position()
         self._handshake = Handshake(config)
-        self._account = Account()
+        self._ledger = Ledger()
+        self._account = Account(self._ledger)
         self._loops: Loops | None = None
         self._timing = Timing(config.capabilities.limits.phase_timeout_seconds)
         self._epoch: tuple[Terms, Cursor | None] | None = None
@@ -223,15 +408,13 @@ class Machine:
 
     @property
     def state(self) -> State:
-        """What the machine is at."""
-        if self._state is State.WAITING and self._loops is not None:
-            return self._loops.step
-        return self._state
+        """The state of the machine."""
+        return self._position.state
 
     @property
     def is_closed(self) -> bool:
         """Whether the exchange is over."""
-        return self._state is State.CLOSED
+        return self.state is State.CLOSED
 
     @property
     def takes_input(self) -> bool:
@@ -240,7 +423,7 @@ class Machine:
             return False
         if self.state is State.TRANSFERRING and self._loops is not None:
             return not self._loops.transfer.is_received
-        return takes_input(self.state)
+        return self._position.takes_input
 
     @property
     def traffic(self) -> Traffic:
@@ -256,7 +439,7 @@ class Machine:
     @property
     def outstanding(self) -> int:
         """How many requests of this side have no answer yet."""
-        return self._account.ledger.outstanding
+        return self._ledger.outstanding
 
     def receive(self, event: Event, now: Tai, steady: Tai | None = None) -> list[Effect]:
         """Take an event; returns what is to be done, in order."""
@@ -267,7 +450,7 @@ class Machine:
         if self._last is not None:
             return self._store_last(event, now)
         try:
-            check_legal(event, self.state)
+            self._position.take(event)
             effects = self._take(event, now, passed)
             if self._has_ended and self.takes_input:
                 effects += self._ended()
@@ -293,8 +476,7 @@ class Machine:
         """End because the peer has left while this side was at work."""
         if self.is_closed:
             return []
-        loops = self._loops
-        if loops is not None and self._state is State.WAITING and loops.is_at_rest:
+        if self._loops is not None and self._loops.is_at_rest:
             return self._close(_Why.PEER_ENDED)
         return self._fail(InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}"))
 
@@ -356,7 +538,6 @@ class Machine:
         if self._loops is not None:
             self._local = self._loops.local
         self._loops = None
-        self._state = State.SETUP
         self._handshakes += 1
         return [self._handshake.send_setup()]
 
@@ -366,16 +547,17 @@ class Machine:
         is_tick = is_only_tick(facts)
         is_reconciling = self.state in _RECONCILING and not is_setup and not is_tick
         self.traffic.received(event.size, is_reconciling=is_reconciling)
-        if self._state is State.SETUP:
+        if self.state is State.SETUP:
             if self._epoch is not None and not is_setup:
                 return []  # a new setup wins: what was sent before it is passed over
             return self._take_setup(facts, now)
-        if self._state is State.HELLO:
+        if self.state is State.HELLO:
             return self._take_hello(facts, now)
         loops = self._looping()
         if is_setup and self._epoch is not None and loops.is_at_rest:
+            self._position.find(Finding.SETUP_DUE)
             return [*self._send_setup(), *self._take_setup(facts, now)]
-        if loops.step is not State.WAITING or is_tick:
+        if self.state is not State.WAITING or is_tick:
             return self._go_on(loops.block(facts, now), now)
         self._has_changed = False
         return loops.answer(facts, now)
@@ -384,8 +566,8 @@ class Machine:
         hello = self._handshake.take_setup(facts, now)
         plan = self._handshake.plan
         if self._epoch is not None and plan is not None and plan.id != self._epoch[0].plan_id:
-            self._account.ledger.begin_epoch()
-        self._state = State.HELLO
+            self._ledger.begin_epoch()
+        self._position.find(Finding.SETUP_READ)
         return [hello]
 
     def _take_hello(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
@@ -395,7 +577,8 @@ class Machine:
         self._epoch = terms, cursor
         self._loops = Loops(
             terms,
-            self._account.ledger,
+            self._ledger,
+            self._position,
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
             local=self._local,
@@ -404,7 +587,6 @@ class Machine:
             store_differing=self.config.store_differing,
             max_line_bytes=self.config.max_line_bytes,
         )
-        self._state = State.WAITING
         self._has_changed = False
         known = None if cursor is None else cursor.theirs
         kept = self._handshake.kept_module
@@ -457,6 +639,7 @@ class Machine:
         if loops is None or self.state is not State.WAITING:
             return []
         if self._renewal is not None:
+            self._position.find(Finding.SETUP_DUE)
             return self._send_setup()
         rises = loops.depends_on_tick and loops.ticks.both_ready
         if not self._has_changed and not rises and not loops.has_news:
@@ -473,14 +656,14 @@ class Machine:
     @property
     def _turn(self) -> object:
         """The turn, or by the letter the phase, in which the peer's part is due; None for none."""
-        if self._state in (State.SETUP, State.HELLO):
-            return self._state, self._handshakes
-        loops = self._loops
-        if self._is_literal and loops is not None and loops.step is not State.WAITING:
-            return loops.step.phase, self._handshakes, loops.loops
-        if loops is None or self._state is not State.WAITING or not loops.awaits_peer:
+        state, loops = self.state, self._loops
+        if state in (State.SETUP, State.HELLO):
+            return state, self._handshakes
+        if self._is_literal and loops is not None and state is not State.WAITING:
+            return state.phase, self._handshakes, loops.loops
+        if loops is None or not loops.awaits_peer:
             return None
-        return loops.step, self._handshakes, loops.turns
+        return state, self._handshakes, loops.turns
 
     def _set_alarm(self, passed: Tai) -> list[Effect]:
         if self.is_closed:
@@ -528,12 +711,11 @@ class Machine:
 
     def _ended(self) -> list[Effect]:
         """Take the end of the peer's stream; while this side is at work, keep it in mind."""
-        loops = self._loops
-        if loops is not None and self._state is State.WAITING and loops.is_at_rest:
+        if self._loops is not None and self._loops.is_at_rest:
             return self._close(_Why.PEER_ENDED)
-        if self._state is State.SETUP and self._epoch is not None:
+        if self.state is State.SETUP and self._epoch is not None:
             return self._close(_Why.PEER_ENDED)  # a new setup that nobody answered
-        if not self.takes_input and self._state is State.WAITING:
+        if not self.takes_input and self._loops is not None:
             self._has_ended = True
             return []
         raise InterlaceFailure(
@@ -581,7 +763,7 @@ class Machine:
 
     def _end(self, outcome: Outcome) -> list[Effect]:
         self.outcome = outcome
-        self._state = State.CLOSED
+        self._position.find(Finding.OVER)
         return [Close(outcome)]
 
     @property

@@ -1,14 +1,21 @@
-"""The result of a round or an exchange: what came, what did not, and whether all is said (050)."""
+"""The result of a round or an exchange, and the account that it is made of (050)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from lace.exchange.failures import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lace.exchange.failures import Failure, InterlaceFailure
+    from lace.base.tai import Tai
+    from lace.exchange.failures import InterlaceFailure
+    from lace.exchange.machine import Loops
+    from lace.exchange.negotiation import Terms
+    from lace.exchange.transfer import Ledger
+    from lace.exchange.transitions import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +145,94 @@ class Traffic:
             self.reconciliation_sent += size
         else:
             self.control_sent += size
+
+
+# -- The account of an exchange: what is counted over all its epochs, and how it comes out.
+
+_SECOND: Final = 1_000_000_000
+
+
+class PhaseTimes:
+    """How long each phase took, this side's work and the peer's together."""
+
+    def __init__(self) -> None:
+        self._phase: str | None = None
+        self._since: Tai | None = None
+        self._passed: dict[str, int] = {}
+
+    def note(self, state: State, now: Tai) -> None:
+        """Say what the machine is at from now on."""
+        if self._phase is not None and self._since is not None:
+            passed = max(0, now.nanoseconds - self._since.nanoseconds)
+            self._passed[self._phase] = self._passed.get(self._phase, 0) + passed
+        self._phase, self._since = state.phase, now
+
+    @property
+    def seconds(self) -> tuple[tuple[str, float], ...]:
+        """The seconds of each phase that there was, in their order."""
+        return tuple((phase, passed / _SECOND) for phase, passed in self._passed.items())
+
+
+class Account:
+    """What one side counts; the loops of the epoch that is under way count for themselves."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.traffic = Traffic()
+        self.times = PhaseTimes()
+        self.has_saved = False
+        """Whether a cursor was kept."""
+        self._before = Counters()
+
+    def counters(self, loops: Loops | None) -> Counters:
+        """Return what was counted so far."""
+        before, traffic = self._before, asdict(self.traffic)
+        if loops is None:
+            return replace(before, **traffic)
+        transfer = loops.transfer
+        return Counters(
+            **traffic,
+            loops=before.loops + loops.loops,
+            turns=before.turns + loops.turns,
+            bytes_received=before.bytes_received + transfer.bytes_received,
+            bytes_sent=before.bytes_sent + transfer.bytes_sent,
+            requested=self.ledger.requested,
+            answered=self.ledger.answered,
+            stored=before.stored + transfer.stored,
+            receipts=before.receipts + transfer.receipts,
+            receipts_omitted=before.receipts_omitted + transfer.receipts_omitted,
+            pending_here=loops.pending,
+            pending_there=transfer.pending_there,
+        )
+
+    def end_epoch(self, loops: Loops | None) -> None:
+        """Take over what the loops of an epoch have counted."""
+        self._before = self.counters(loops)
+
+    def outcome(
+        self,
+        reason: str,
+        failure: InterlaceFailure | None,
+        *,
+        plan_id: str | None,
+        terms: Terms | None,
+        loops: Loops | None,
+    ) -> Outcome:
+        """Return how it stands, or has ended."""
+        ledger = self.ledger
+        is_settled = loops is not None and loops.is_at_fixed_point
+        return Outcome(
+            plan_id=plan_id,
+            link_id=terms.link_id if terms is not None else None,
+            peer_verifier=terms.peer.verifier if terms is not None else None,
+            received=ledger.received.as_of_now(),
+            rejected=tuple(ledger.rejected.items()),
+            not_available=tuple(ledger.not_available),
+            noted=tuple((row, ledger.noted[row]) for row in Failure if ledger.noted[row]),
+            cursor_updated=self.has_saved,
+            at_fixed_point=is_settled and failure is None,
+            reason=reason,
+            failure=failure,
+            counters=self.counters(loops),
+            seconds=self.times.seconds,
+        )

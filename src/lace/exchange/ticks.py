@@ -1,20 +1,27 @@
-"""Ticks: the shared time of an open exchange (050, G40, G54d), and this side's own (G05b).
+"""Time in an exchange: ticks, this side's own clock, and the deadlines of the peer's turns.
 
 Aligned ticks are the start and whole multiples of the interval after it. Each side says
 with TickReady how far its clock has come; the smaller of the two is the time that both
-evaluate with. Exposures read the clock of their own side instead, which no peer can hold
-back. No clock is read here: instants are arguments.
+evaluate with (050, G40, G54d). Exposures read the clock of their own side instead, which no
+peer can hold back (G05b). No clock is read here: instants are arguments.
+
+Apart from `machine`: nothing here knows the state of an exchange.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lace.base.tai import Tai, TaiError
+from lace.exchange.capabilities import SECOND
+from lace.exchange.effects import Wake
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.policy.public_facts import local_time
 from lace.rules.findings import show
+
+if TYPE_CHECKING:
+    from lace.exchange.effects import Effect
 
 _BEGINNING: Final = Tai.from_nanoseconds(0)
 
@@ -153,3 +160,66 @@ def start_ticks(start: Tai, interval: int) -> TickState:
         peer_asked=start,
         tick=start,
     )
+
+
+# -- How long a peer may take for a turn, and when to be woken (G47b).
+#
+# The timeout holds for a turn and starts again with every mebibyte that arrives. What this
+# side needs to validate and store what has arrived does not count. All instants here are
+# readings of a steady clock, which nobody sets: a wall clock that jumps ends no turn early, and
+# keeps none waiting.
+
+
+class Timing:
+    """The deadline of the present turn, and the alarm that is set."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        self._turn: object = None
+        self._deadline: Tai | None = None
+        self._busy_since: Tai | None = None
+        self._alarm = Wake(None)
+
+    def watch(self, turn: object, now: Tai, *, is_busy: bool) -> Tai | None:
+        """Return when to be woken if the peer has not sent its part of a turn by then.
+
+        `turn` says which one it is, None for none: another one starts the time again.
+        """
+        if turn != self._turn:
+            self._turn, self._busy_since = turn, None
+            self._deadline = None if turn is None else self._from(now)
+        if self._deadline is None:
+            return None
+        if is_busy:
+            self._busy_since = self._busy_since or now
+            return None
+        if self._busy_since is not None:
+            passed = now.nanoseconds - self._busy_since.nanoseconds
+            self._deadline = self._deadline.shift(max(0, passed))
+            self._busy_since = None
+        return self._deadline
+
+    def progress(self, now: Tai) -> None:
+        """Start the time again: something has arrived."""
+        if self._deadline is not None:
+            self._deadline = self._from(now)
+            self._busy_since = None if self._busy_since is None else now
+
+    def is_late(self, now: Tai) -> bool:
+        """Tell whether the peer has taken too long."""
+        return self._deadline is not None and self._busy_since is None and now >= self._deadline
+
+    def _from(self, now: Tai) -> Tai:
+        return now.shift(self.seconds * SECOND)
+
+    def woken(self) -> None:
+        """Take note that the alarm went off."""
+        self._alarm = Wake(None)
+
+    def set_alarm(self, wanted: Tai | None, *, is_deadline: bool = False) -> list[Effect]:
+        """Return when to be woken, if that has changed."""
+        made = Wake(wanted, is_deadline=is_deadline and wanted is not None)
+        if made == self._alarm:
+            return []
+        self._alarm = made
+        return [made]

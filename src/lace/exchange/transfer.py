@@ -21,10 +21,10 @@ from lace.record.validate import ValidRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lace.exchange.advertise import States
     from lace.exchange.advertisement_set import AdvertisementSet
     from lace.exchange.events import Admitted, BatchSent, RecordLost, RecordsReceived, Validated
     from lace.exchange.negotiation import Terms
-    from lace.exchange.set_history import States
     from lace.facts.lines import Fact
 
 

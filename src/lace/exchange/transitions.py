@@ -1,14 +1,16 @@
-"""Which events are legal when: one table.
+"""The states of a machine: which events are legal in each, and which state comes next.
 
-What is not in it does not happen to an honest peer and a sound driver. Of what a peer sends
-it is malformed or out of phase; an answer that nobody waits for is a fault of the driver.
+One table. A state takes some events, and leaves for another by an event alone or by what this
+side finds when it handles one. An event that is not in the table does not come from an honest
+peer or a sound driver: from a peer it is malformed or out of phase, an answer that nobody waits
+for is a fault of the driver.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure, InterlaceFailure
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """What a machine is at."""
+    """The state of a machine: its text says what it does or waits for."""
 
     NEW = "not started"
     SETUP = "waiting for the peer's setup"
@@ -39,6 +41,23 @@ class State(Enum):
         return _PHASES.get(self)
 
 
+class Finding(Enum):
+    """What this side finds when it handles an event, where the event alone decides nothing."""
+
+    SETUP_READ = "the peer's setup leads to a plan"
+    AGREED = "both hellos lead to terms"
+    NOTHING_NEW = "a loop would tell the peer nothing"
+    CLAIMS_NEEDED = "advertisements of own records are needed"
+    TURN_READY = "a turn of reconciliation is ready to be sent"
+    ALL_KNOWN = "each side knows what the other advertises"
+    REQUESTED = "the peer requests records that were advertised"
+    NOT_REQUESTED = "the peer requests none of them"
+    LOOP_OVER = "both batches are sent and stored"
+    LOOP_DUE = "there is a reason to begin a loop"
+    SETUP_DUE = "one side presents another operand"
+    OVER = "the exchange ends"
+
+
 _PHASES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.SETUP: "setup",
@@ -53,44 +72,92 @@ _PHASES: Final[Mapping[State, str]] = MappingProxyType(
         State.WAITING: "waiting",
     }
 )
-_ALWAYS: Final = frozenset(
-    {
-        happened.Changed,
-        happened.Ended,
-        happened.Progressed,
-        happened.Renewed,
-        happened.Stopped,
-        happened.Woken,
-    }
+_ALWAYS: Final = (
+    happened.Changed,
+    happened.Ended,
+    happened.Progressed,
+    happened.Renewed,
+    happened.Stopped,
+    happened.Woken,
 )
-_BLOCK: Final = frozenset({happened.BlockReceived})
+"""Events that are legal in every state; what they lead to is a finding."""
+_TRANSFER: Final = (
+    happened.Admitted,
+    happened.BatchEnded,
+    happened.BatchSent,
+    happened.BlockReceived,
+    happened.RecordLost,
+    happened.RecordsReceived,
+    happened.Unavailable,
+    happened.Validated,
+)
 
-LEGAL: Final[Mapping[State, frozenset[type]]] = MappingProxyType(
-    {
-        State.NEW: _ALWAYS | {happened.Started},
-        State.SETUP: _ALWAYS | _BLOCK,
-        State.HELLO: _ALWAYS | _BLOCK,
-        State.EVALUATING: _ALWAYS | {happened.EvaluationDone},
-        State.DESCRIBING: _ALWAYS | {happened.Described},
-        State.ADVERTISING: _ALWAYS | _BLOCK,
-        State.COMPARING: _ALWAYS | {happened.EvaluationDone},
-        State.REQUESTING: _ALWAYS | _BLOCK,
-        State.CHECKING: _ALWAYS | {happened.EvaluationDone},
-        State.TRANSFERRING: _ALWAYS
-        | {
-            happened.Admitted,
-            happened.BatchEnded,
-            happened.BatchSent,
-            happened.BlockReceived,
-            happened.RecordLost,
-            happened.RecordsReceived,
-            happened.Unavailable,
-            happened.Validated,
-        },
-        State.WAITING: _ALWAYS | _BLOCK,
-        State.CLOSED: _ALWAYS,
-    }
+
+Row: TypeAlias = "Mapping[type | Finding, State]"
+"""What leads from one state to which."""
+
+
+def _row(state: State, moves: Row) -> Row:
+    always: Row = {**dict.fromkeys(_ALWAYS, state), Finding.OVER: State.CLOSED}
+    return MappingProxyType({**always, **moves})
+
+
+_MOVES: Final[Mapping[State, Row]] = {
+    State.NEW: {
+        happened.Started: State.SETUP,
+    },
+    State.SETUP: {
+        happened.BlockReceived: State.SETUP,
+        Finding.SETUP_READ: State.HELLO,
+    },
+    State.HELLO: {
+        happened.BlockReceived: State.HELLO,
+        Finding.AGREED: State.EVALUATING,
+    },
+    State.EVALUATING: {
+        happened.EvaluationDone: State.EVALUATING,
+        Finding.NOTHING_NEW: State.WAITING,
+        Finding.CLAIMS_NEEDED: State.DESCRIBING,
+        Finding.TURN_READY: State.ADVERTISING,
+    },
+    State.DESCRIBING: {
+        happened.Described: State.DESCRIBING,
+        Finding.CLAIMS_NEEDED: State.DESCRIBING,
+        Finding.TURN_READY: State.ADVERTISING,
+    },
+    State.ADVERTISING: {
+        happened.BlockReceived: State.ADVERTISING,
+        Finding.CLAIMS_NEEDED: State.DESCRIBING,
+        Finding.TURN_READY: State.ADVERTISING,
+        Finding.ALL_KNOWN: State.COMPARING,
+        Finding.SETUP_DUE: State.SETUP,
+    },
+    State.COMPARING: {
+        happened.EvaluationDone: State.REQUESTING,
+    },
+    State.REQUESTING: {
+        happened.BlockReceived: State.REQUESTING,
+        Finding.REQUESTED: State.CHECKING,
+        Finding.NOT_REQUESTED: State.TRANSFERRING,
+    },
+    State.CHECKING: {
+        happened.EvaluationDone: State.TRANSFERRING,
+    },
+    State.TRANSFERRING: {
+        **dict.fromkeys(_TRANSFER, State.TRANSFERRING),
+        Finding.LOOP_OVER: State.WAITING,
+    },
+    State.WAITING: {
+        happened.BlockReceived: State.WAITING,
+        Finding.LOOP_DUE: State.EVALUATING,
+        Finding.SETUP_DUE: State.SETUP,
+    },
+    State.CLOSED: {},
+}
+NEXT: Final[Mapping[State, Row]] = MappingProxyType(
+    {state: _row(state, moves) for state, moves in _MOVES.items()}
 )
+"""The next state, by the present one and an event that is legal in it or a finding."""
 _FROM_PEER: Final = {
     happened.BlockReceived: Failure.MALFORMED_BLOCK,
     happened.RecordsReceived: Failure.UNREQUESTED_RECORD,
@@ -100,17 +167,36 @@ _FROM_PEER: Final = {
 }
 
 
-def takes_input(state: State) -> bool:
-    """Tell whether something of the peer is legal."""
-    return not LEGAL[state].isdisjoint(_FROM_PEER)
+class Position:
+    """The state of one machine, which all its parts share; the table alone changes it."""
 
+    __slots__ = ("_state",)
 
-def check_legal(event: object, state: State) -> None:
-    """Refuse an event that does not belong."""
-    kind = type(event)
-    if kind in LEGAL[state]:
-        return
-    failure = _FROM_PEER.get(kind)
-    if failure is None:
-        raise AssertionError(f"{kind.__name__} is no answer while {state.value}")
-    raise InterlaceFailure(failure, f"{kind.__name__} while {state.value}", rule="G36")
+    def __init__(self) -> None:
+        self._state = State.NEW
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self._state
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether something of the peer is legal."""
+        return not NEXT[self._state].keys().isdisjoint(_FROM_PEER)
+
+    def take(self, event: object) -> None:
+        """Go to the state that an event leads to; refuse an event that is not legal."""
+        kind, state = type(event), self._state
+        following = NEXT[state].get(kind)
+        if following is not None:
+            self._state = following
+            return
+        failure = _FROM_PEER.get(kind)
+        if failure is None:
+            raise AssertionError(f"{kind.__name__} is no answer while {state.value}")
+        raise InterlaceFailure(failure, f"{kind.__name__} while {state.value}", rule="G36")
+
+    def find(self, finding: Finding) -> None:
+        """Go to the state that a finding leads to."""
+        self._state = NEXT[self._state][finding]

@@ -8,8 +8,8 @@ from lace.base.tai import Tai
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.effects import Wake
 from lace.exchange.failures import Failure, InterlaceFailure
-from lace.exchange.machine import Timing
 from lace.exchange.result import Counters, Outcome
+from lace.exchange.ticks import Timing
 from lace.exchange.transfer import Ledger
 
 ONE, TWO, THREE = (f"P.{letter * 42}0.H3" for letter in "abc")

@@ -17,12 +17,13 @@ from lace.exchange import negotiation as handshake
 from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
 from lace.exchange.failures import Failure
 from lace.exchange.machine import Machine
-from lace.exchange.transitions import LEGAL, State
+from lace.exchange.transitions import NEXT, Finding, Position, State
 from lace.policy.compile import Compiler
 from lace.policy.schema import Schema
 from lace.record.validate import frame_record
 from tests.simulator.bent import Bend, bent_world, each_record, first_block, outcome_of
 from tests.simulator.policies import EXPOSURES, SELECTORS, exposure, operand, pool
+from tests.simulator.world import some_world
 from tests.store.samples import flip, forged, plex, seal, valid
 
 if TYPE_CHECKING:
@@ -867,7 +868,7 @@ ANSWERS: tuple[happened.Event, ...] = (
 def test_what_is_out_of_phase_ends_the_exchange_and_answers_nobody_waits_for_are_faults() -> None:
     for state, count in {**stops(), State.NEW: 0}.items():
         for event in (*PEER_EVENTS, *ANSWERS):
-            if type(event) in LEGAL[state]:
+            if type(event) in NEXT[state]:
                 continue
             world = at(0, count)
             a = world.sides[0]
@@ -881,6 +882,37 @@ def test_what_is_out_of_phase_ends_the_exchange_and_answers_nobody_waits_for_are
             assert isinstance(closed, wanted.Close)
             expected = Failure.MALFORMED_BLOCK, Failure.UNREQUESTED_RECORD
             assert failed(closed.outcome) in expected
+
+
+def test_every_move_of_the_table_is_made_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table alone changes a state, and none of its rows is there for nothing."""
+    made: set[tuple[State, Finding, State]] = set()
+    find = Position.find
+
+    def noted(self: Position, finding: Finding) -> None:
+        before = self.state
+        find(self, finding)
+        made.add((before, finding, self.state))
+
+    monkeypatch.setattr(Position, "find", noted)
+    for seed in range(8):
+        world = some_world(seed, is_open=(True, True))
+        world.connect()
+        world.settle()
+        for _ in range(4):  # a side that begins a loop, and one that has another operand
+            world.disturb()
+            world.renew()
+            world.settle()
+        world.cut()
+        world.settle()
+    table = {
+        (state, finding, following)
+        for state, row in NEXT.items()
+        for finding, following in row.items()
+        if isinstance(finding, Finding) and finding is not Finding.OVER
+    }
+    assert {move for move in made if move[1] is not Finding.OVER} == table
+    assert {move[2] for move in made if move[1] is Finding.OVER} == {State.CLOSED}
 
 
 # -- waiting -----------------------------------------------------------------------------------

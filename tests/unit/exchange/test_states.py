@@ -9,9 +9,9 @@ import pytest
 
 from lace.base import b64a
 from lace.base.digest import digest
-from lace.exchange import set_history as states_module
+from lace.exchange import advertise as states_module
+from lace.exchange.advertise import States
 from lace.exchange.advertisement import Advertisement
-from lace.exchange.set_history import States
 from lace.policy.schema import Schema
 
 if TYPE_CHECKING:
