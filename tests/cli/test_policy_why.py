@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.api import open_lace
-from lace.cli.policy_files import ask_again
+from lace.api.policy import ask_again
 from lace.query.result import AnswerLostError
 from lace.record.model import Blob
 from lace.store.sqlite.segments import APPEND_RECORDS

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lace.api.policy import SELECTOR, Policy, exposure_warnings, parse_disclosure
+from lace.api.rules import parse_allowed
 from lace.base.text import shorten
 from lace.cli.command import command as lace_command
 from lace.cli.files import STANDARD_INPUT, RuleFile
@@ -47,22 +49,22 @@ from lace.cli.policy_options import (
 from lace.cli.progress import Waiting
 from lace.cli.records import MOST_ROWS, SHORT, remark_cut, show_records
 from lace.errors import Place, PolicyError, UsageError
-from lace.policy.disclosure import parse_disclosure
-from lace.policy.local import Policy, exposure_warnings
-from lace.rules.checks.emptiness import parse_allowed
-from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lace.api import Lace
+    from lace.api.policy import (
+        Disclosure,
+        DisclosureChange,
+        Exposure,
+        Fact,
+        SetChange,
+    )
+    from lace.api.records import SqliteSnapshot
+    from lace.api.rules import CheckedProgram
     from lace.cli.output import Output
     from lace.cli.session import Session
-    from lace.facts.lines import Fact
-    from lace.policy.disclosure import Disclosure, DisclosureChange, SetChange
-    from lace.policy.exposure import Exposure
-    from lace.rules.program import CheckedProgram
-    from lace.store.interface import Snapshot
 
 
 # -- Baselines of `lace disclose`: a disclosure that was saved, or the modules before an edit.
@@ -190,7 +192,7 @@ def write_lines(output: Output, told: Disclosure) -> None:
         output.row(("offer", name))
 
 
-def write_page(output: Output, told: Disclosure, snapshot: Snapshot) -> None:
+def write_page(output: Output, told: Disclosure, snapshot: SqliteSnapshot) -> None:
     """Write what is disclosed for a person."""
     count = len(told.records)
     modules = plural(len(told.exposures), "module") if told.exposures else "nothing"
@@ -310,7 +312,7 @@ def write_change_lines(output: Output, change: DisclosureChange) -> None:
                 output.row((sign, kind, name))
 
 
-def write_change_page(output: Output, change: DisclosureChange, snapshot: Snapshot) -> None:
+def write_change_page(output: Output, change: DisclosureChange, snapshot: SqliteSnapshot) -> None:
     """Write what came and what went for a person, like a plan before it is applied."""
     if not change:
         output.say(f"nothing changes for {change.viewer}")
@@ -359,7 +361,7 @@ def _summary(found: Sequence[tuple[str, Sequence[str]]]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _coordinate(snapshot: Snapshot, kind: str, name: str) -> str:
+def _coordinate(snapshot: SqliteSnapshot, kind: str, name: str) -> str:
     found = None if kind in ("field", "offer") else snapshot.describe(name)
     return found.coordinate if found is not None else ""
 

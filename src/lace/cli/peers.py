@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.api import SETTINGS_FILE, parse_verifier
 from lace.api.exchanges import MAX_WAIT_TICKS
+from lace.api.policy import LOWERINGS
 from lace.base.text import safe_text
 from lace.cli.approvals import approve_command
 from lace.cli.policy_options import parse_exposure
 from lace.errors import Place, SettingError, UsageError
-from lace.policy.plan import LOWERINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

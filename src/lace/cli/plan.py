@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lace.api.policy import LOWERINGS, SELECTOR, Plan, check_same_plan, parse_transcript, plan
 from lace.cli.command import command as lace_command
 from lace.cli.files import check_target, read_file, written
 from lace.cli.policy_files import WantedRules, check_files, refuse_shared_input, warn_of
 from lace.cli.policy_options import LOWERING_OPTION
 from lace.errors import Place, PolicyError, UsageError
-from lace.policy.local import Plan, plan
-from lace.policy.plan import LOWERINGS, check_same_plan, parse_transcript
-from lace.rules.profiles import SELECTOR
 
 if TYPE_CHECKING:
+    from lace.api.policy import ExchangePlan
     from lace.cli.session import Session
-    from lace.policy.plan import ExchangePlan
 
 
 def _make(session: Session, operand0: str, operand1: str, lowering: str) -> Plan:

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from lace.api import now
-from lace.base.text import safe_text, shorten
+from lace.api.policy import (
+    EXPOSURE,
+    LOCAL_TAI,
+    LOWERINGS,
+    PEER,
+    SELECTOR,
+    Policy,
+    check_offer,
+    exposure_warnings,
+    local_now,
+    missing_facts,
+    operand_of,
+    public_fact_checker,
+    read_clock,
+    register_exposures,
+    with_local_time,
+    with_peer,
+)
+from lace.api.rules import check_source, parse_allowed
+from lace.base.text import safe_text
 from lace.cli.files import (
     STANDARD_INPUT,
     complain_findings,
@@ -17,92 +35,26 @@ from lace.cli.files import (
 )
 from lace.cli.output import parse_time, plural
 from lace.cli.policy_options import ExposureArgument, offered, parse_exposure, parse_viewer
-from lace.columns.segment_journal import SegmentDamagedError
-from lace.errors import Finding, Place, RuleError, UsageError
-from lace.exchange.blocks import CONTROL_PREDICATES, Syntax
-from lace.exchange.capabilities import capabilities_of
-from lace.facts.catalogue import BASE_PREDICATES, LOCAL_PREDICATES, FactClass
-from lace.facts.lines import FactLineError
-from lace.policy.exposure import Exposure, read_clock
-from lace.policy.local import Policy, exposure_warnings
-from lace.policy.operand import operand_of
-from lace.policy.plan import LOWERINGS
-from lace.policy.public_facts import PEER, local_time, missing_facts, with_local_time, with_peer
-from lace.query.result import AnswerLostError
-from lace.rules.checks.emptiness import parse_allowed
-from lace.rules.profiles import EXPOSURE, LOCAL_TAI, SELECTOR
-from lace.rules.program import check_source
+from lace.errors import Finding, RuleError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lace.api import Lace
+    from lace.api.policy import (
+        Executable,
+        Exposure,
+        Fact,
+        Offer,
+        Operand,
+    )
+    from lace.api.rules import CheckedProgram, PredicateKey, Profile, RuleLimits
     from lace.cli.files import RuleFile
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
-    from lace.facts.lines import Fact
-    from lace.policy.compile import Executable
-    from lace.policy.operand import Operand
-    from lace.policy.schema import Offer
-    from lace.rules.limits import RuleLimits
-    from lace.rules.profiles import Profile
-    from lace.rules.program import CheckedProgram
-    from lace.rules.syntax import PredicateKey
 
 
-# -- Facts that come with an exchange, as commands read them: advertisements and runtime facts.
-#
-# They are held to what an exchange would take. A value of a wrong form is refused. What is
-# well formed, and no exchange would have it so, is warned of with its place: a preview may be
-# asked about it all the same.
-
-_OPTION_OF: Final = {
-    FactClass.ADVERTISEMENT: "--advertised",
-    FactClass.RUNTIME: "--runtime",
-}
-_RULE_OF: Final = {FactClass.ADVERTISEMENT: "040-13", FactClass.RUNTIME: "040-89"}
-_FORMS: Final = {
-    "Advertised": CONTROL_PREDICATES["Advertised"].syntax,
-    "AdvertisedField": CONTROL_PREDICATES["AdvertisedField"].syntax,
-    "Here": (Syntax.VERIFIER,),
-    "Peer": (Syntax.VERIFIER,),
-    "Transport": (Syntax.TEXT,),
-    "TransportEncrypted": (),
-    "StartTAI": (Syntax.TAI,),
-    "TickTAI": (Syntax.TAI,),
-    "ClockSkewSeconds": (Syntax.DECIMAL,),
-    LOCAL_TAI.name: (Syntax.TAI,),
-}
-_RULES: Final = {
-    "Advertised": "050-39",
-    "AdvertisedField": "050-40",
-    "Here": "050-25",
-    "Peer": "050-26",
-    "Transport": "050-27",
-    "StartTAI": "050-29",
-    "TickTAI": "050-30",
-    "ClockSkewSeconds": "050-31",
-    LOCAL_TAI.name: "G05b",
-}
-_TAKEN: Final = {
-    FactClass.ADVERTISEMENT: frozenset(
-        name
-        for name, found in BASE_PREDICATES.items()
-        if found.fact_class is FactClass.ADVERTISEMENT
-    ),
-    FactClass.RUNTIME: frozenset(
-        {
-            LOCAL_TAI.name,
-            *(
-                name
-                for name, found in BASE_PREDICATES.items()
-                if found.fact_class is FactClass.RUNTIME
-            ),
-        }
-    ),
-}
-"""The predicates that each option takes."""
-_KNOWN: Final = {**BASE_PREDICATES, **LOCAL_PREDICATES}
+# -- Facts that come with an exchange: advertisements and runtime facts.
 
 
 def read_public_facts(
@@ -112,9 +64,9 @@ def read_public_facts(
     limits = session.rule_limits()
     found: list[Fact] = []
     odd: list[Finding] = []
-    for argument, kind in ((advertised, FactClass.ADVERTISEMENT), (runtime, FactClass.RUNTIME)):
+    for argument, option in ((advertised, "--advertised"), (runtime, "--runtime")):
         if argument is not None:
-            checker = _Checker(kind, name_of(argument))
+            checker = public_fact_checker(option, name_of(argument))
             found += read_fact_files(session, [argument], limits, checker).facts
             odd += checker.findings()
     if odd and not session.output.quiet:
@@ -145,127 +97,7 @@ def with_clock(
         return with_local_time(facts, parse_time(at, "--at"))
     if told or not read_clock(exposures):
         return facts
-    settings = session.settings(session.find_folder())[0]
-    return with_local_time(facts, local_time(now(), capabilities_of(settings).tick_interval))
-
-
-class _Oddity:
-    """Something that no exchange would have: where it is first, and how often it is there."""
-
-    def __init__(self, rule: str) -> None:
-        self.rule = rule
-        self.line = 0
-        self.message = ""
-        self.count = 0
-
-    def add(self, line: int, message: str, count: int = 1) -> None:
-        """Note it, once or more often; the first is told."""
-        if not self.count:
-            self.line, self.message = line, message
-        self.count += count
-
-    def finding(self, name: str) -> Finding:
-        """Return what is said of it."""
-        more = f", and {plural(self.count - 1, 'other')} like it" if self.count > 1 else ""
-        return Finding(
-            severity="warning",
-            place=Place(name, self.line),
-            message=f"{self.message}{more}",
-            rule=self.rule,
-        )
-
-
-class _Checker:
-    """Takes the facts of one file, line by line, if they are of its kind and well formed."""
-
-    def __init__(self, kind: FactClass, name: str) -> None:
-        self._kind = kind
-        self._name = name
-        self._line = 0
-        self._source: tuple[str, int] | None = None
-        self._advertised: set[tuple[str, str]] = set()
-        self._claimed: dict[tuple[str, str], tuple[int, int]] = {}
-        self._values: dict[Fact, str] = {}
-        self._single: dict[str, tuple[Fact, int]] = {}
-        self._odd: dict[str, _Oddity] = {}
-
-    def __call__(self, fact: Fact) -> None:
-        """Take the fact of the next line."""
-        self._line += 1
-        _check_kind(self._kind, fact)
-        _check_form(fact)
-        match fact:
-            case ("Advertised", record, source):
-                self._advertised.add((record, source))
-                self._check_source(source)
-            case ("AdvertisedField", record, source, *_):
-                first, count = self._claimed.get((record, source), (self._line, 0))
-                self._claimed[record, source] = first, count + 1
-                self._check_source(source)
-                if self._values.setdefault(fact[:-1], fact[-1]) != fact[-1]:
-                    message = f"field {shorten(fact[3])} has another value at index {fact[4]}"
-                    self._note("value", "G42", message)
-            case _:
-                other, line = self._single.setdefault(fact[0], (fact, self._line))
-                if other != fact:
-                    message = f"an exchange has one {fact[0]}, and line {line:,} has another"
-                    self._note(fact[0], _RULES[fact[0]], message)
-
-    def findings(self) -> list[Finding]:
-        """Return what is odd, by line, once all lines were taken."""
-        for key, (line, count) in self._claimed.items():
-            if key not in self._advertised:
-                odd = self._odd.setdefault("field", _Oddity("G42"))
-                odd.add(line, "this field has no Advertised line of its record and source", count)
-        found = sorted(self._odd.values(), key=lambda each: each.line)
-        return [each.finding(self._name) for each in found]
-
-    def _check_source(self, source: str) -> None:
-        if self._source is None:
-            self._source = source, self._line
-        first, line = self._source
-        if source != first:
-            message = f"a peer is one source, and line {line:,} has another: {shorten(first)}"
-            self._note("source", "G42", message)
-
-    def _note(self, sort: str, rule: str, message: str) -> None:
-        self._odd.setdefault(sort, _Oddity(rule)).add(self._line, message)
-
-
-def _check_kind(kind: FactClass, fact: Fact) -> None:
-    """Refuse a fact of another kind, or with another number of values."""
-    option, rule = _OPTION_OF[kind], _RULE_OF[kind]
-    found, arity = _KNOWN.get(fact[0]), len(fact) - 1
-    if found is None or found.name not in _TAKEN[kind]:
-        taken = [each for each in _KNOWN.values() if each.name in _TAKEN[kind]]
-        other = _OPTION_OF.get(found.fact_class) if found is not None else None
-        hint = f"{option} takes {', '.join(map(str, taken))}"
-        if found is not None:
-            hint = f"it belongs into {other}" if other else "record facts come from the lace"
-        if found is not None and found.fact_class is FactClass.LOCAL:
-            hint = "give it with --runtime" if found.name == LOCAL_TAI.name else "give --viewer V"
-        raise FactLineError(f"{fact[0]}/{arity} is no {kind.value} fact", rule=rule, hint=hint)
-    if found.arity != arity:
-        raise FactLineError(
-            f"{fact[0]} has {plural(found.arity, 'value')}, and here {arity:,}",
-            rule=rule,
-            hint=f"write {found.name}({','.join(found.arguments)}), each value in quotes",
-        )
-
-
-def _check_form(fact: Fact) -> None:
-    """Refuse a value that has not the form of its place."""
-    name, *values = fact
-    for value, syntax in zip(values, _FORMS[name], strict=True):
-        if not syntax.matches(value) and syntax is not Syntax.TEXT:
-            raise FactLineError(
-                f"{shorten(value)!r} is not {syntax.title}",
-                rule=_RULES[name],
-                hint=f"as in {name}({','.join(_KNOWN[name].arguments)})",
-            )
-
-
-Answer = TypeVar("Answer")
+    return with_local_time(facts, local_now(session.settings(session.find_folder())[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +173,9 @@ def exposures_of(
     named: Sequence[ExposureArgument], checked: Sequence[CheckedProgram]
 ) -> tuple[Exposure, ...]:
     """Return one exposure for each file, registered for all viewers it is named with."""
-    modules = {each.file: module for each, module in zip(named, checked, strict=True)}
-    found: list[Exposure] = []
-    for file, module in modules.items():
-        viewers = {each.viewer for each in named if each.file == file}
-        names = frozenset(viewer for viewer in viewers if viewer is not None)
-        found.append(Exposure(module, None if None in viewers else names))
-    return tuple(found)
+    return register_exposures(
+        (module, each.viewer) for each, module in zip(named, checked, strict=True)
+    )
 
 
 def read_policy(session: Session, given: PolicyArguments) -> ReadPolicy:
@@ -414,7 +242,7 @@ def read_own_policy(
         allow_undefined=allow_undefined,
         **offer,
     )
-    capabilities_of(session.settings(session.find_settings())[0], policy)  # refuses its fields
+    check_offer(session.settings(session.find_settings())[0], policy)
     warn_of(session, policy.warnings)
     return policy
 
@@ -436,15 +264,6 @@ def read_exposures(
     made = exposures_of(named, check_files(session, files))
     warn_of(session, exposure_warnings(made))
     return made
-
-
-def ask_again(lace: Lace, question: Callable[[], Answer]) -> Answer:
-    """Return an answer; damage that shows in stored facts is met by making them again."""
-    try:
-        return question()
-    except (AnswerLostError, SegmentDamagedError):
-        lace.store.discard_segments()
-        return question()
 
 
 def warn_of(session: Session, findings: Iterable[Finding]) -> None:

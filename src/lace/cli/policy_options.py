@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from lace.api.policy import LOWERINGS, Verifier, check_viewer
 from lace.base.text import safe_text, shorten
 from lace.cli.failures import Choice
 from lace.errors import LaceError, Place, PolicyError, RecordError, UsageError
-from lace.policy.exposure import check_viewer
-from lace.policy.plan import LOWERINGS
-from lace.record.ids import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

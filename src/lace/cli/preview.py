@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lace.api.policy import ask_again
 from lace.cli.command import command as lace_command
 from lace.cli.output import TableColumn, plural, short_identifiers, time_text
 from lace.cli.policy_files import (
-    ask_again,
     explain_empty_view,
     note_missing_facts,
     note_no_record,
@@ -22,19 +22,16 @@ from lace.cli.policy_files import (
 from lace.cli.policy_options import exchange_options
 from lace.cli.progress import Waiting
 from lace.cli.records import MOST_ROWS, SHORT, identifier_column, remark_cut, show_records
-from lace.facts.lines import format_fact
-from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.api.policy import Fact, Preview
+    from lace.api.records import SqliteSnapshot
     from lace.cli.output import Output
     from lace.cli.policy_files import ReadPolicy
     from lace.cli.policy_options import PolicyArguments
     from lace.cli.session import Session
-    from lace.facts.lines import Fact
-    from lace.query.preview import Preview
-    from lace.store.interface import Snapshot
 
 
 class _Answer:
@@ -51,6 +48,7 @@ class _Answer:
         self.request = sorted(preview.permissions.may_request)
         self.not_here = sorted(preview.not_here)
         self.already_here = sorted(preview.already_here)
+        self.lines = preview.fact_lines()
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -70,12 +68,7 @@ class _Answer:
             "peer_work": self.their_work,
         }
 
-    def write_lines(self, output: Output) -> None:
-        """Write fact lines, sorted bytewise."""
-        for key, records in ((MAY_REQUEST, self.request), (MAY_SEND, self.send)):
-            output.lines(sorted(format_fact((key.name, record)) for record in records))
-
-    def write_page(self, output: Output, snapshot: Snapshot) -> None:
+    def write_page(self, output: Output, snapshot: SqliteSnapshot) -> None:
         """Write a summary and tables for a person."""
         executable = self.executable
         count = len(executable.exposures)
@@ -249,7 +242,7 @@ def command(session: Session, exchange: PolicyArguments) -> int:
             with lace.snapshot() as snapshot:
                 answer.write_page(output, snapshot)
         else:
-            answer.write_lines(output)
+            output.lines(answer.lines)
     output.flush()
     _tell(session, answer)
     return 0

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from lace.api.policy import ask_again
 from lace.api.query import (
     ENGINES,
     AnswerLostError,
@@ -48,7 +49,6 @@ from lace.cli.files import (
 )
 from lace.cli.output import Output, TableColumn, plural, short_identifiers
 from lace.cli.policy_files import (
-    ask_again,
     explain_empty_view,
     note_missing_facts,
     note_no_record,
