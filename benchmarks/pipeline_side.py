@@ -22,6 +22,7 @@ from benchmarks.corpus import FOLDER
 from benchmarks.measure import Steps, cpu_of_tree, run_steps
 from lace.base.limits import DEFAULT_SETTINGS
 from lace.exchange.advertisement_set import AdvertisementSet
+from lace.exchange.summaries import summaries_of
 from lace.policy.schema import Schema
 from lace.record.model import blob_payload, plex_payload, seal_payload, write_record
 from lace.record.seal import SigningKey
@@ -157,8 +158,7 @@ def _plain(target: Path) -> bytes:
     if writer is not None:
         writer.close()
     made = AdvertisementSet.of(records, digests)
-    for prefix in made.partitions(PREFIX_LENGTH):
-        made.root(prefix)
+    summaries_of(made, PREFIX_LENGTH)
     return made.root("")
 
 

@@ -81,12 +81,14 @@ def _seeds() -> list[bytes]:
 
 def _reconciliation(
     mode: int, own: AdvertisementSet, sources: tuple[str, str], *, cursor: bool = False
-) -> Reconciliation:
+) -> Reconciliation[AdvertisementSet]:
     known = _SAME if cursor else None
     return Reconciliation(mode, own, sources, _SCHEMA, _LIMITS, cursor=known)
 
 
-def _receive(side: Reconciliation, facts: list[Fact], relabelled: AdvertisementSet) -> None:
+def _receive(
+    side: Reconciliation[AdvertisementSet], facts: list[Fact], relabelled: AdvertisementSet
+) -> None:
     turn = side.turn
     side.receive(facts)
     if turn == 0 and side.mode:

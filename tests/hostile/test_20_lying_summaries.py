@@ -15,7 +15,7 @@ import pytest
 from lace.base import b64a
 from lace.exchange.advertisement import Advertisement
 from lace.exchange.advertisement_set import AdvertisementSet
-from lace.exchange.summaries import partition_fact
+from lace.exchange.summaries import summaries_of
 from tests.hostile.kit import MIB, attacked
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def told(count: int, source: str) -> tuple[list[Fact], list[Fact]]:
     own = AdvertisementSet.of(
         [each.record for each in claims], [each.digest(source) for each in claims]
     )
-    heads = [partition_fact(own, prefix) for prefix in own.partitions(2)]
+    heads = [each.fact(prefix) for prefix, each in summaries_of(own, 2).items()]
     return heads, [fact for each in claims for fact in each.facts(source)]
 
 

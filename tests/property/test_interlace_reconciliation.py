@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lace.exchange import advertisement_set as partitions
-from lace.exchange import querier as asking
+from lace.exchange import advertisement_set, querier, summaries
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.reconcile import Reconciliation
 from lace.exchange.summaries import InquiryLimits
@@ -29,7 +28,10 @@ from tests.unit.exchange.reconciling import (
 
 if TYPE_CHECKING:
     from lace.exchange.advertisement import Advertisement
+    from lace.exchange.advertisement_set import AdvertisementSet
     from lace.facts.lines import Fact
+
+    Kind = type[Reconciliation[AdvertisementSet]]
 
 pytestmark = pytest.mark.property
 
@@ -105,8 +107,8 @@ def test_fingerprints_that_collide_only_steer(bits: int, monkeypatch: pytest.Mon
     def weak(root: bytes) -> bytes:
         return bytes([root[0] & bits, *bytes(5)])
 
-    monkeypatch.setattr(partitions, "fingerprint_of", weak)
-    monkeypatch.setattr(asking, "fingerprint_of", weak)
+    for module in (advertisement_set, querier, summaries):
+        monkeypatch.setattr(module, "fingerprint_of", weak)
     for seed in range(SEEDS // 3):
         rnd = random.Random(seed)
         a, b = some_pair(rnd, 2, some_limits(rnd))
@@ -137,7 +139,7 @@ def test_a_delta_that_lies_is_not_believed() -> None:
 
 def first_contact(
     rnd: random.Random,
-    kinds: tuple[type[Reconciliation], type[Reconciliation]] = (Reconciliation, Reconciliation),
+    kinds: tuple[Kind, Kind] = (Reconciliation, Reconciliation),
 ) -> tuple[Party, Party]:
     """Two parties that know nothing of each other and have much in common, in either role."""
     schema = rnd.choice((Schema(), Schema(names=frozenset({"Group"}))))
@@ -162,7 +164,7 @@ def test_who_follows_finds_what_a_search_would() -> None:
 
         def note(_turn: int, facts: list[Fact], sides: tuple[Party, Party] = (a, b)) -> list[Fact]:
             for at, side in enumerate(sides):
-                followed[at] += side.at.inquiry.is_following
+                followed[at] += side.at.is_following
             return facts
 
         reconcile(a, b, note)
@@ -171,11 +173,11 @@ def test_who_follows_finds_what_a_search_would() -> None:
 
 
 @pytest.mark.parametrize("kind", [Searching, Unhelpful])
-def test_whoever_the_other_side_is_both_find_all(kind: type[Reconciliation]) -> None:
+def test_whoever_the_other_side_is_both_find_all(kind: Kind) -> None:
     """A peer that always searches, or gives no hints, or follows one that gives none."""
     for seed in range(SEEDS):
         rnd = random.Random(seed)
-        kinds = (kind, Reconciliation) if seed % 2 else (Reconciliation, kind)
+        kinds: tuple[Kind, Kind] = (kind, Reconciliation) if seed % 2 else (Reconciliation, kind)
         a, b = first_contact(rnd, kinds)
         reconcile(a, b)
         check(a, b)
@@ -191,7 +193,8 @@ def test_following_pays() -> None:
             for count in (ours, theirs)
         ]
         sizes = []
-        for kind in (Searching, Reconciliation):
+        kinds: tuple[Kind, Kind] = (Searching, Reconciliation)
+        for kind in kinds:
             a, b = (Party(at, 2, claims[at], kind=kind) for at in (0, 1))
             sizes.append(reconcile(a, b)[1])
             check(a, b)
@@ -205,8 +208,8 @@ def test_who_follows_is_not_misled_by_fingerprints(
     def weak(root: bytes) -> bytes:
         return bytes([root[0] & bits, *bytes(5)])
 
-    monkeypatch.setattr(partitions, "fingerprint_of", weak)
-    monkeypatch.setattr(asking, "fingerprint_of", weak)
+    for module in (advertisement_set, querier, summaries):
+        monkeypatch.setattr(module, "fingerprint_of", weak)
     for seed in range(SEEDS // 3):
         a, b = first_contact(random.Random(seed))
         reconcile(a, b)

@@ -16,6 +16,7 @@ from lace.errors import UsageError
 from lace.exchange.advertisement import Advertisement, advertised_fields_of
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.merkle import EMPTY_ROOT, as_digests, root_of
+from lace.exchange.summaries import summaries_of
 from lace.facts.extract import record_facts
 from lace.policy.schema import ALL_FIELDS, Schema
 from lace.record.model import Blob, Plex
@@ -80,7 +81,7 @@ def check(
     wanted, claims = embedded(warehouse, asked.schema, asked.source, only)
     found = read_partitions(warehouse, asked.name)
     assert found[WHOLE] == (len(wanted), wanted.root(""))
-    prefixes = wanted.partitions(2)
+    prefixes = list(summaries_of(wanted, 2))
     assert found.keys() == {WHOLE, *prefixes}
     for prefix in prefixes:
         assert found[prefix] == (wanted.count(prefix), wanted.root(prefix))
@@ -104,7 +105,7 @@ def test_states_equal_those_of_an_exchange(spark: Any, tmp_path: Path, file: Pat
         done = advertise_as(spark, warehouse, asked)
         wanted = check(spark, warehouse, asked)
         assert (done.records, done.added, done.root) == (len(wanted), len(wanted), wanted.root(""))
-        assert done.partitions == len(wanted.partitions(2))
+        assert done.partitions == len(list(summaries_of(wanted, 2)))
         roots.add(done.root)
     assert len(roots) == 3
     assert state_names(warehouse.manifest) == ["bare", "every", "some"]
@@ -283,7 +284,7 @@ def test_the_command(
     result = call(*base, "--field", "App")
     root = b64a.encode(wanted.root(""))
     assert (result.code, result.err) == (0, "")
-    count, parts = len(wanted), len(wanted.partitions(2))
+    count, parts = len(wanted), len(list(summaries_of(wanted, 2)))
     assert result.lines == [
         f"records {count}",
         f"added {count}",

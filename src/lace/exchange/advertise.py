@@ -213,14 +213,14 @@ class Advertising:
 
     def __init__(self, terms: Terms, states: States) -> None:
         self._terms, self._states = terms, states
-        self._reconciliation: Reconciliation | None = None
+        self._reconciliation: Reconciliation[AdvertisementSet] | None = None
         self._summaries = 0
         self._purpose = _Purpose.BLOCK
         self.claim_bytes = 0
         """The bytes of the texts of all claims that were taken so far; none is subtracted."""
 
     @property
-    def _at(self) -> Reconciliation:
+    def _at(self) -> Reconciliation[AdvertisementSet]:
         """The comparison that is under way."""
         if self._reconciliation is None:
             raise AssertionError("a loop is under way")
@@ -229,7 +229,7 @@ class Advertising:
     def forget(self) -> None:
         """Forget what was compared: what was listed need not be held while records move."""
         if self._terms.limits.literal_limits and self._reconciliation is not None:
-            self._summaries = self._reconciliation.inquiry.summaries
+            self._summaries = self._reconciliation.searcher.summaries
         self._reconciliation = None
 
     def expect(self) -> Describe | None:
@@ -302,7 +302,7 @@ class Advertising:
         is_opening = at.turn == 0
         at.receive([fact for fact in block if fact[0] != "TickReady"])
         self._check_announced(at.announced)
-        self._check_bytes(at.inquiry.listed_bytes)
+        self._check_bytes(at.searcher.listed_bytes)
         if at.is_over:
             return None
         if is_opening:
@@ -356,7 +356,7 @@ class Advertising:
             relabelled = [record for record in added if record not in at.listed]
         is_all = len(claims) == len(at.listed)
         # The texts of claims become facts, which stay in memory until the epoch ends.
-        self.claim_bytes += at.inquiry.listed_bytes if is_all else claim_bytes(claims)
+        self.claim_bytes += at.searcher.listed_bytes if is_all else claim_bytes(claims)
         self._check_bytes(self.claim_bytes)
         self._states.learn(at.result)
         self.forget()

@@ -285,12 +285,6 @@ class Rows:
             same[part][is_there] = equal.all(axis=1)
         return self.keys[~same], other.keys[~is_common]
 
-    def prefixes(self, length: int) -> list[str]:
-        """Return what payloads begin with: texts of a length of ten at most, in order."""
-        values = np.unique(_words_of(self.keys) >> np.uint64(64 - 6 * length)).tolist()
-        places = [6 * at for at in reversed(range(length))]
-        return ["".join(b64a.ALPHABET[value >> at & 63] for at in places) for value in values]
-
     def span(self, prefix: str) -> slice:
         """Return where the records lie whose payload begins with some characters."""
         first, last = self.bounds([prefix])
@@ -394,10 +388,6 @@ class Others:
     def within(self, prefix: str) -> list[str]:
         """Return the records of a partition, in order."""
         return self._records[slice(*self._span(prefix))]
-
-    def prefixes(self, length: int) -> set[str]:
-        """Return the prefixes of a length that have records; a shorter payload has none."""
-        return {payload[:length] for payload in self._payloads if len(payload) >= length}
 
 
 def write_others(others: Others) -> bytes:
@@ -632,10 +622,6 @@ class AdvertisementSet:
         rows = [row.tobytes() for row in self._rows.digests[found]]
         return records, [*rows, *(self._others.digests[record] for record in others)]
 
-    def partitions(self, length: int) -> list[str]:
-        """Return the prefixes of a length, of ten at most, that have records; in order."""
-        return sorted({*self._rows.prefixes(length), *self._others.prefixes(length)})
-
     # -- roots ---------------------------------------------------------------------------------
 
     def root(self, prefix: str) -> bytes:
@@ -679,10 +665,6 @@ class AdvertisementSet:
             root = self._roots.get(name) if count else EMPTY_ROOT
             made.append((count, root or self._root_of(name, slice(first, last))))
         return made
-
-    def fingerprints(self, prefix: str) -> list[bytes]:
-        """Return the fingerprint of each child, in the order of the alphabet."""
-        return [fingerprint_of(root) for _, root in self.children(prefix)]
 
     def without_one(self, prefix: str, fingerprint: bytes) -> tuple[AdvertisementSet, str] | None:
         """Return a partition less the one record without which it has a fingerprint, and that one.

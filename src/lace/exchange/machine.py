@@ -33,7 +33,7 @@ from lace.exchange.negotiation import Handshake
 from lace.exchange.result import Account, Counters, Outcome, Traffic
 from lace.exchange.ticks import LocalTime, Timing, start_ticks
 from lace.exchange.transfer import Ledger, Transfer
-from lace.exchange.transitions import Finding, Position, State
+from lace.exchange.transitions import Position, State, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,24 +156,24 @@ class Loops:
     def begin_epoch(self, now: Tai) -> list[Effect]:
         """Begin the first loop after a hello."""
         self._begin_round()
-        return self._begin(now, Finding.AGREED)
+        return self._begin(now, Trigger.AGREED)
 
     def begin_next(self, now: Tai) -> list[Effect]:
         """Begin the next loop of a round."""
-        return self._begin(now, Finding.LOOP_DUE)
+        return self._begin(now, Trigger.LOOP_DUE)
 
     def begin_again(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
         """Begin a round after waiting; a tentative one only if there is something new here."""
         self._is_begun, self._is_tentative = True, tentative
-        return self._begin(now, Finding.LOOP_DUE)
+        return self._begin(now, Trigger.LOOP_DUE)
 
     def answer(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         """Begin a round because the peer began one; `facts` are its turn 0."""
         self._held = facts
         return self.begin_again(now)
 
-    def _begin(self, now: Tai, reason: Finding) -> list[Effect]:
-        self._position.find(reason)
+    def _begin(self, now: Tai, reason: Trigger) -> list[Effect]:
+        self._position.move(reason)
         self._advertising.forget()
         self.ticks = self.ticks.begin_loop()
         return [self._evaluate_at(now)]
@@ -231,7 +231,7 @@ class Loops:
         is_more = self.pending > self._pending_before
         self._pending_before = self.pending
         if is_tentative and not self.states.has_news and not is_more:
-            self._position.find(Finding.NOTHING_NEW)
+            self._position.move(Trigger.NOTHING_NEW)
             self._is_begun = False
             return []
         return self._open_loop(now)
@@ -253,9 +253,9 @@ class Loops:
         if due is None:
             return self._compare()
         if isinstance(due, Describe):
-            self._position.find(Finding.CLAIMS_NEEDED)
+            self._position.move(Trigger.CLAIMS_NEEDED)
             return [due]
-        self._position.find(Finding.TURN_READY)
+        self._position.move(Trigger.TURN_READY)
         block = replace(self._turn_block(due, now), is_reconciling=True)
         held, self._held = self._held, None
         return [block] if held is None else [block, *self._take_turn(held, now)]
@@ -308,7 +308,7 @@ class Loops:
         """Evaluate what may be requested of what the peer advertises now."""
         claims, relabelled, removed = self._advertising.conclude()
         self.ledger.see(self.states.theirs)
-        self._position.find(Finding.ALL_KNOWN)
+        self._position.move(Trigger.ALL_KNOWN)
         room = self.terms.limits.max_fact_block_size // _REQUEST_BYTES // 2
         return [
             Evaluate(
@@ -337,17 +337,17 @@ class Loops:
         self.ticks = self.ticks.hear_request()
         self.transfer.take_requests([fact[1] for fact in block.of("MayRequest")])
         if not self.transfer.is_asked_for_advertised:
-            self._position.find(Finding.NOT_REQUESTED)
+            self._position.move(Trigger.NOT_REQUESTED)
             return [self.transfer.send()]
         # What may be sent is looked at once more, at the moment of sending.
-        self._position.find(Finding.REQUESTED)
+        self._position.move(Trigger.REQUESTED)
         return [self._evaluate_at(now)]
 
     # -- the end -------------------------------------------------------------------------------
 
     def end(self) -> LoopEnd:
         """Say how the loop ended."""
-        self._position.find(Finding.LOOP_OVER)
+        self._position.move(Trigger.LOOP_OVER)
         self.ended = self._how_ended()
         self._pending_before = self.pending
         return self.ended
@@ -555,7 +555,7 @@ class Machine:
             return self._take_hello(facts, now)
         loops = self._looping()
         if is_setup and self._epoch is not None and loops.is_at_rest:
-            self._position.find(Finding.SETUP_DUE)
+            self._position.move(Trigger.SETUP_DUE)
             return [*self._send_setup(), *self._take_setup(facts, now)]
         if self.state is not State.WAITING or is_tick:
             return self._go_on(loops.block(facts, now), now)
@@ -567,7 +567,7 @@ class Machine:
         plan = self._handshake.plan
         if self._epoch is not None and plan is not None and plan.id != self._epoch[0].plan_id:
             self._ledger.begin_epoch()
-        self._position.find(Finding.SETUP_READ)
+        self._position.move(Trigger.SETUP_READ)
         return [hello]
 
     def _take_hello(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
@@ -639,7 +639,7 @@ class Machine:
         if loops is None or self.state is not State.WAITING:
             return []
         if self._renewal is not None:
-            self._position.find(Finding.SETUP_DUE)
+            self._position.move(Trigger.SETUP_DUE)
             return self._send_setup()
         rises = loops.depends_on_tick and loops.ticks.both_ready
         if not self._has_changed and not rises and not loops.has_news:
@@ -763,7 +763,7 @@ class Machine:
 
     def _end(self, outcome: Outcome) -> list[Effect]:
         self.outcome = outcome
-        self._position.find(Finding.OVER)
+        self._position.move(Trigger.OVER)
         return [Close(outcome)]
 
     @property

@@ -1,14 +1,13 @@
 """The asking half of reconciliation: from summaries to what the peer advertises (G44).
 
-An `Inquiry` is about the peer's frozen send set of one loop. It has the known states,
-takes from them whatever a root or a fingerprint shows to be the same, and asks for the
-rest: to list a partition, or to narrow it. What it assembles must have the count and root
-that the peer announced.
+There are two strategies. A `Searcher` takes from the sets that it knows whatever a root or a
+fingerprint shows to be the same, and asks for the rest: to list a partition, or to narrow it.
+What it puts together must have the count and root that the peer announced.
 
-When two sides ask each other, one of them need not search. It follows: it takes the other
-to have what it has itself, asks only for the lists that the other asks for, and searches
-when that does not lead to the announced root. Who is followed therefore asks also for
-lists that it knows to be empty, where it has records that the peer lacks.
+When two sides ask each other, one of them need not search. A `Follower` takes the peer to have
+what it has itself, asks only for the lists that the peer asks for, and leaves the rest to its
+searcher when that does not lead to the announced root. The side that is followed therefore asks
+also for lists that it knows to be empty, where it has records that the peer lacks.
 
 Apart from `reconcile`, which alternates turns; this is the side that asks.
 """
@@ -17,16 +16,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from lace.base import b64a
 from lace.exchange.advertisement import claim_bytes, digests_of
-from lace.exchange.advertisement_set import (
-    AdvertisementSet,
-    child_prefixes,
-    fingerprint_of,
-    payload_of,
-)
+from lace.exchange.advertisement_set import child_prefixes, fingerprint_of, payload_of
 from lace.exchange.failures import Failure, InterlaceFailure, limit_failure
 from lace.exchange.merkle import EMPTY_ROOT
 from lace.exchange.summaries import (
@@ -34,9 +28,11 @@ from lace.exchange.summaries import (
     LINE_BYTES,
     LIST,
     NARROW,
+    ClaimSet,
     Costs,
     InquiryLimits,
     Shares,
+    Summary,
     is_listing_cheaper,
     start_length,
 )
@@ -45,10 +41,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lace.exchange.advertisement import Advertisement
-    from lace.exchange.summaries import Summary
 
 
-# -- The agenda of an inquiry: which partitions are wanted, and what is asked about them (G44).
+S = TypeVar("S", bound=ClaimSet)
+
+# -- The queue of questions: which partitions are wanted, and what is asked about them (G44).
 #
 # Nothing is asked twice, questions that are open do not nest, and a turn asks only for what
 # it expects to fit. Where answers would pass the limit of summaries, larger partitions are
@@ -64,8 +61,8 @@ _PUNCTUATION: Final = 5
 class Wanted:
     """A partition that is asked about next.
 
-    `count` is how many records it has, about, and `known` how many of them some state at
-    hand has; `fingerprint` is what the peer has told of it, if it is to be looked at.
+    `count` is how many records it has, about, and `known` how many of them some known set
+    has; `fingerprint` is what the peer has said of it, if it is to be looked at.
     """
 
     prefix: str
@@ -75,8 +72,8 @@ class Wanted:
     fingerprint: bytes | None = None
 
 
-class Agenda:
-    """The questions of one inquiry, from wanted to answered."""
+class QueryQueue:
+    """The questions of one loop, from wanted to answered."""
 
     def __init__(self, mode: int, limits: InquiryLimits, advertisement_bytes: int) -> None:
         self._mode = mode
@@ -84,7 +81,7 @@ class Agenda:
         self._advertisement_bytes = advertisement_bytes
         self.costs = Costs.of_mode(mode, advertisement_bytes)
         self.shares = Shares()
-        self.queue: list[Wanted] = []
+        self.wanted: list[Wanted] = []
         self.open: dict[str, str] = {}
         self.asked: set[tuple[str, str]] = set()
         self._start = start_length(mode)
@@ -125,7 +122,7 @@ class Agenda:
 
     def free(self, prefixes: Iterable[str]) -> list[str]:
         """Return those in and around no partition wanted or asked about, and not too deep."""
-        busy = {*self.open, *(each.prefix for each in self.queue)}
+        busy = {*self.open, *(each.prefix for each in self.wanted)}
         around = {each[:length] for each in busy for length in range(len(each))}
         return [
             prefix
@@ -138,13 +135,13 @@ class Agenda:
 
     def questions(self, estimate: Estimate) -> list[tuple[str, str]]:
         """Return what to ask next: the question's predicate and the prefix, each asked once."""
-        if not self.queue:
+        if not self.wanted:
             return []
         self._keep_summary_limit(estimate)
         asked: list[tuple[str, str]] = []
         room, lines = self._limits.answer_bytes // 2, self._limits.question_bytes
         later: list[Wanted] = []
-        for wanted in sorted(self.queue, key=lambda each: each.prefix):
+        for wanted in sorted(self.wanted, key=lambda each: each.prefix):
             self._check_depth(wanted)
             kind, size = self.choose(wanted)
             line = len(kind) + len(wanted.prefix) + _PUNCTUATION
@@ -156,7 +153,7 @@ class Agenda:
             self._due[wanted.prefix] = self._lines_for(wanted)
             self.ask(kind, wanted.prefix)
             asked.append((kind, wanted.prefix))
-        self.queue = later
+        self.wanted = later
         if self._lines + len(self.open) > self._limits.summaries:
             raise self._too_many("what the peer advertises takes more than")
         return asked
@@ -209,19 +206,19 @@ class Agenda:
     def _keep_summary_limit(self, estimate: Estimate) -> None:
         """See that answers will not pass the limit of summaries: list larger partitions then."""
         room = self._limits.summaries - self._lines - sum(self._due.values())
-        lines = sum(map(self._lines_for, self.queue))
-        length = max(len(each.prefix) for each in self.queue)
+        lines = sum(map(self._lines_for, self.wanted))
+        length = max(len(each.prefix) for each in self.wanted)
         while lines > room and length > self._start:
             length -= 1
             lines -= self._merge(length, lines - room, estimate)
         if lines > room:
-            for each in self.queue:
+            for each in self.wanted:
                 each.must_list = each.must_list or self._can_list(each)
 
     def _merge(self, length: int, excess: int, estimate: Estimate) -> int:
         """Want larger partitions instead of those in them; returns how many lines that saves."""
         families: dict[str, list[Wanted]] = {}
-        for each in self.queue:
+        for each in self.wanted:
             if len(each.prefix) > length:
                 families.setdefault(each.prefix[:length], []).append(each)
         # Questions do not nest, so nothing in a partition that is wanted may be open.
@@ -237,10 +234,10 @@ class Agenda:
             merged[prefix] = whole
         kept = [
             each
-            for each in self.queue
+            for each in self.wanted
             if len(each.prefix) <= length or each.prefix[:length] not in merged
         ]
-        self.queue = [*kept, *merged.values()]
+        self.wanted = [*kept, *merged.values()]
         return saved
 
     def _can_list(self, wanted: Wanted) -> bool:
@@ -265,28 +262,29 @@ class Agenda:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
-    """States of the peer by partition: those that are certain, and those on trust."""
+class PartialSet(Generic[S]):
+    """What the peer has, by partition: what is certain, and what is taken on trust."""
 
-    certain: dict[str, AdvertisementSet] = field(default_factory=dict)
-    trusted: dict[str, AdvertisementSet] = field(default_factory=dict)
+    empty: S
+    certain: dict[str, S] = field(default_factory=dict)
+    trusted: dict[str, S] = field(default_factory=dict)
     _relearned: set[str] = field(default_factory=set)
 
     def is_certain(self, prefix: str) -> bool:
         """Tell whether a partition, or one that it lies in, is known for certain."""
         return any(prefix[:length] in self.certain for length in range(len(prefix) + 1))
 
-    def learn(self, prefix: str, state: AdvertisementSet, *, is_narrowed: bool = False) -> None:
+    def learn(self, prefix: str, state: S, *, is_narrowed: bool = False) -> None:
         """Know a partition for certain; if it was narrowed, forget what was taken for its parts."""
         self.trusted.pop(prefix, None)
         self.certain[prefix] = state
         if is_narrowed:
             self._relearned.add(prefix)
 
-    def joined(self) -> AdvertisementSet:
+    def joined(self) -> S:
         """Return everything that is known or trusted."""
         self._forget_parts()
-        return AdvertisementSet.joined([*self.trusted.items(), *self.certain.items()])
+        return self.empty.joined([*self.trusted.items(), *self.certain.items()])
 
     def _forget_parts(self) -> None:
         """Forget the parts of partitions that are known as a whole now."""
@@ -328,7 +326,7 @@ _SINGLE: Final = 1.25
 """Differences that a partition may be expected to have for one record to be all of them."""
 
 
-class LackingOne:
+class SingleDifference:
     """Looks for the one record that the peer lacks, as long as it is worth the time."""
 
     __slots__ = ("_tried",)
@@ -347,9 +345,7 @@ class LackingOne:
         self._tried += records
         return self._tried <= _MOST_TRIED
 
-    def find(
-        self, prefix: str, fingerprint: bytes, states: Iterable[AdvertisementSet]
-    ) -> tuple[AdvertisementSet, str] | None:
+    def find(self, prefix: str, fingerprint: bytes, states: Iterable[S]) -> tuple[S, str] | None:
         """Return what the peer has of a partition, and the prefix of what it lacks; or None."""
         for state in states:
             found = state.without_one(prefix, fingerprint)
@@ -362,56 +358,59 @@ class LackingOne:
         return None
 
 
-_NOTHING: Final = AdvertisementSet()
+# -- The two strategies.
+
 _LEAST_ROOM: Final = 1024
 """Summaries that must be allowed for a side to follow: it may have to search afterwards."""
 
 
-class Inquiry:
-    """Questions about one loop's advertisements of the peer.
+class Searcher(Generic[S]):
+    """Finds what the peer advertises in one loop, by questions about what no known set has.
 
-    `is_following` says that it leaves the search to the peer, `is_followed` that the peer
-    seems to leave it to this side.
+    `states` are sets that the peer's may be equal to, `empty` is one without records.
+    `is_followed` says that the peer seems to leave the search to this side.
     """
 
     def __init__(
         self,
         mode: int,
-        states: Sequence[AdvertisementSet],
+        empty: S,
+        states: Sequence[S],
         limits: InquiryLimits,
         advertisement_bytes: int,
     ) -> None:
         self._mode = mode
-        self._limits = limits
+        self._empty = empty
+        self.limits = limits
         self.states = list(states)
-        self._agenda = Agenda(mode, limits, advertisement_bytes)
+        self.queue = QueryQueue(mode, limits, advertisement_bytes)
+        self.found = PartialSet(empty)
+        self._single = SingleDifference()
         self._is_delta = False
         self._announced: dict[str, Summary] = {}
-        self._assembly = Assembly()
-        self._lacking = LackingOne()
         self._total = 0
-        self.is_following = self.is_followed = False
+        self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
         self.listed_bytes = 0
         """The bytes of the texts that were listed."""
         self._lists: list[str] = []
-        self.result: AdvertisementSet | None = None
+        self.result: S | None = None
 
     @property
     def open(self) -> Mapping[str, str]:
         """The questions that have no answer yet: prefixes, and the predicate of each."""
-        return self._agenda.open
+        return self.queue.open
 
     @property
     def summaries(self) -> int:
         """The summaries that count toward the limit."""
-        return self._agenda.lines
+        return self.queue.lines
 
     # -- what arrives --------------------------------------------------------------------------
 
     def announce(self, summaries: Mapping[str, Summary]) -> None:
         """Take the summaries of turn 0."""
-        self._agenda.count_lines(len(summaries))
+        self.queue.count_lines(len(summaries))
         self._announced = dict(summaries)
         self._total = sum(each.count for each in summaries.values())
 
@@ -425,47 +424,52 @@ class Inquiry:
         """How many records were announced, or listed, in turn 0."""
         return self._total
 
-    def take_all(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:
+    def take_all(self, state: S, found: Mapping[str, Advertisement]) -> None:
         """Take a full listing."""
-        self._total = len(state)
+        self._total = state.count("")
         self.result = state
         self._note_listed(found)
 
     def is_known(self) -> bool:
-        """Tell whether some known state has all that was announced."""
+        """Tell whether known sets have all that was announced."""
+        announced = self._announced.items()
         return all(
-            any(
-                state.count(prefix) == each.count and state.root(prefix) == each.root
-                for state in self.states
-            )
-            for prefix, each in self._announced.items()
-            if each.count
+            self._known(prefix, each) is not None for prefix, each in announced if each.count
         )
 
+    def _known(self, prefix: str, summary: Summary) -> S | None:
+        """Return the known set that has the count and root of a partition, if any."""
+        matching = (state for state in self.states if _fits(state, prefix, summary))
+        return next(matching, None)
+
     def begin(self) -> None:
-        """Look for what no known state has; all states are there now."""
+        """Look for what no known set has; all of them are there now."""
         for prefix, summary in self._announced.items():
             self._place(prefix, summary)
         self._settle()
 
     def _place(self, prefix: str, summary: Summary) -> None:
-        """Take a partition from a state that has its count and root, or want it."""
+        """Take a partition from a set that has its count and root, or want it."""
         if summary.count == 0:
             return
-        for state in self.states:
-            if state.count(prefix) == summary.count and state.root(prefix) == summary.root:
-                self._assembly.learn(prefix, state)
-                return
-        self._want(prefix, summary.count)
+        known = self._known(prefix, summary)
+        if known is None:
+            self._want(prefix, summary.count)
+        else:
+            self.found.learn(prefix, known)
 
     def _want(self, prefix: str, count: float) -> None:
-        known = max((state.count(prefix) for state in self.states), default=0)
-        self._agenda.queue.append(Wanted(prefix=prefix, count=count, known=known))
+        known = self._largest(prefix)
+        self.queue.wanted.append(Wanted(prefix=prefix, count=count, known=known))
+
+    def _largest(self, prefix: str) -> int:
+        """Return how many records known sets have of a partition, at most."""
+        return max((state.count(prefix) for state in self.states), default=0)
 
     def take_summaries(self, parent: str, children: Mapping[str, Summary]) -> None:
         """Take the summaries of a partition's children (mode 1)."""
-        self._agenda.answered(parent)
-        self._agenda.count_lines(len(children))
+        self.queue.answered(parent)
+        self.queue.count_lines(len(children))
         expected = self._announced[parent].count
         if sum(each.count for each in children.values()) != expected:
             raise InterlaceFailure(
@@ -474,27 +478,27 @@ class Inquiry:
                 rule="G44",
             )
         self._announced.update(children)
-        before = len(self._agenda.queue)
+        before = len(self.queue.wanted)
         for prefix, summary in children.items():
             self._place(prefix, summary)
         self._note_share(parent, before)
 
     def take_children(self, parent: str, fingerprints: Sequence[bytes]) -> None:
         """Take the fingerprints of a partition's children (mode 2)."""
-        self._agenda.answered(parent)
+        self.queue.answered(parent)
         self._narrowed(parent, fingerprints)
 
     def take_unasked_children(self, fingerprints: Sequence[bytes]) -> None:
         """Take the fingerprints of the whole set's children, which answer a cursor."""
-        self._agenda.asked.add((NARROW, ""))
+        self.queue.asked.add((NARROW, ""))
         self._narrowed("", fingerprints)
 
     def _narrowed(self, parent: str, fingerprints: Sequence[bytes]) -> None:
-        self._agenda.count_lines(1)
-        self._assembly.trusted.pop(parent, None)
+        self.queue.count_lines(1)
+        self.found.trusted.pop(parent, None)
         known = [(state, state.children(parent)) for state in self.states]
-        before = len(self._agenda.queue)
-        about = self._estimate(parent) / CHILDREN
+        before = len(self.queue.wanted)
+        about = self.estimate(parent) / CHILDREN
         for at, (child, given) in enumerate(zip(child_prefixes(parent), fingerprints, strict=True)):
             states = [(state, *children[at]) for state, children in known]
             self._compare(child, given, states, about)
@@ -504,41 +508,41 @@ class Inquiry:
         self,
         child: str,
         given: bytes,
-        known: Sequence[tuple[AdvertisementSet, int, bytes]],
+        known: Sequence[tuple[S, int, bytes]],
         about: float,
     ) -> None:
         """Take a child from where its fingerprint is known, or want its records, `about` many."""
-        if child in self._assembly.certain:
-            if fingerprint_of(self._assembly.certain[child].root(child)) != given:
+        if child in self.found.certain:
+            if fingerprint_of(self.found.certain[child].root(child)) != given:
                 raise _mismatch(f"partition {child!r} has another root than its list")
             return
         most = max((count for _, count, _ in known), default=0)
         if given == fingerprint_of(EMPTY_ROOT):
-            self._assembly.trusted[child] = _NOTHING
+            self.found.trusted[child] = self._empty
             if most:
                 self._point_at(child)
             return
         for state, count, root in known:
             if count and fingerprint_of(root) == given:
-                self._assembly.trusted[child] = state
+                self.found.trusted[child] = state
                 return
-        self._agenda.queue.append(
+        self.queue.wanted.append(
             Wanted(prefix=child, count=most or about, known=most, fingerprint=given)
         )
 
-    def _estimate(self, prefix: str) -> float:
+    def estimate(self, prefix: str) -> float:
         """Return about how many records a partition has."""
         announced = self._announced.get(prefix)
         if announced is not None:
             return float(announced.count)
-        known = max((state.count(prefix) for state in self.states), default=0)
-        return float(known) if known else self._estimate(prefix[:-1]) / CHILDREN
+        known = self._largest(prefix)
+        return float(known) if known else self.estimate(prefix[:-1]) / CHILDREN
 
     def _note_share(self, parent: str, before: int) -> None:
         """Note how many of a partition's children differ: those that were queued last."""
-        added = self._agenda.queue[before:]
+        added = self.queue.wanted[before:]
         differing = sum(not each.must_list for each in added)
-        self._agenda.shares.note(len(parent) + 1, CHILDREN, differing)
+        self.queue.shares.note(len(parent) + 1, CHILDREN, differing)
 
     def _note_listed(self, found: Mapping[str, Advertisement]) -> None:
         """Keep advertisements that were listed; there are no more than were announced."""
@@ -556,7 +560,7 @@ class Inquiry:
 
         Of lists that lie in each other one counts, and the other may have told of more.
         """
-        if self.result is None or len(self.listed) != len(self.result):
+        if self.result is None or len(self.listed) != self.result.count(""):
             return False
         pairs = itertools.pairwise(sorted(self._lists))
         return not any(inner.startswith(outer) for outer, inner in pairs)
@@ -565,138 +569,84 @@ class Inquiry:
         self, prefix: str, summary: Summary, found: Mapping[str, Advertisement], source: str
     ) -> None:
         """Take the records of a partition; their count and root must be those announced."""
-        self._agenda.answered(prefix)
-        self._agenda.count_lines(1)
-        records = list(found)
-        digests = digests_of(found.values(), source)
-        made = AdvertisementSet.of(records, digests)
+        self.queue.answered(prefix)
+        self.queue.count_lines(1)
+        made = self._empty.changed(list(found), digests_of(found.values(), source), ())
         earlier = self._announced.get(prefix, summary)
-        if (len(made), made.root("")) != (summary.count, summary.root) or earlier != summary:
+        if not _fits(made, "", summary) or earlier != summary:
             raise _mismatch(
-                f"the {len(made):,} advertisements of partition {prefix!r} are not those announced"
+                f"the {len(found):,} advertisements of partition {prefix!r} are not those announced"
             )
         self._announced[prefix] = summary
-        is_narrowed = (NARROW, prefix) in self._agenda.asked
-        self._assembly.learn(prefix, made, is_narrowed=is_narrowed)
+        is_narrowed = (NARROW, prefix) in self.queue.asked
+        self.found.learn(prefix, made, is_narrowed=is_narrowed)
         self._lists.append(prefix)
         self._note_listed(found)
 
-    def take_delta(self, state: AdvertisementSet, found: Mapping[str, Advertisement]) -> None:
+    def take_delta(self, state: S, found: Mapping[str, Advertisement]) -> None:
         """Take the whole state that a delta leads to; it is not checked yet."""
-        self._assembly.trusted[""] = state
+        self.found.trusted[""] = state
         self._is_delta = True
         self._note_listed(found)
 
-    # -- following -----------------------------------------------------------------------------
-
-    def can_follow(self) -> bool:
-        """Tell whether there is something to search for, by more than a list, and room for it."""
-        whole = Wanted(prefix="", count=self._total, known=self._total)
-        is_large = self._agenda.choose(whole)[0] == NARROW
-        return is_large and self._limits.summaries >= _LEAST_ROOM and not self.is_known()
-
-    def follow(self, state: AdvertisementSet) -> None:
-        """Leave the search to the peer, and take it to have what a state has."""
-        self._assembly.trusted[""] = state
-        self.is_following = True
-
-    def watch(self, questions: Iterable[tuple[str, str]], *, is_done: bool) -> None:
-        """See what the peer asks; who follows asks for the same lists, until it is done."""
-        if not self.is_following:
-            return
-        listed = [prefix for kind, prefix in questions if kind == LIST]
-        self._agenda.queue += [
-            Wanted(prefix=prefix, count=self._estimate(prefix), must_list=True)
-            for prefix in self._agenda.free(listed)
-            if not self._assembly.is_certain(prefix)
-        ]
-        self.is_following = not is_done
+    # -- being followed ------------------------------------------------------------------------
 
     def be_followed(self, *, is_followed: bool) -> None:
         """Take note whether the peer leaves the search to this side."""
         self.is_followed = is_followed
-        self._agenda.expect_listings(2 if is_followed else 1)
+        self.queue.expect_listings(2 if is_followed else 1)
 
     def _point_at(self, prefix: str) -> None:
-        """Ask for a list that is known to be empty, so that who follows asks for it as well."""
-        agenda = self._agenda
-        if agenda.is_too_deep(prefix):
-            return  # who follows searches by itself then
-        if self.is_followed and (LIST, prefix) not in agenda.asked:
-            agenda.queue.append(Wanted(prefix=prefix, count=0, must_list=True))
-
-    def _look_closer(self) -> None:
-        """See whether the peer just lacks one record of a partition that differs."""
-        wanted, self._agenda.queue = self._agenda.queue, []
-        unsolved = [each for each in wanted if not self._lacks_one(each)]
-        self._agenda.queue += unsolved
-
-    def _lacks_one(self, wanted: Wanted) -> bool:
-        given, wanted.fingerprint = wanted.fingerprint, None
-        expected = self._agenda.shares.expected(len(wanted.prefix))
-        if given is None or not self._lacking.is_worth(wanted.known, expected):
-            return False
-        found = self._lacking.find(wanted.prefix, given, self.states)
-        if found is None:
-            return False
-        self._assembly.trusted[wanted.prefix], alone = found
-        self._point_at(alone)
-        return True
+        """Ask for a list that is known to be empty, so that the follower asks for it as well."""
+        queue = self.queue
+        if queue.is_too_deep(prefix):
+            return  # the follower searches by itself then
+        if self.is_followed and (LIST, prefix) not in queue.asked:
+            queue.wanted.append(Wanted(prefix=prefix, count=0, must_list=True))
 
     # -- what is asked -------------------------------------------------------------------------
 
-    def questions(self, *, must_ask: bool = False) -> list[tuple[str, str]]:
-        """Return what to ask next: the question's predicate and the prefix, each asked once.
+    def look_closer(self) -> None:
+        """Settle partitions that differ where the peer just lacks one record of them."""
+        wanted, self.queue.wanted = self.queue.wanted, []
+        unsolved = [each for each in wanted if not self._lacks_one(each)]
+        self.queue.wanted += unsolved
 
-        Who follows has nothing to ask at times; where the phase could end then, it must ask.
-        """
-        self._look_closer()
+    def _lacks_one(self, wanted: Wanted) -> bool:
+        given, wanted.fingerprint = wanted.fingerprint, None
+        expected = self.queue.shares.expected(len(wanted.prefix))
+        if given is None or not self._single.is_worth(wanted.known, expected):
+            return False
+        found = self._single.find(wanted.prefix, given, self.states)
+        if found is None:
+            return False
+        self.found.trusted[wanted.prefix], alone = found
+        self._point_at(alone)
+        return True
+
+    def questions(self) -> list[tuple[str, str]]:
+        """Return what to ask next: the question's predicate and the prefix, each asked once."""
+        self.look_closer()
         self._settle()
-        asked = self._agenda.questions(self._estimate)
-        if asked or self.open or not must_ask or not self.is_following:
-            return asked
-        least = self._least_question()
-        if least is None:
-            self.is_following = False
-            return self.questions()
-        self._agenda.ask(*least)
-        return [least]
-
-    def _least_question(self) -> tuple[str, str] | None:
-        """Return a question for a short list: of a partition so small that it is likely empty."""
-        length = 1
-        while self._total * CHILDREN > CHILDREN**length:
-            length += 1
-        names = map("".join, itertools.product(b64a.ALPHABET, repeat=length))
-        some = self._agenda.free(itertools.islice(names, CHILDREN))
-        left = [prefix for prefix in some if not self._assembly.is_certain(prefix)]
-        prefix = min(left, key=self.states[-1].count, default=None)
-        return None if prefix is None else (LIST, prefix)
+        return self.queue.questions(self.estimate)
 
     # -- the end -------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """When nothing is open, put the pieces together and compare with what was announced."""
-        if self.open or self._agenda.queue or self.result is not None or self.is_following:
+        if self.open or self.queue.wanted or self.result is not None:
             return
-        made = self._assembly.joined()
-        if self._fits(made):
+        made = self.found.joined()
+        start = start_length(self._mode)
+        announced = self._announced.items()
+        if all(_fits(made, prefix, each) for prefix, each in announced if len(prefix) == start):
             self.result = made
-            return
-        self._doubt(made)
+        else:
+            self._doubt(made)
 
-    def _fits(self, made: AdvertisementSet) -> bool:
-        if self._mode == 1:
-            return all(
-                made.count(prefix) == each.count and made.root(prefix) == each.root
-                for prefix, each in self._announced.items()
-                if len(prefix) == 2
-            )
-        return len(made) == self.whole.count and made.root("") == self.whole.root
-
-    def _doubt(self, made: AdvertisementSet) -> None:
+    def _doubt(self, made: S) -> None:
         """Ask again for what was taken by fingerprint, level by level; what is empty comes last."""
-        doubted = list(self._assembly.doubt())
+        doubted = list(self.found.doubt())
         if not doubted:
             raise _mismatch("the advertisements of the peer do not have the root that it announced")
         if self._is_delta:
@@ -706,8 +656,70 @@ class Inquiry:
             self.states.insert(0, made)  # what came while it followed need not come again
         for prefix, count in doubted:
             self._want(prefix, count or 1.0)
-            self._agenda.queue[-1].must_list = self._is_delta
+            self.queue.wanted[-1].must_list = self._is_delta
         self._is_delta = False
+
+
+class Follower(Generic[S]):
+    """Leaves the search to the peer: takes it to have what a known set has, but for what it lists.
+
+    It asks for the lists that the peer asks for. When the peer is done, or there is nothing
+    more to ask, its searcher checks what came of it, and goes on.
+    """
+
+    def __init__(self, searcher: Searcher[S], state: S) -> None:
+        self._searcher = searcher
+        self._state = state
+        searcher.found.trusted[""] = state
+        self.is_done = False
+        """Whether it has nothing left to ask: the searcher goes on."""
+
+    @staticmethod
+    def can_replace(searcher: Searcher[S]) -> bool:
+        """Tell whether there is something to search for, by more than a list, and room for it."""
+        whole = Wanted(prefix="", count=searcher.total, known=searcher.total)
+        is_large = searcher.queue.choose(whole)[0] == NARROW
+        has_room = searcher.limits.summaries >= _LEAST_ROOM
+        return is_large and has_room and not searcher.is_known()
+
+    def watch(self, questions: Iterable[tuple[str, str]]) -> None:
+        """Want the lists that the peer asks for."""
+        searcher = self._searcher
+        listed = [prefix for kind, prefix in questions if kind == LIST]
+        searcher.queue.wanted += [
+            Wanted(prefix=prefix, count=searcher.estimate(prefix), must_list=True)
+            for prefix in searcher.queue.free(listed)
+            if not searcher.found.is_certain(prefix)
+        ]
+
+    def questions(self, *, must_ask: bool = False) -> list[tuple[str, str]]:
+        """Return what to ask next; where the phase could end otherwise, something must be asked."""
+        searcher = self._searcher
+        searcher.look_closer()
+        asked = searcher.queue.questions(searcher.estimate)
+        if asked or searcher.open or not must_ask:
+            return asked
+        prefix = self._small_partition()
+        if prefix is None:
+            self.is_done = True
+            return []
+        searcher.queue.ask(LIST, prefix)
+        return [(LIST, prefix)]
+
+    def _small_partition(self) -> str | None:
+        """Return a partition with a short list: so small that it is likely empty."""
+        searcher, length = self._searcher, 1
+        while searcher.total * CHILDREN > CHILDREN**length:
+            length += 1
+        names = map("".join, itertools.product(b64a.ALPHABET, repeat=length))
+        some = searcher.queue.free(itertools.islice(names, CHILDREN))
+        left = [prefix for prefix in some if not searcher.found.is_certain(prefix)]
+        return min(left, key=self._state.count, default=None)
+
+
+def _fits(state: ClaimSet, prefix: str, summary: Summary) -> bool:
+    """Tell whether a partition of a set has a count and root."""
+    return state.count(prefix) == summary.count and state.root(prefix) == summary.root
 
 
 def _mismatch(message: str) -> InterlaceFailure:

@@ -4,21 +4,21 @@ In each turn both sides send one block. Turn 0 summarises; later turns answer th
 of the turn before and ask new ones; the phase ends with the first turn from 1 on in which
 both blocks are empty. Mode 0 is one block each way, the full listing.
 
-Apart from `loops`: it knows nothing of requests and transfers.
+Apart from `advertise`, which chooses what is compared; this is the protocol of the turns.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic
 
 from lace.base import b64a
 from lace.exchange.advertisement import advertisement_facts, check_repeated, digests_of, read_claims
-from lace.exchange.advertisement_set import AdvertisementSet, child_prefixes
+from lace.exchange.advertisement_set import child_prefixes
 from lace.exchange.failures import Failure, InterlaceFailure, limit_failure
 from lace.exchange.merkle import EMPTY_ROOT
-from lace.exchange.querier import Inquiry
+from lace.exchange.querier import Follower, S, Searcher
 from lace.exchange.summaries import (
     LIST,
     NARROW,
@@ -31,13 +31,15 @@ from lace.exchange.summaries import (
     read_children,
     read_partition,
     start_length,
+    summaries_of,
+    summary_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lace.exchange.advertisement import Advertisement
-    from lace.exchange.summaries import InquiryLimits
+    from lace.exchange.summaries import ClaimSet, InquiryLimits
     from lace.facts.lines import Fact
     from lace.policy.schema import Schema
 
@@ -49,11 +51,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Answers:
-    """The peer's questions about one loop's own advertisements."""
+class Responder:
+    """Answers the peer's questions about one loop's own advertisements."""
 
     mode: int
-    own: AdvertisementSet
+    own: ClaimSet
     source: str
     limits: InquiryLimits
     _waiting: deque[tuple[str, str]] = field(default_factory=deque)
@@ -187,15 +189,15 @@ def _malformed(message: str) -> InterlaceFailure:
 
 
 def make_listing(
-    own: AdvertisementSet,
+    own: ClaimSet,
     described: Mapping[str, Advertisement],
     source: str,
     limits: InquiryLimits,
 ) -> list[Fact]:
     """Return the facts of all advertisements, ordered by record."""
-    if len(own) > limits.listed:
-        raise _too_many(f"{len(own):,} records are to be advertised in one listing", limits)
-    facts = advertisement_facts((described[record] for record in sorted(own.records())), source)
+    if own.count("") > limits.listed:
+        raise _too_many(f"{own.count(''):,} records are to be advertised in one listing", limits)
+    facts = advertisement_facts((described[record] for record in sorted(own.records(""))), source)
     if block_bytes(facts) > limits.listing_bytes:
         raise limit_failure(
             Failure.OVERSIZED_BLOCK,
@@ -238,7 +240,7 @@ _LARGER: Final = 1.25
 """How many times as many records a side may have for the other to follow it."""
 
 
-class Reconciliation:
+class Reconciliation(Generic[S]):
     """One loop's reconciliation, seen from one side.
 
     By turns call `block` and `receive` until `is_over`, and `begin` after turn 0. Before a
@@ -249,14 +251,14 @@ class Reconciliation:
     def __init__(
         self,
         mode: int,
-        own: AdvertisementSet,
+        own: S,
         sources: tuple[str, str],
         schema: Schema,
         limits: InquiryLimits,
         *,
-        states: Sequence[AdvertisementSet] = (),
-        cursor: AdvertisementSet | None = None,
-        remembered: Mapping[bytes, AdvertisementSet] | None = None,
+        states: Sequence[S] = (),
+        cursor: S | None = None,
+        remembered: Mapping[bytes, S] | None = None,
         advertisement_bytes: int = 114,
     ) -> None:
         self.mode = mode
@@ -268,8 +270,11 @@ class Reconciliation:
         self._cursor = cursor if mode == 2 else None
         self._remembered = remembered or {}
         known = [cursor, *states] if cursor is not None else list(states)
-        self.inquiry = Inquiry(mode, known, limits, advertisement_bytes)
-        self._answers = Answers(mode, own, self._source, limits)
+        self._empty = own.joined([])
+        self.searcher = Searcher(mode, self._empty, known, limits, advertisement_bytes)
+        self._follower: Follower[S] | None = None
+        """It asks instead of the searcher, as long as the search is left to the peer."""
+        self._responder = Responder(mode, own, self._source, limits)
         self._named: bytes | None = None
         self._delta: tuple[list[str], list[str]] | None = None
         self._awaits_cursor = self._has_cursors = False
@@ -277,34 +282,39 @@ class Reconciliation:
         self.is_over = False
 
     @property
-    def result(self) -> AdvertisementSet:
+    def result(self) -> S:
         """What the peer advertises, when the phase is over."""
-        if self.inquiry.result is None:
+        if self.searcher.result is None:
             raise AssertionError("a phase that is over has a result")
-        return self.inquiry.result
+        return self.searcher.result
+
+    @property
+    def is_following(self) -> bool:
+        """Whether this side leaves the search to the peer."""
+        return self._follower is not None
 
     @property
     def listed(self) -> Mapping[str, Advertisement]:
         """The advertisements that the peer told, by record."""
-        return self.inquiry.listed
+        return self.searcher.listed
 
     @property
     def is_all_listed(self) -> bool:
         """Whether these are the advertisements of the result, all of them and no others."""
-        return self.inquiry.is_all_listed
+        return self.searcher.is_all_listed
 
     @property
     def announced(self) -> int:
         """How many records the peer says that it advertises."""
-        return self.inquiry.total
+        return self.searcher.total
 
     def wanted(self) -> list[str]:
         """Return the records whose advertisements the next block needs."""
         if self.turn == 0:
-            return self._own.records() if self.mode == FULL else []
+            return self._own.records("") if self.mode == FULL else []
         if self._delta is not None:
             return self._delta[0]
-        return self._answers.wanted()
+        return self._responder.wanted()
 
     def block(self, described: Mapping[str, Advertisement]) -> list[Fact]:
         """Return the block of the present turn."""
@@ -316,11 +326,12 @@ class Reconciliation:
         if self.mode == FULL:
             return make_listing(self._own, described, self._source, self._limits)
         if self.mode == 1:
-            return [partition_fact(self._own, each) for each in self._own.partitions(START_LENGTH)]
+            summaries = summaries_of(self._own, START_LENGTH)
+            return [each.fact(prefix) for prefix, each in summaries.items()]
         facts = [partition_fact(self._own, "")]
         if self._cursor is not None:
             root = b64a.encode(self._cursor.root(""))
-            facts.append((_CURSOR, str(len(self._cursor)), root))
+            facts.append((_CURSOR, str(self._cursor.count("")), root))
         return facts
 
     def receive(self, facts: Sequence[Fact]) -> None:
@@ -334,9 +345,8 @@ class Reconciliation:
 
     def _receive_listing(self, facts: Sequence[Fact]) -> None:
         found = read_listing(facts, self._peer_source, self._schema, self._limits)
-        records = list(found)
         digests = digests_of(found.values(), self._peer_source)
-        self.inquiry.take_all(AdvertisementSet.of(records, digests), found)
+        self.searcher.take_all(self._empty.changed(list(found), digests, ()), found)
         self.is_over = True
 
     def _receive_opening(self, facts: Sequence[Fact]) -> None:
@@ -358,7 +368,7 @@ class Reconciliation:
             if len(summaries) != 1:
                 raise _malformed_summary("turn 0 has not just one summary, of everything")
             self._note_cursors(summaries[""].root, cursor)
-        self.inquiry.announce(summaries)
+        self.searcher.announce(summaries)
 
     def _note_cursors(self, announced: bytes, theirs: bytes | None) -> None:
         """See whether one's own cursor, and the peer's, is a question."""
@@ -367,7 +377,7 @@ class Reconciliation:
         if theirs is None or theirs == self._own.root(""):
             return
         self._named = theirs
-        known = AdvertisementSet() if theirs == EMPTY_ROOT else self._remembered.get(theirs)
+        known = self._empty if theirs == EMPTY_ROOT else self._remembered.get(theirs)
         if known is not None:
             added, gone = self._own.difference(known)
             if len(added) <= self._limits.listed:
@@ -376,42 +386,50 @@ class Reconciliation:
     @property
     def needs_relabelled(self) -> bool:
         """Whether it helps to compare with one's own set under the peer's source label."""
-        if self.mode == FULL or self.turn or not len(self._own) or self._awaits_cursor:
+        if self.mode == FULL or self.turn or not self._own.count("") or self._awaits_cursor:
             return False
-        return not self.inquiry.is_known()
+        return not self.searcher.is_known()
 
-    def begin(self, relabelled: AdvertisementSet | None = None) -> None:
+    def begin(self, relabelled: S | None = None) -> None:
         """Go on to turn 1; with one's own set under the peer's label, if it was computed."""
         self.turn = 1
-        inquiry = self.inquiry
+        searcher = self.searcher
         if relabelled is not None:
-            inquiry.states.append(relabelled)
-        if self._is_follower and inquiry.states and inquiry.can_follow():
-            inquiry.follow(inquiry.states[-1])
+            searcher.states.append(relabelled)
+        if self._is_follower and searcher.states and Follower.can_replace(searcher):
+            self._follower = Follower(searcher, searcher.states[-1])
         elif not self._awaits_cursor:
-            inquiry.begin()
+            searcher.begin()
 
     @property
     def _is_follower(self) -> bool:
         """Whether it is for the peer to search: it has more, and no cursor helps either side."""
         if self.mode != 2 or self._has_cursors:
             return False
-        theirs = self.inquiry.whole
-        ours = len(self._own), self._own.root("")
-        return ours < (theirs.count, theirs.root) and theirs.count <= _LARGER * len(self._own)
+        theirs = self.searcher.whole
+        ours = summary_of(self._own, "")
+        return ours < theirs and theirs.count <= _LARGER * ours.count
 
     # -- later turns ---------------------------------------------------------------------------
 
     def _later_block(self, described: Mapping[str, Advertisement]) -> list[Fact]:
         """Return answers, then questions."""
         facts = self._cursor_answer(described) if self.turn == 1 else []
-        facts += self._answers.block(described)
+        facts += self._responder.block(described)
         self._has_answered = bool(facts)
-        self._is_due = bool(self.inquiry.open) or self._awaits_cursor
+        self._is_due = bool(self.searcher.open) or self._awaits_cursor
         if not self._awaits_cursor:
-            facts += self.inquiry.questions(must_ask=not facts)
+            facts += self._questions(must_ask=not facts)
         self._sent_empty = not facts
         return facts
+
+    def _questions(self, *, must_ask: bool) -> list[tuple[str, str]]:
+        if self._follower is not None:
+            asked = self._follower.questions(must_ask=must_ask)
+            if not self._follower.is_done:
+                return asked
+            self._follower = None
+        return self.searcher.questions()
 
     def _cursor_answer(self, described: Mapping[str, Advertisement]) -> list[Fact]:
         delta, self._delta = self._delta, None
@@ -437,21 +455,24 @@ class Reconciliation:
             self._receive_answers(answers)
         if questions and self.turn == 1 and self._named is not None:
             raise _malformed("the peer asks in turn 1, where its cursor is the question")
-        self._answers.ask(questions)
+        self._responder.ask(questions)
         self._watch(questions)
         self.is_over = self._sent_empty and not facts
         self.turn += 1
 
     def _watch(self, questions: Sequence[tuple[str, str]]) -> None:
         """See by the questions of the peer whether it searches, and whether it is done with it."""
-        inquiry = self.inquiry
-        # Who asks nothing, although it had all answers when it made its block, has all it needs.
-        inquiry.watch(questions, is_done=not questions and not self._has_answered)
+        searcher = self.searcher
+        if self._follower is not None:
+            self._follower.watch(questions)
+            # A peer that asks nothing, although it had all answers when it made its block, is done.
+            if not questions and not self._has_answered:
+                self._follower = None
         if self.mode == 2 and self.turn == 1:
             is_searching = any(prefix == "" for _, prefix in questions)
-            inquiry.be_followed(is_followed=not is_searching and not self._has_cursors)
-        elif inquiry.is_followed and any(kind == NARROW for kind, _ in questions):
-            inquiry.be_followed(is_followed=False)
+            searcher.be_followed(is_followed=not is_searching and not self._has_cursors)
+        elif searcher.is_followed and any(kind == NARROW for kind, _ in questions):
+            searcher.be_followed(is_followed=False)
 
     def _receive_cursor_answer(self, answers: Sequence[Fact]) -> None:
         """Take the answer to one's cursor: a delta, or the children of everything."""
@@ -459,7 +480,7 @@ class Reconciliation:
         if self._cursor is None:
             raise AssertionError("who awaits an answer sent a cursor")
         if len(answers) == 1 and answers[0][:2] == (_CHILDREN, ""):
-            self.inquiry.take_unasked_children(read_children(answers[0]))
+            self.searcher.take_unasked_children(read_children(answers[0]))
             return
         head = [fact for fact in answers if fact[0] == _DELTA]
         if [fact[1] for fact in head] != [b64a.encode(self._cursor.root(""))]:
@@ -470,39 +491,40 @@ class Reconciliation:
             raise _malformed("a delta is larger than a listing may be")
         if any(fact[0] in (_PARTITION, _CHILDREN) for fact in answers):
             raise _malformed("a delta comes with nothing but questions")
-        if not self._cursor.has(gone).all() or not found.keys().isdisjoint(gone):
+        left = self._cursor.changed((), (), gone)
+        is_known = left.count("") == self._cursor.count("") - len(gone)
+        if not is_known or not found.keys().isdisjoint(gone):
             raise _malformed("a delta withdraws what was not advertised")
-        records = list(found)
         digests = digests_of(found.values(), self._peer_source)
-        self.inquiry.take_delta(self._cursor.changed(records, digests, gone), found)
+        self.searcher.take_delta(left.changed(list(found), digests, ()), found)
 
     def _receive_answers(self, answers: Sequence[Fact]) -> None:
         """Give each open question its answer; whatever was not asked for is malformed."""
-        inquiry = self.inquiry
+        searcher = self.searcher
         claims = read_claims(answers, self._peer_source, self._schema)
-        check_repeated(claims, inquiry.listed)
+        check_repeated(claims, searcher.listed)
         heads: dict[str, Summary] = {}
         children: dict[str, dict[str, Summary]] = {}
         for fact in answers:
             if fact[0] == _PARTITION:
                 prefix, summary = read_partition(fact)
-                if inquiry.open.get(prefix) == LIST:
+                if searcher.open.get(prefix) == LIST:
                     same = heads
-                elif self.mode == 1 and prefix[:-1] in inquiry.open and summary.count:
+                elif self.mode == 1 and prefix[:-1] in searcher.open and summary.count:
                     same = children.setdefault(prefix[:-1], {})
                 else:
                     raise _malformed_summary(f"nobody asked about partition {prefix!r}")
                 if same.setdefault(prefix, summary) is not summary:
                     raise _malformed_summary(f"two summaries of partition {prefix!r}")
             elif fact[0] == _CHILDREN and self.mode == 2:
-                inquiry.take_children(fact[1], read_children(fact))
+                searcher.take_children(fact[1], read_children(fact))
             elif fact[0] not in ("Advertised", "AdvertisedField"):
                 raise _malformed(f"{fact[0]} answers no question")
         belongs = claims_by_partition(claims, heads)
         for prefix, summary in heads.items():
-            inquiry.take_listing(prefix, summary, belongs[prefix], self._peer_source)
+            searcher.take_listing(prefix, summary, belongs[prefix], self._peer_source)
         for parent, found in children.items():
-            inquiry.take_summaries(parent, found)
+            searcher.take_summaries(parent, found)
 
 
 def _malformed_summary(message: str) -> InterlaceFailure:

@@ -1,23 +1,68 @@
-"""Summaries of partitions as facts, and the questions about those that differ (G44)."""
+"""What reconciliation sees of a set, its summaries as facts, and the cost of questions (G44)."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from lace.base import b64a
-from lace.exchange.advertisement_set import payload_of
+from lace.exchange.advertisement_set import child_prefixes, fingerprint_of, payload_of
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.facts.lines import format_fact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lace.exchange.advertisement import Advertisement
-    from lace.exchange.advertisement_set import AdvertisementSet
     from lace.facts.lines import Fact
+
+
+class ClaimSet(Protocol):
+    """A set of advertised records with the digests of their claims, as reconciliation sees it.
+
+    A partition is the records whose hashes begin with some characters, its prefix; "" is the
+    whole set. A set is a value: a change gives another one.
+    """
+
+    def count(self, prefix: str) -> int:
+        """Return how many records are in a partition."""
+        ...
+
+    def root(self, prefix: str) -> bytes:
+        """Return the Merkle root of a partition."""
+        ...
+
+    def children(self, prefix: str) -> Sequence[tuple[int, bytes]]:
+        """Return the count and root of each child, in the order of the alphabet."""
+        ...
+
+    def records(self, prefix: str) -> list[str]:
+        """Return the records of a partition, in the order of their hashes."""
+        ...
+
+    def difference(self, other: Self) -> tuple[list[str], list[str]]:
+        """Return what came, or has another digest, since the other set; and what went."""
+        ...
+
+    def changed(
+        self, records: Sequence[str], digests: Iterable[bytes], removed: Sequence[str]
+    ) -> Self:
+        """Return the set after records came, or have another digest, and others went."""
+        ...
+
+    @classmethod
+    def joined(cls, pieces: Iterable[tuple[str, Self]]) -> Self:
+        """Return the set that has, of each of some partitions, what another set has."""
+        ...
+
+    def without_one(self, prefix: str, fingerprint: bytes) -> tuple[Self, str] | None:
+        """Return a partition less the one record without which it has a fingerprint, and that one.
+
+        None when there is no such record.
+        """
+        ...
 
 
 # -- What to ask of a partition that differs: its records, or what it is divided into (G44).
@@ -129,18 +174,40 @@ def start_length(mode: int) -> int:
     return START_LENGTH if mode == 1 else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Summary:
-    """What was announced of a partition."""
+    """The count and root of a partition."""
 
     count: int
     root: bytes
 
+    def fact(self, prefix: str) -> Fact:
+        """Return the fact that announces this of a partition."""
+        return "AdvertisementPartition", prefix, str(self.count), b64a.encode(self.root)
 
-def partition_fact(own: AdvertisementSet, prefix: str) -> Fact:
+
+def summary_of(own: ClaimSet, prefix: str) -> Summary:
     """Return the summary of a partition."""
-    root = b64a.encode(own.root(prefix))
-    return "AdvertisementPartition", prefix, str(own.count(prefix)), root
+    return Summary(own.count(prefix), own.root(prefix))
+
+
+def summaries_of(own: ClaimSet, length: int) -> dict[str, Summary]:
+    """Return the summaries of the partitions with prefixes of a length that have records."""
+    parents = [""]
+    for _ in range(1, length):
+        children = (child for parent in parents for child in child_prefixes(parent))
+        parents = [child for child in children if own.count(child)]
+    return {
+        child: Summary(count, root)
+        for parent in parents
+        for child, (count, root) in zip(child_prefixes(parent), own.children(parent), strict=True)
+        if count
+    }
+
+
+def partition_fact(own: ClaimSet, prefix: str) -> Fact:
+    """Return the fact that announces a partition of a set."""
+    return summary_of(own, prefix).fact(prefix)
 
 
 def read_partition(fact: Fact) -> tuple[str, Summary]:
@@ -148,9 +215,10 @@ def read_partition(fact: Fact) -> tuple[str, Summary]:
     return fact[1], Summary(int(fact[2]), b64a.decode(fact[3]))
 
 
-def children_fact(own: AdvertisementSet, prefix: str) -> Fact:
+def children_fact(own: ClaimSet, prefix: str) -> Fact:
     """Return the fingerprints of a partition's children."""
-    return "AdvertisementChildren", prefix, b64a.encode(b"".join(own.fingerprints(prefix)))
+    together = b"".join(fingerprint_of(root) for _, root in own.children(prefix))
+    return "AdvertisementChildren", prefix, b64a.encode(together)
 
 
 def read_children(fact: Fact) -> list[bytes]:

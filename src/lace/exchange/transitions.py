@@ -1,9 +1,9 @@
 """The states of a machine: which events are legal in each, and which state comes next.
 
-One table. A state takes some events, and leaves for another by an event alone or by what this
-side finds when it handles one. An event that is not in the table does not come from an honest
-peer or a sound driver: from a peer it is malformed or out of phase, an answer that nobody waits
-for is a fault of the driver.
+One table. A state takes some events, and leaves for another by an event alone or by a trigger:
+what this side finds when it handles one. An event that is not in the table does not come from an
+honest peer or a sound driver: from a peer it is malformed or out of phase, an answer that nobody
+waits for is a fault of the driver.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class State(Enum):
         return _PHASES.get(self)
 
 
-class Finding(Enum):
-    """What this side finds when it handles an event, where the event alone decides nothing."""
+class Trigger(Enum):
+    """What moves a machine on when it handles an event, where the event alone does not."""
 
     SETUP_READ = "the peer's setup leads to a plan"
     AGREED = "both hellos lead to terms"
@@ -80,7 +80,7 @@ _ALWAYS: Final = (
     happened.Stopped,
     happened.Woken,
 )
-"""Events that are legal in every state; what they lead to is a finding."""
+"""Events that are legal in every state; where they lead to, a trigger says."""
 _TRANSFER: Final = (
     happened.Admitted,
     happened.BatchEnded,
@@ -93,12 +93,12 @@ _TRANSFER: Final = (
 )
 
 
-Row: TypeAlias = "Mapping[type | Finding, State]"
+Row: TypeAlias = "Mapping[type | Trigger, State]"
 """What leads from one state to which."""
 
 
 def _row(state: State, moves: Row) -> Row:
-    always: Row = {**dict.fromkeys(_ALWAYS, state), Finding.OVER: State.CLOSED}
+    always: Row = {**dict.fromkeys(_ALWAYS, state), Trigger.OVER: State.CLOSED}
     return MappingProxyType({**always, **moves})
 
 
@@ -108,56 +108,56 @@ _MOVES: Final[Mapping[State, Row]] = {
     },
     State.SETUP: {
         happened.BlockReceived: State.SETUP,
-        Finding.SETUP_READ: State.HELLO,
+        Trigger.SETUP_READ: State.HELLO,
     },
     State.HELLO: {
         happened.BlockReceived: State.HELLO,
-        Finding.AGREED: State.EVALUATING,
+        Trigger.AGREED: State.EVALUATING,
     },
     State.EVALUATING: {
         happened.EvaluationDone: State.EVALUATING,
-        Finding.NOTHING_NEW: State.WAITING,
-        Finding.CLAIMS_NEEDED: State.DESCRIBING,
-        Finding.TURN_READY: State.ADVERTISING,
+        Trigger.NOTHING_NEW: State.WAITING,
+        Trigger.CLAIMS_NEEDED: State.DESCRIBING,
+        Trigger.TURN_READY: State.ADVERTISING,
     },
     State.DESCRIBING: {
         happened.Described: State.DESCRIBING,
-        Finding.CLAIMS_NEEDED: State.DESCRIBING,
-        Finding.TURN_READY: State.ADVERTISING,
+        Trigger.CLAIMS_NEEDED: State.DESCRIBING,
+        Trigger.TURN_READY: State.ADVERTISING,
     },
     State.ADVERTISING: {
         happened.BlockReceived: State.ADVERTISING,
-        Finding.CLAIMS_NEEDED: State.DESCRIBING,
-        Finding.TURN_READY: State.ADVERTISING,
-        Finding.ALL_KNOWN: State.COMPARING,
-        Finding.SETUP_DUE: State.SETUP,
+        Trigger.CLAIMS_NEEDED: State.DESCRIBING,
+        Trigger.TURN_READY: State.ADVERTISING,
+        Trigger.ALL_KNOWN: State.COMPARING,
+        Trigger.SETUP_DUE: State.SETUP,
     },
     State.COMPARING: {
         happened.EvaluationDone: State.REQUESTING,
     },
     State.REQUESTING: {
         happened.BlockReceived: State.REQUESTING,
-        Finding.REQUESTED: State.CHECKING,
-        Finding.NOT_REQUESTED: State.TRANSFERRING,
+        Trigger.REQUESTED: State.CHECKING,
+        Trigger.NOT_REQUESTED: State.TRANSFERRING,
     },
     State.CHECKING: {
         happened.EvaluationDone: State.TRANSFERRING,
     },
     State.TRANSFERRING: {
         **dict.fromkeys(_TRANSFER, State.TRANSFERRING),
-        Finding.LOOP_OVER: State.WAITING,
+        Trigger.LOOP_OVER: State.WAITING,
     },
     State.WAITING: {
         happened.BlockReceived: State.WAITING,
-        Finding.LOOP_DUE: State.EVALUATING,
-        Finding.SETUP_DUE: State.SETUP,
+        Trigger.LOOP_DUE: State.EVALUATING,
+        Trigger.SETUP_DUE: State.SETUP,
     },
     State.CLOSED: {},
 }
 NEXT: Final[Mapping[State, Row]] = MappingProxyType(
     {state: _row(state, moves) for state, moves in _MOVES.items()}
 )
-"""The next state, by the present one and an event that is legal in it or a finding."""
+"""The next state, by the present one and an event that is legal in it or a trigger."""
 _FROM_PEER: Final = {
     happened.BlockReceived: Failure.MALFORMED_BLOCK,
     happened.RecordsReceived: Failure.UNREQUESTED_RECORD,
@@ -197,6 +197,6 @@ class Position:
             raise AssertionError(f"{kind.__name__} is no answer while {state.value}")
         raise InterlaceFailure(failure, f"{kind.__name__} while {state.value}", rule="G36")
 
-    def find(self, finding: Finding) -> None:
-        """Go to the state that a finding leads to."""
-        self._state = NEXT[self._state][finding]
+    def move(self, trigger: Trigger) -> None:
+        """Go to the state that a trigger leads to."""
+        self._state = NEXT[self._state][trigger]

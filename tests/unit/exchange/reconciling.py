@@ -41,7 +41,7 @@ def set_of(claims: dict[str, Advertisement], source: str) -> AdvertisementSet:
     return AdvertisementSet.of(list(claims), [each.digest(source) for each in claims.values()])
 
 
-class Searching(Reconciliation):
+class Searching(Reconciliation[AdvertisementSet]):
     """A side that searches by itself whatever the other does."""
 
     @property
@@ -69,8 +69,8 @@ class Party:
     remembered: tuple[AdvertisementSet, ...] = ()
     compares: bool = True
     """Whether it compares with its own set under the other's label."""
-    kind: type[Reconciliation] = Reconciliation
-    at: Reconciliation = field(init=False)
+    kind: type[Reconciliation[AdvertisementSet]] = Reconciliation
+    at: Reconciliation[AdvertisementSet] = field(init=False)
 
     def __post_init__(self) -> None:
         self.source, self.other = SOURCES[self.index], SOURCES[1 - self.index]

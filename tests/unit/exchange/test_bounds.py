@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.base import b64a
+from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.merkle import EMPTY_ROOT
-from lace.exchange.querier import Agenda, Inquiry, Wanted
-from lace.exchange.reconcile import Answers
+from lace.exchange.querier import Follower, QueryQueue, Searcher, Wanted
+from lace.exchange.reconcile import Responder
 from lace.exchange.summaries import LIST, NARROW, Summary
 from lace.policy.schema import Schema
 from tests.unit.exchange.reconciling import (
@@ -37,7 +38,7 @@ OWN = set_of(CLAIMS, SOURCES[0])
 @pytest.mark.requirement("050-231")
 def test_questions_are_bounded_as_summaries_are() -> None:
     """A block holds a million of them, and no answer would be awaited before the next."""
-    answers = Answers(2, OWN, SOURCES[0], replace(WIDE, summaries=20))
+    answers = Responder(2, OWN, SOURCES[0], replace(WIDE, summaries=20))
     names = ["".join(each) for each in itertools.product(b64a.ALPHABET, repeat=2)]
     answers.ask([(LIST, name) for name in names[:20]])
     with pytest.raises(InterlaceFailure, match="more than 20 questions") as caught:
@@ -48,7 +49,7 @@ def test_questions_are_bounded_as_summaries_are() -> None:
 @pytest.mark.parametrize(("kind", "length"), [(LIST, 5), (NARROW, 4)])
 def test_nothing_is_asked_beyond_the_depth(kind: str, length: int) -> None:
     prefix = RECORDS[0][2 : 2 + length]
-    answers = Answers(2, OWN, SOURCES[0], replace(WIDE, depth=4))
+    answers = Responder(2, OWN, SOURCES[0], replace(WIDE, depth=4))
     with pytest.raises(InterlaceFailure, match="beyond the depth") as caught:
         answers.ask([(kind, prefix)])
     assert caught.value.failure is Failure.DEPTH_LIMIT
@@ -57,7 +58,7 @@ def test_nothing_is_asked_beyond_the_depth(kind: str, length: int) -> None:
 
 
 def test_what_was_answered_is_not_held() -> None:
-    answers = Answers(2, OWN, SOURCES[0], WIDE)
+    answers = Responder(2, OWN, SOURCES[0], WIDE)
     answers.ask([(LIST, "abcd"), (LIST, "abce")])
     assert answers.block(CLAIMS)
     assert not answers._above
@@ -65,11 +66,11 @@ def test_what_was_answered_is_not_held() -> None:
 
 @pytest.mark.requirement("050-169")
 def test_no_more_is_listed_than_was_announced() -> None:
-    inquiry = Inquiry(2, [], WIDE, 114)
-    inquiry.announce({"": Summary(3, bytes(32))})
-    inquiry._note_listed(claims_of(RECORDS[:3], Schema()))
+    searcher = Searcher(2, AdvertisementSet(), [], WIDE, 114)
+    searcher.announce({"": Summary(3, bytes(32))})
+    searcher._note_listed(claims_of(RECORDS[:3], Schema()))
     with pytest.raises(InterlaceFailure) as caught:
-        inquiry._note_listed(claims_of(RECORDS[3:4], Schema()))
+        searcher._note_listed(claims_of(RECORDS[3:4], Schema()))
     assert caught.value.failure is Failure.COUNT_MISMATCH
 
 
@@ -112,24 +113,23 @@ def test_a_peer_that_narrows_beyond_the_depth() -> None:
 @pytest.mark.requirement("050-232")
 def test_who_follows_asks_for_no_list_beyond_the_depth() -> None:
     """Among many records a list that is likely empty is deep; where it is too deep it searches."""
-    inquiry = Inquiry(2, [OWN], replace(WIDE, depth=4), 114)
-    inquiry.announce({"": Summary(300_000, bytes(32))})
-    inquiry.follow(OWN)
-    asked = inquiry.questions(must_ask=True)
-    assert asked == [(NARROW, "")]
-    assert not inquiry.is_following
+    searcher = Searcher(2, AdvertisementSet(), [OWN], replace(WIDE, depth=4), 114)
+    searcher.announce({"": Summary(300_000, bytes(32))})
+    follower = Follower(searcher, OWN)
+    assert follower.questions(must_ask=True) == []
+    assert follower.is_done
+    assert searcher.questions() == [(NARROW, "")]
 
 
 @pytest.mark.requirement("050-232")
 def test_nobody_points_at_a_list_beyond_the_depth() -> None:
     """What a side has alone is known by its own hash; who follows searches for it by itself."""
-    inquiry = Inquiry(2, [OWN], replace(WIDE, depth=4), 114)
-    inquiry.announce({"": Summary(len(OWN), bytes(32))})
-    inquiry.be_followed(is_followed=True)
-    inquiry._agenda.queue.clear()
-    inquiry._point_at("abcd")
-    inquiry._point_at("abcde")
-    assert [each.prefix for each in inquiry._agenda.queue] == ["abcd"]
+    searcher = Searcher(2, AdvertisementSet(), [OWN], replace(WIDE, depth=4), 114)
+    searcher.announce({"": Summary(len(OWN), bytes(32))})
+    searcher.be_followed(is_followed=True)
+    searcher._point_at("abcd")
+    searcher._point_at("abcde")
+    assert [each.prefix for each in searcher.queue.wanted] == ["abcd"]
 
 
 @pytest.mark.requirement("050-231")
@@ -143,13 +143,13 @@ def test_nobody_points_at_a_list_beyond_the_depth() -> None:
     ],
 )
 def test_partitions_are_merged_as_far_as_the_limit_needs(summaries: int, wanted: list[str]) -> None:
-    agenda = Agenda(2, replace(WIDE, summaries=summaries), 114)
-    agenda.queue = [
+    queue = QueryQueue(2, replace(WIDE, summaries=summaries), 114)
+    queue.wanted = [
         Wanted(prefix=prefix, count=100.0) for prefix in ("aaa", "aab", "aba", "abb", "baa", "bab")
     ]
-    agenda._keep_summary_limit(lambda prefix: 200.0)
-    assert sorted(each.prefix for each in agenda.queue) == wanted
-    assert all(each.must_list == (len(each.prefix) < 3) for each in agenda.queue)
+    queue._keep_summary_limit(lambda prefix: 200.0)
+    assert sorted(each.prefix for each in queue.wanted) == wanted
+    assert all(each.must_list == (len(each.prefix) < 3) for each in queue.wanted)
 
 
 @pytest.mark.requirement("050-232")
@@ -157,12 +157,12 @@ def test_partitions_are_merged_as_far_as_the_limit_needs(summaries: int, wanted:
 def test_a_peer_that_narrows_beyond_the_depth_is_given_up(mode: int) -> None:
     start = 2 if mode == 1 else 0
     for length, is_legal in ((start + 4, True), (start + 5, False)):
-        agenda = Agenda(mode, replace(WIDE, depth=4), 114)
-        agenda.queue = [Wanted(prefix="a" * length, count=9.0)]
+        queue = QueryQueue(mode, replace(WIDE, depth=4), 114)
+        queue.wanted = [Wanted(prefix="a" * length, count=9.0)]
         if is_legal:
-            assert agenda.questions(lambda prefix: 9.0) == [(LIST, "a" * length)]
+            assert queue.questions(lambda prefix: 9.0) == [(LIST, "a" * length)]
             continue
         with pytest.raises(InterlaceFailure, match="beyond the depth") as caught:
-            agenda.questions(lambda prefix: 9.0)
+            queue.questions(lambda prefix: 9.0)
         assert caught.value.failure is Failure.DEPTH_LIMIT
         assert "max_narrowing_depth" in str(caught.value.hint)

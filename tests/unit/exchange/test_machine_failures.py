@@ -17,7 +17,7 @@ from lace.exchange import negotiation as handshake
 from lace.exchange.capabilities import SECOND, Capabilities, ExchangeLimits
 from lace.exchange.failures import Failure
 from lace.exchange.machine import Machine
-from lace.exchange.transitions import NEXT, Finding, Position, State
+from lace.exchange.transitions import NEXT, Position, State, Trigger
 from lace.policy.compile import Compiler
 from lace.policy.schema import Schema
 from lace.record.validate import frame_record
@@ -886,15 +886,15 @@ def test_what_is_out_of_phase_ends_the_exchange_and_answers_nobody_waits_for_are
 
 def test_every_move_of_the_table_is_made_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table alone changes a state, and none of its rows is there for nothing."""
-    made: set[tuple[State, Finding, State]] = set()
-    find = Position.find
+    made: set[tuple[State, Trigger, State]] = set()
+    move = Position.move
 
-    def noted(self: Position, finding: Finding) -> None:
+    def noted(self: Position, trigger: Trigger) -> None:
         before = self.state
-        find(self, finding)
-        made.add((before, finding, self.state))
+        move(self, trigger)
+        made.add((before, trigger, self.state))
 
-    monkeypatch.setattr(Position, "find", noted)
+    monkeypatch.setattr(Position, "move", noted)
     for seed in range(8):
         world = some_world(seed, is_open=(True, True))
         world.connect()
@@ -906,13 +906,13 @@ def test_every_move_of_the_table_is_made_and_no_other(monkeypatch: pytest.Monkey
         world.cut()
         world.settle()
     table = {
-        (state, finding, following)
+        (state, trigger, following)
         for state, row in NEXT.items()
-        for finding, following in row.items()
-        if isinstance(finding, Finding) and finding is not Finding.OVER
+        for trigger, following in row.items()
+        if isinstance(trigger, Trigger) and trigger is not Trigger.OVER
     }
-    assert {move for move in made if move[1] is not Finding.OVER} == table
-    assert {move[2] for move in made if move[1] is Finding.OVER} == {State.CLOSED}
+    assert {move for move in made if move[1] is not Trigger.OVER} == table
+    assert {move[2] for move in made if move[1] is Trigger.OVER} == {State.CLOSED}
 
 
 # -- waiting -----------------------------------------------------------------------------------

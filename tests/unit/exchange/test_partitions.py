@@ -15,6 +15,7 @@ from lace.base import b64a
 from lace.base.digest import digest
 from lace.exchange.advertisement_set import AdvertisementSet, child_prefixes, payload_of
 from lace.exchange.merkle import EMPTY_ROOT, as_digests, leaves_of, root_of, roots_without_one
+from lace.exchange.summaries import children_fact, read_children, summaries_of, summary_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 LEAF, NODE = b"lace-advertisement-leaf/v1", b"lace-advertisement-node/v1"
@@ -99,7 +100,9 @@ def test_a_set_through_changes(seed: int) -> None:
     assert found == AdvertisementSet.of(list(wanted), wanted.values())
     assert found.changed([], [], []) is found
     for length in (1, 2, 3):
-        assert found.partitions(length) == sorted({payload_of(r)[:length] for r in wanted})
+        made = summaries_of(found, length)
+        assert list(made) == sorted({payload_of(r)[:length] for r in wanted})
+        assert all(each == summary_of(found, prefix) for prefix, each in made.items())
 
 
 @pytest.mark.requirement("050-158", "050-162")
@@ -153,8 +156,9 @@ def test_fingerprints_are_the_beginnings_of_the_childrens_roots() -> None:
     source = random.Random(6)
     records = [record(source) for _ in range(50)]
     found = AdvertisementSet.of(records, [source.randbytes(32) for _ in records])
-    assert found.fingerprints("") == [found.root(child)[:6] for child in child_prefixes("")]
-    assert AdvertisementSet().fingerprints("") == [EMPTY_ROOT[:6]] * 64
+    wanted = [found.root(child)[:6] for child in child_prefixes("")]
+    assert read_children(children_fact(found, "")) == wanted
+    assert read_children(children_fact(AdvertisementSet(), "")) == [EMPTY_ROOT[:6]] * 64
 
 
 def test_roots_without_one_are_those_of_the_plain_reading() -> None:
@@ -206,7 +210,7 @@ def test_a_payload_shorter_than_a_prefix_is_in_no_partition_of_that_length() -> 
     """Joining partitions of two characters leaves it out; it is in the whole set alone."""
     short, long = "Q.a.H9", "Q.abc.H9"
     found = AdvertisementSet.of([short, long], [b"x" * 32, b"y" * 32])
-    assert found.partitions(2) == ["ab"]
+    assert list(summaries_of(found, 2)) == ["ab"]
     assert [found.count(each) for each in ("", "a", "ab", "abcd")] == [2, 2, 1, 0]
     assert found.records("ab") == [long]
     joined = AdvertisementSet.joined([("ab", found), ("zz", found)])
@@ -232,7 +236,7 @@ def test_records_of_other_formats_count_in_roots() -> None:
     check(found, wanted, ["", "a", "ab", "abc"])
     for child, (count, root) in zip(child_prefixes("a"), found.children("a"), strict=True):
         assert (count, root) == (found.count(child), found.root(child))
-    assert found.partitions(1) == sorted({payload_of(each)[0] for each in wanted})
+    assert list(summaries_of(found, 1)) == sorted({payload_of(each)[0] for each in wanted})
     assert found.digests_of(["B.ab.H4x", "B.none.H4x"]) == [b"y" * 32, None]
     gone = found.changed([], [], ["B.ab.H4x"])
     assert gone.difference(found) == ([], ["B.ab.H4x"])

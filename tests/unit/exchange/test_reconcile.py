@@ -10,11 +10,11 @@ import pytest
 
 from lace.base import b64a
 from lace.exchange.advertisement import read_claims
-from lace.exchange.advertisement_set import fingerprint_of
+from lace.exchange.advertisement_set import AdvertisementSet, fingerprint_of
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.merkle import EMPTY_ROOT
-from lace.exchange.querier import Inquiry, LackingOne
-from lace.exchange.reconcile import Answers
+from lace.exchange.querier import Follower, Searcher, SingleDifference
+from lace.exchange.reconcile import Responder
 from lace.exchange.summaries import (
     LIST,
     NARROW,
@@ -25,6 +25,7 @@ from lace.exchange.summaries import (
     children_fact,
     is_listing_cheaper,
     partition_fact,
+    read_children,
 )
 from lace.policy.schema import Schema
 from tests.unit.exchange.reconciling import (
@@ -221,14 +222,14 @@ def test_children_that_hide_something_end_the_exchange() -> None:
 def test_questions(mode: int, questions: list[tuple[str, str]], text: str) -> None:
     limits = InquiryLimits(listed=9, summaries=99, depth=4, block_bytes=2**20)
     own = set_of(claims_of([f"P.abcd{'0' * 39}.H3"], BARE), SOURCES[0])
-    answers = Answers(mode, own, SOURCES[0], limits)
+    answers = Responder(mode, own, SOURCES[0], limits)
     with pytest.raises(InterlaceFailure, match=text):
         answers.ask(questions)
 
 
 def test_a_question_may_be_asked_below_one_that_was_answered() -> None:
     own = set_of(claims_of(FEW, BARE), SOURCES[0])
-    answers = Answers(2, own, SOURCES[0], WIDE)
+    answers = Responder(2, own, SOURCES[0], WIDE)
     answers.ask([(NARROW, "")])
     assert answers.block({}) == [children_fact(own, "")]
     answers.ask([(NARROW, "a"), (LIST, "b")])
@@ -244,7 +245,7 @@ def test_one_answer_at_least_and_none_in_parts() -> None:
     limits = InquiryLimits(listed=100_000, summaries=99, depth=12, block_bytes=700)
     claims = claims_of(FEW, BARE)
     own = set_of(claims, SOURCES[0])
-    answers = Answers(2, own, SOURCES[0], limits)
+    answers = Responder(2, own, SOURCES[0], limits)
     prefixes = [record[2:6] for record in FEW]
     answers.ask([(LIST, prefix) for prefix in prefixes])
     described = {record: claims[record] for record in answers.wanted()}
@@ -259,62 +260,62 @@ def test_one_answer_at_least_and_none_in_parts() -> None:
 # -- following ---------------------------------------------------------------------------------
 
 
-def follower() -> Inquiry:
-    """An inquiry that follows, about a set that is not its own."""
+def following() -> tuple[Searcher[AdvertisementSet], Follower[AdvertisementSet]]:
+    """A side that follows, about a set that is not its own."""
     own = set_of(claims_of(RECORDS, BARE), SOURCES[1])
-    inquiry = Inquiry(2, [own], WIDE, 114)
-    inquiry.announce({"": Summary(len(own), b"\x07" * 32)})
-    assert inquiry.can_follow()
-    inquiry.follow(own)
-    return inquiry
+    searcher = Searcher(2, AdvertisementSet(), [own], WIDE, 114)
+    searcher.announce({"": Summary(len(own), b"\x07" * 32)})
+    assert Follower.can_replace(searcher)
+    return searcher, Follower(searcher, own)
 
 
 def test_who_follows_never_lets_the_phase_end() -> None:
     """It asks for a short list where it has nothing to say, each time another one."""
-    inquiry = follower()
-    asked = inquiry.questions(must_ask=True)
-    assert [kind for kind, _ in asked] == [LIST]
-    assert inquiry.questions(must_ask=True) == [], "the peer owes an answer"
-    seen = set(asked)
+    searcher, follower = following()
+    asked = follower.questions(must_ask=True)
+    assert follower.questions(must_ask=True) == [], "the peer owes an answer"
+    seen: set[tuple[str, str]] = set()
     for _ in range(100):
-        ((_, prefix),) = asked
-        if prefix == "":
+        if follower.is_done:
             break
-        inquiry.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
-        assert inquiry.questions() == [] or not inquiry.is_following
-        asked = inquiry.questions(must_ask=True)
         assert seen.isdisjoint(asked)
         seen.update(asked)
-    assert asked == [(NARROW, "")], "it searches when it has asked enough"
+        ((kind, prefix),) = asked
+        assert kind == LIST
+        searcher.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
+        assert follower.questions() == []
+        assert not follower.is_done
+        asked = follower.questions(must_ask=True)
+    assert follower.is_done
+    assert asked == []
+    assert searcher.questions() == [(NARROW, "")], "it searches when it has asked enough"
 
 
 def test_who_follows_asks_for_the_lists_that_the_peer_asks_for() -> None:
-    inquiry = follower()
-    inquiry.watch([(LIST, "ab"), (NARROW, "c"), (LIST, "0")], is_done=False)
-    assert inquiry.questions() == [(LIST, "0"), (LIST, "ab")]
-    inquiry.watch([(LIST, "abc"), (LIST, "a"), (LIST, "0")], is_done=False)
-    assert inquiry.questions() == [], "questions do not nest, and are not repeated"
+    searcher, follower = following()
+    follower.watch([(LIST, "ab"), (NARROW, "c"), (LIST, "0")])
+    assert follower.questions() == [(LIST, "0"), (LIST, "ab")]
+    follower.watch([(LIST, "abc"), (LIST, "a"), (LIST, "0")])
+    assert follower.questions() == [], "questions do not nest, and are not repeated"
     for prefix in ("0", "ab"):
-        inquiry.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
-    inquiry.watch([(LIST, "abc")], is_done=False)
-    assert inquiry.questions() == [], "nothing is asked about what is known"
-    inquiry.watch([], is_done=True)
-    assert inquiry.questions() == [(NARROW, "")]
+        searcher.take_listing(prefix, Summary(0, EMPTY_ROOT), {}, SOURCES[1])
+    follower.watch([(LIST, "abc")])
+    assert follower.questions() == [], "nothing is asked about what is known"
+    assert searcher.questions() == [(NARROW, "")]
     with pytest.raises(InterlaceFailure, match="another root than its list"):
-        inquiry.take_children("", [b"\x07" * 6] * 64)
+        searcher.take_children("", [b"\x07" * 6] * 64)
 
 
 def test_a_list_that_came_narrowed_is_not_asked_for_again() -> None:
     """A search that comes to the same partition later goes on with its children."""
-    inquiry = follower()
-    own = inquiry.states[-1]
-    inquiry.watch([(LIST, "a")], is_done=False)
-    assert inquiry.questions() == [(LIST, "a")]
-    inquiry.take_children("a", [fingerprint_of(root) for _, root in own.children("a")])
-    inquiry.watch([], is_done=True)
-    assert inquiry.questions() == [(NARROW, "")]
-    inquiry.take_children("", [b"\x07" * 6] * 64)
-    asked = inquiry.questions()
+    searcher, follower = following()
+    own = searcher.states[-1]
+    follower.watch([(LIST, "a")])
+    assert follower.questions() == [(LIST, "a")]
+    searcher.take_children("a", [fingerprint_of(root) for _, root in own.children("a")])
+    assert searcher.questions() == [(NARROW, "")]
+    searcher.take_children("", [b"\x07" * 6] * 64)
+    asked = searcher.questions()
     assert (NARROW, "a") in asked
     assert (LIST, "b") in asked, "others are small enough to be listed"
 
@@ -327,13 +328,13 @@ def test_who_narrows_does_not_follow() -> None:
     side.receive([partition_fact(theirs, "")])
     assert side.block() == [(NARROW, "")]
     side.receive([(LIST, "zz")])
-    assert side.at.inquiry.is_followed
+    assert side.at.searcher.is_followed
     side.block()
     side.receive([children_fact(theirs, ""), (LIST, "zy")])
-    assert side.at.inquiry.is_followed
+    assert side.at.searcher.is_followed
     side.block()
     side.receive([(NARROW, "b")])
-    assert not side.at.inquiry.is_followed
+    assert not side.at.searcher.is_followed
 
 
 def test_lists_in_each_other_may_tell_of_more_than_there_is() -> None:
@@ -344,28 +345,27 @@ def test_lists_in_each_other_may_tell_of_more_than_there_is() -> None:
     true = set_of(claims_of([inner, outer, *shared], BARE), SOURCES[1])
     own = set_of(claims_of(shared, BARE), SOURCES[1])
     limits = InquiryLimits(listed=2, summaries=16_384, depth=12, block_bytes=2**20)
-    inquiry = Inquiry(2, [own], limits, 114)
-    inquiry.announce({"": Summary(5, true.root(""))})
-    inquiry.follow(own)
+    searcher = Searcher(2, AdvertisementSet(), [own], limits, 114)
+    searcher.announce({"": Summary(5, true.root(""))})
+    follower = Follower(searcher, own)
 
     def tell(prefix: str, *records: str) -> None:
         claims = claims_of(records, BARE)
         made = set_of(claims, SOURCES[1])
-        inquiry.take_listing(prefix, Summary(len(made), made.root("")), claims, SOURCES[1])
+        searcher.take_listing(prefix, Summary(len(made), made.root("")), claims, SOURCES[1])
 
-    inquiry.watch([(LIST, "ab")], is_done=False)
-    assert inquiry.questions() == [(LIST, "ab")]
+    follower.watch([(LIST, "ab")])
+    assert follower.questions() == [(LIST, "ab")]
     tell("ab", inner)
-    inquiry.watch([], is_done=True)
-    assert inquiry.questions() == [(NARROW, "")]
+    assert searcher.questions() == [(NARROW, "")]
     lying = set_of(claims_of([outer, *lies, *shared], BARE), SOURCES[1])
-    inquiry.take_children("", lying.fingerprints(""))
-    assert inquiry.questions() == [(LIST, "a")]
+    searcher.take_children("", read_children(children_fact(lying, "")))
+    assert searcher.questions() == [(LIST, "a")]
     tell("a", outer, *lies)
-    assert inquiry.questions() == []
-    assert inquiry.result == true
-    assert inquiry.listed.keys() == {inner, outer, *lies}, "as many as there are"
-    assert not inquiry.is_all_listed
+    assert searcher.questions() == []
+    assert searcher.result == true
+    assert searcher.listed.keys() == {inner, outer, *lies}, "as many as there are"
+    assert not searcher.is_all_listed
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -380,7 +380,7 @@ def test_at_first_contact_all_is_listed_unless_a_state_at_hand_has_it(mode: int)
 
 
 def test_a_lacking_record_is_looked_for_while_it_is_worth_it() -> None:
-    lacking = LackingOne()
+    lacking = SingleDifference()
     assert lacking.is_worth(64, 9.0)
     assert not lacking.is_worth(65, 9.0)
     assert not lacking.is_worth(5_000, 1.0)

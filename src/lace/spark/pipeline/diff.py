@@ -15,6 +15,7 @@ from lace.exchange.advertisement import read_claims
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.blocks import Phase, check_block
 from lace.exchange.failures import InterlaceFailure
+from lace.exchange.summaries import summaries_of, summary_of
 from lace.facts.lines import FactLineError
 from lace.policy.public_facts import with_peer
 from lace.policy.schema import ALL_FIELDS, Schema
@@ -111,10 +112,8 @@ def listing_of(facts: Sequence[Fact], file: str) -> DiffSide:
         raise FactLineError(f"{file}: {failure.message}", rule=failure.rule) from failure
     claims = list(found.values())
     known = AdvertisementSet.of(list(found), [claim.digest(source) for claim in claims])
-    partitions = {
-        prefix: (known.count(prefix), known.root(prefix))
-        for prefix in (WHOLE, *known.partitions(PREFIX_LENGTH))
-    }
+    summaries = {WHOLE: summary_of(known, WHOLE), **summaries_of(known, PREFIX_LENGTH)}
+    partitions = {prefix: (each.count, each.root) for prefix, each in summaries.items()}
 
     def rows(session: SparkSession) -> DataFrame:
         import pyarrow as pa
