@@ -614,14 +614,6 @@ class AdvertisementSet:
         others = self._others.within(prefix)
         return sorted([*usual, *others], key=_place_of) if others else usual
 
-    def items(self, prefix: str = "") -> tuple[list[str], list[bytes]]:
-        """Return the records of a partition, and the digests of their advertisements."""
-        found = self._rows.span(prefix)
-        others = self._others.within(prefix)
-        records = [*records_of(self._rows.keys[found]), *others]
-        rows = [row.tobytes() for row in self._rows.digests[found]]
-        return records, [*rows, *(self._others.digests[record] for record in others)]
-
     # -- roots ---------------------------------------------------------------------------------
 
     def root(self, prefix: str) -> bytes:

@@ -2,7 +2,7 @@
 
 Both sides compute the same terms, but for who is who. Nothing is evaluated before this,
 and whatever does not fit ends the exchange. The blocks themselves are made and read by
-`lace.exchange.hello` and `lace.exchange.hello`, whose names are here too.
+`lace.exchange.hello`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from lace.policy.plan import ExchangePlan
     from lace.policy.schema import Schema
     from lace.record.ids import Verifier
+    from lace.rules.limits import RuleLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +172,31 @@ def negotiate(
         peer_source=wire_source(there, peer),
         link_id=None if here is None or there is None else link_id(here, there, plan.id),
     )
+
+
+def read_operand(setup: Setup, body: bytes | None, limits: RuleLimits) -> Operand:
+    """Return the operand that a setup presents, from the bytes of its module."""
+    if body is None:
+        raise InterlaceFailure(Failure.MISSING_MODULE, f"{setup.module_id} did not come")
+    try:
+        return receive_operand(
+            body,
+            index=setup.index,
+            module_id=setup.module_id,
+            facet=setup.facet,
+            limits=limits,
+            name="the peer's selector",
+        )
+    except (PolicyError, RuleError) as error:
+        raise _failed(Failure.MALFORMED_MODULE, error) from None
+
+
+def compile_plan(zero: Operand, one: Operand, lowering: str) -> ExchangePlan:
+    """Return the plan of two operands, or fail as an exchange does."""
+    try:
+        return make_plan(zero, one, lowering)
+    except (PolicyError, RuleError) as error:
+        raise _failed(Failure.PLAN_FAILED, error) from None
 
 
 def _check_plan(plan: ExchangePlan, theirs: Hello, transcript: bytes | None) -> None:
@@ -341,12 +367,10 @@ class Handshake:
             raise AssertionError("this side has sent its setup")
         theirs = read_setup(check_block(facts, Phase.SETUP), local_index=setup.index)
         check_expected_peer(theirs, config.expected, transport_peer=config.transport_peer)
-        peer = self._operand_of(theirs)
+        body = self._bytes_of(theirs.module_id)
+        peer = read_operand(theirs, body, config.peer_limits)
         pair = (self._operand, peer) if setup.index == 0 else (peer, self._operand)
-        try:
-            self.plan = make_plan(*pair, config.lowering)
-        except (PolicyError, RuleError) as error:
-            raise _failed(Failure.PLAN_FAILED, error) from None
+        self.plan = compile_plan(*pair, config.lowering)
         self._peer_setup, self._operands = theirs, pair
         self._context = proof_context(setup, theirs, self.plan.id, channel=config.channel)
         self._hello = make_hello(
@@ -385,22 +409,6 @@ class Handshake:
             raise AssertionError("a module is kept after hello")
         body = operands[setup.index].canonical_bytes
         return KeepModule(config.transport_peer, setup.module_id, body)
-
-    def _operand_of(self, theirs: Setup) -> Operand:
-        raw = self._bytes_of(theirs.module_id)
-        if raw is None:
-            raise InterlaceFailure(Failure.MISSING_MODULE, f"{theirs.module_id} did not come")
-        try:
-            return receive_operand(
-                raw,
-                index=theirs.index,
-                module_id=theirs.module_id,
-                facet=theirs.facet,
-                limits=self._config.peer_limits,
-                name="the peer's selector",
-            )
-        except (PolicyError, RuleError) as error:
-            raise _failed(Failure.MALFORMED_MODULE, error) from None
 
     def take_hello(self, facts: tuple[Fact, ...]) -> tuple[Executable, Terms]:
         """Take the peer's hello block; returns the policy of this side, and what was agreed."""

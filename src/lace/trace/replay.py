@@ -11,18 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import LaceError, Place, RecordError
+from lace.exchange.advertisement import read_claims
 from lace.exchange.blocks import Phase, check_block
 from lace.exchange.capabilities import capabilities_of
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.hello import proof_context, read_hello, read_setup
-from lace.exchange.negotiation import negotiate
+from lace.exchange.negotiation import compile_plan, negotiate, read_operand
 from lace.iltp.items import Blank, Comment, OversizedRecord, Preface, RecordItem, WriteError
 from lace.iltp.reader import differs_at
 from lace.iltp.writer import Writer
-from lace.policy.operand import receive_operand
-from lace.policy.plan import LOWERINGS, make_plan
+from lace.policy.plan import LOWERINGS
 from lace.record.validate import validate_many
-from lace.rules.findings import show
 from lace.rules.limits import peer_limits_of
 from lace.trace.walk import Broken, ConnectionEnd, Seen, TraceStep, Unread, Wrong, other_way, walk
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from lace.exchange.negotiation import Terms
     from lace.policy.operand import Operand
     from lace.policy.plan import ExchangePlan
+    from lace.policy.schema import Schema
     from lace.record.reader import RawRecord
     from lace.record.seal import RandomBytes
     from lace.trace.files import CaptureFile
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 # once more, for both. What a transport proves is not in it: neither a user nor, unless it is named,
 # the certificate that a proof over TLS contains.
 
-_CLAIMS = ("Advertised", "AdvertisedField")
 _NOBODY = -1
 """No operand's index."""
 
@@ -60,6 +59,7 @@ class Agreed:
         plan_id: the plan's identifier.
         link_id: the link's, if both named a signer.
         mode: how advertisements are compared.
+        schema: the fields that advertisements may have.
         proven: the verifier that each direction proved by its hello.
         claimed: the verifier that a direction claims without a signature: only its transport
             can have proven it, which no capture shows.
@@ -70,6 +70,7 @@ class Agreed:
     plan_id: str
     link_id: str | None
     mode: int
+    schema: Schema
     proven: dict[Direction, str]
     claimed: dict[Direction, str]
     sources: dict[Direction, str]
@@ -99,26 +100,8 @@ class Agreement:
             index = setup.index
         for direction, setup in self._setups.items():
             self.at = direction
-            self._operands[direction] = self._operand(setup)
-
-    def _operand(self, setup: Setup) -> Operand:
-        raw = self._modules.get(setup.module_id)
-        if raw is None:
-            raise InterlaceFailure(Failure.MISSING_MODULE, f"{setup.module_id} did not come")
-        try:
-            return receive_operand(
-                raw,
-                index=setup.index,
-                module_id=setup.module_id,
-                facet=setup.facet,
-                limits=peer_limits_of(self._settings),
-            )
-        except InterlaceFailure:
-            raise
-        except LaceError as error:
-            raise InterlaceFailure(
-                Failure.MALFORMED_MODULE, error.message, rule=error.rule
-            ) from None
+            body = self._modules.get(setup.module_id)
+            self._operands[direction] = read_operand(setup, body, peer_limits_of(self._settings))
 
     def take_hellos(self, turns: dict[Direction, Turn]) -> Agreed:
         """Take both hello blocks."""
@@ -149,6 +132,7 @@ class Agreement:
             plan_id=plan.id,
             link_id=terms.link_id,
             mode=terms.mode,
+            schema=terms.schema,
             proven={
                 direction: hello.signer
                 for direction, hello in hellos.items()
@@ -164,30 +148,16 @@ class Agreement:
             unjudged=tuple(unjudged),
         )
 
-    def check_sources(self, turns: dict[Direction, Turn], agreed: Agreed) -> None:
-        """Check that advertisements name the source of their sender (G42)."""
+    def check_claims(self, turns: dict[Direction, Turn], agreed: Agreed) -> None:
+        """Check that advertisements are whole and name the source of their sender (G42)."""
         for direction, turn in turns.items():
             self.at = direction
-            for fact in turn.facts:
-                if fact[0] in _CLAIMS and fact[2:3] != (agreed.sources[direction],):
-                    raise InterlaceFailure(
-                        Failure.MALFORMED_BLOCK,
-                        f"a claim names the source {show(fact[2])!r}, not the sender's "
-                        f"{agreed.sources[direction]!r}",
-                        rule="G42",
-                    )
+            read_claims(turn.facts, agreed.sources[direction], agreed.schema)
 
     def _plan(self, wanted: str) -> ExchangePlan:
         """Return the plan of both operands, in the lowering that gives the wanted identifier."""
         zero, one = sorted(self._operands.values(), key=lambda operand: operand.index)
-        plans = []
-        for lowering in LOWERINGS:
-            try:
-                plans.append(make_plan(zero, one, lowering))
-            except LaceError as error:
-                raise InterlaceFailure(
-                    Failure.PLAN_FAILED, error.message, rule=error.rule
-                ) from None
+        plans = [compile_plan(zero, one, lowering) for lowering in LOWERINGS]
         return next((plan for plan in plans if plan.id == wanted), plans[0])
 
     def _negotiate(
@@ -383,7 +353,7 @@ class _Replay:
             elif step.stage.phase == "hello":
                 self.result.agreed = self._agreement.take_hellos(turns)
             elif step.stage.phase == "advertise" and self.result.agreed is not None:
-                self._agreement.check_sources(turns, self.result.agreed)
+                self._agreement.check_claims(turns, self.result.agreed)
         except LaceError as error:
             at = self._agreement.at
             raise _at(error, at, turns[at].offset, f", in {step.stage}") from None
