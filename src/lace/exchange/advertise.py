@@ -229,7 +229,7 @@ class Advertising:
     def forget(self) -> None:
         """Forget what was compared: what was listed need not be held while records move."""
         if self._terms.limits.literal_limits and self._reconciliation is not None:
-            self._summaries = self._reconciliation.searcher.summaries
+            self._summaries = self._reconciliation.searcher.queue.lines
         self._reconciliation = None
 
     def expect(self) -> Describe | None:
@@ -301,7 +301,13 @@ class Advertising:
         at = self._at
         is_opening = at.turn == 0
         at.receive([fact for fact in block if fact[0] != "TickReady"])
-        self._check_announced(at.announced)
+        if at.searcher.total > self._terms.limits.max_advertised_records:
+            raise limit_failure(
+                Failure.ADVERTISEMENT_LIMIT,
+                f"the peer advertises {at.searcher.total:,} records",
+                limit="max_advertised_records",
+                allowed=self._terms.limits.max_advertised_records,
+            )
         self._check_bytes(at.searcher.listed_bytes)
         if at.is_over:
             return None
@@ -319,15 +325,6 @@ class Advertising:
             return self._need(_Purpose.RELABELLED, records, self._terms.peer_source)
         self._at.begin(states.relabel_bare())
         return self._turn()
-
-    def _check_announced(self, count: int) -> None:
-        if count > self._terms.limits.max_advertised_records:
-            raise limit_failure(
-                Failure.ADVERTISEMENT_LIMIT,
-                f"the peer advertises {count:,} records",
-                limit="max_advertised_records",
-                allowed=self._terms.limits.max_advertised_records,
-            )
 
     def _check_bytes(self, size: int) -> None:
         allowed = self._terms.limits.max_advertised_bytes

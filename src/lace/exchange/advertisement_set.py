@@ -49,8 +49,6 @@ _KEY_TYPE: Final = f"S{_KEY_BYTES}"
 _DIGEST_TYPE: Final = f"V{DIGEST_BYTES}"
 _PAYLOAD: Final = 43
 _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
-_FEW: Final = 64
-"""Changes are few when there are this many rows for each."""
 _AT_ONCE: Final = 1 << 16
 """Rows that are compared together: more would take memory, and no less time."""
 _LAST_TYPE: Final = b"\x7f"
@@ -139,14 +137,6 @@ class Rows:
             np.concatenate([each.leaves[found] for each, found in chosen]) if has_leaves else None,
         )
 
-    @classmethod
-    def of_partitions(cls, sources: Mapping[str, Rows]) -> Rows:
-        """Return, of each of some partitions, the rows that are given for it.
-
-        Where one partition lies in another, the inner one counts.
-        """
-        return cls.joined(_slices_of(sources))
-
     def __len__(self) -> int:
         return len(self.keys)
 
@@ -190,10 +180,6 @@ class Rows:
         digests = np.frombuffer(raw, np.uint8, offset=count * _KEY_BYTES)
         return cls(keys, digests.reshape(-1, DIGEST_BYTES))
 
-    def without_leaves(self) -> Rows:
-        """Return the rows as they are for comparing alone."""
-        return Rows(self.keys, self.digests)
-
     @property
     def held_bytes(self) -> int:
         """The bytes of memory that the rows take."""
@@ -212,66 +198,27 @@ class Rows:
         new = Rows.of(come, digests)
         if not len(self):
             return new
-        if self._leaves is not None:
-            new._leaves = leaves_of(new.digests)
-        if not len(gone) and len(new) and bool(new.keys[0] > self.keys[-1]):
-            # As it is while a peer sends what it has by hash, some of it in each loop.
-            return Rows.joined((each, slice(None)) for each in (self, new))
-        if (len(new) + len(gone)) * _FEW > len(self):
-            return self._merged(new, gone)
-        return self._patched(new, gone)
-
-    def _merged(self, new: Rows, gone: Keys) -> Rows:
-        """Return the rows with many changes: all are put in their places at once."""
         stays = np.ones(len(self), np.bool_)
         places, is_there = self.find(new.keys)
-        stays[places[is_there]] = False
-        if len(gone):
-            lost, is_lost = self.find(gone)
-            stays[lost[is_lost]] = False
-        every = bool(stays.all())
-        if not every:  # fewer lie before each
-            places = np.concatenate([[0], np.cumsum(stays)])[places]
-        is_new = np.zeros(len(stays) - int((~stays).sum()) + len(new), np.bool_)
-        is_new[places + np.arange(len(new))] = True
-        is_old = ~is_new
+        lost, is_lost = self.find(gone)
+        stays[places[is_there]] = stays[lost[is_lost]] = False
+        before = np.concatenate([[0], np.cumsum(stays)])  # how many stay before each place
+        is_new = np.zeros(int(before[-1]) + len(new), np.bool_)
+        is_new[before[places] + np.arange(len(new))] = True
 
-        def joined(old: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        def merged(old: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
             made = np.empty(len(is_new), old.dtype)
-            made[is_new], made[is_old] = more, old if every else old[stays]
+            made[is_new], made[~is_new] = more, old[stays]
             return made
 
-        def joined_digests(old: Digests, more: Digests) -> Digests:
+        def merged_digests(old: Digests, more: Digests) -> Digests:
             # As one value each they are moved four times as fast as byte by byte.
-            made = joined(*(each.reshape(-1).view(_DIGEST_TYPE) for each in (old, more)))
+            made = merged(*(each.reshape(-1).view(_DIGEST_TYPE) for each in (old, more)))
             return made.view(np.uint8).reshape(-1, DIGEST_BYTES)
 
-        leaves = None if self._leaves is None else joined_digests(self._leaves, new.leaves)
-        digests = joined_digests(self.digests, new.digests)
-        return Rows(joined(self.keys, new.keys), digests, leaves)
-
-    def _patched(self, new: Rows, gone: Keys) -> Rows:
-        """Return the rows with few changes: whatever lies between them is copied as it is."""
-        places, is_there = self.find(new.keys)
-        lost, is_lost = self.find(gone)
-        stops = np.concatenate([places, lost[is_lost]])
-        starts = np.concatenate([places + is_there, lost[is_lost] + 1])
-        order = np.argsort(stops, kind="stable").tolist()
-        parts: list[tuple[Rows, slice]] = []
-        start = 0
-        for at, stop, behind in zip(order, stops[order], starts[order], strict=True):
-            parts.append((self, slice(start, stop)))
-            if at < len(new):
-                parts.append((new, slice(at, at + 1)))
-            start = max(start, int(behind))
-        parts.append((self, slice(start, len(self))))
-        made = Rows(
-            np.concatenate([each.keys[found] for each, found in parts]),
-            np.concatenate([each.digests[found] for each, found in parts]),
-        )
-        if self._leaves is not None:
-            made._leaves = np.concatenate([each.leaves[found] for each, found in parts])
-        return made
+        leaves = None if self._leaves is None else merged_digests(self._leaves, new.leaves)
+        digests = merged_digests(self.digests, new.digests)
+        return Rows(merged(self.keys, new.keys), digests, leaves)
 
     def differing(self, other: Rows) -> tuple[Keys, Keys]:
         """Return the keys that are new or have another digest since other rows; and what went."""
@@ -484,7 +431,7 @@ class AdvertisementSet:
         made._roots = {"": self.root("")}
         made._tree = self._tree
         if len(self) > _MOST_KEPT:
-            made._rows, made._tree = self._rows.without_leaves(), None
+            made._rows, made._tree = Rows(self._rows.keys, self._rows.digests), None
         return made
 
     @classmethod
@@ -497,7 +444,7 @@ class AdvertisementSet:
         if sources.keys() == {""}:
             return sources[""]  # with the roots that it has
         made = cls()
-        made._rows = Rows.of_partitions({each: sources[each]._rows for each in sources})
+        made._rows = Rows.joined(_slices_of({each: sources[each]._rows for each in sources}))
         longest = max(map(len, sources), default=0)
         others: dict[str, bytes] = {}
         for source in {id(each): each for each in sources.values()}.values():

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lace.policy.exposure import Exposure
     from lace.policy.local import Policy
     from lace.policy.operand import Operand
-    from lace.policy.origin import Origin
     from lace.record.ids import Verifier
     from lace.record.seal import SigningKey
 
@@ -143,17 +142,7 @@ def capabilities_of(
     settings: Settings = DEFAULT_SETTINGS, policy: Policy | None = None, *, offer_all: bool = False
 ) -> Capabilities:
     """Return what a side offers: as its policy says, else its caller, else its settings."""
-    made = _capabilities_of(settings)
-    if policy is None:
-        return made
-    schema = policy.schema or (ALL_FIELDS if offer_all else made.schema)
-    if schema is not None:
-        check_own_fields(schema, advertised_fields(policy.select))
-    return replace(made, schema=schema, formats=policy.formats or made.formats)
-
-
-def _capabilities_of(settings: Settings) -> Capabilities:
-    return Capabilities(
+    made = Capabilities(
         formats=formats_of(settings.record_formats or None) or STORED_FORMATS,
         schema=Schema(names=frozenset(settings.offer_fields)) if settings.offer_fields else None,
         offer_all=bool(settings.offer_all_fields),
@@ -161,6 +150,12 @@ def _capabilities_of(settings: Settings) -> Capabilities:
         mode=settings.reconcile_mode,
         tick_interval=settings.tick_interval_seconds * SECOND,
     )
+    if policy is None:
+        return made
+    schema = policy.schema or (ALL_FIELDS if offer_all else made.schema)
+    if schema is not None:
+        check_own_fields(schema, advertised_fields(policy.select))
+    return replace(made, schema=schema, formats=policy.formats or made.formats)
 
 
 # -- Sources: who advertises, on the wire and for rules (050-41, G42).
@@ -171,26 +166,6 @@ def _capabilities_of(settings: Settings) -> Capabilities:
 # receiver replaces the source before it evaluates, so that `Peer(S)` holds for a proven peer.
 
 _CLAIMS = ("Advertised", "AdvertisedField")
-
-
-def wire_verifier(signer: Verifier | None, claimed: Verifier | None) -> Verifier | None:
-    """Return the verifier that a side is known by to both sides, or None."""
-    return signer or claimed
-
-
-def wire_source(verifier: Verifier | None, origin: Origin) -> str:
-    """Return the S of a side's advertisements on the wire."""
-    return verifier or origin.label
-
-
-def rule_source(peer: Origin) -> str:
-    """Return the S that rules read in the peer's advertisements: its proven verifier, if any.
-
-    >>> from lace.policy.origin import Origin
-    >>> rule_source(Origin("Opq_a"))
-    'Opq_a'
-    """
-    return peer.viewer
 
 
 def relabelled(facts: Iterable[Fact], executable: Executable) -> tuple[Fact, ...]:

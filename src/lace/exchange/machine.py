@@ -54,12 +54,14 @@ _REQUEST_BYTES: Final = 64
 _MAX_REQUESTS: Final = 200_000
 
 
-class LoopEnd(Enum):
-    """How a loop ended."""
+class Ending(Enum):
+    """How a loop ended, or why an exchange did without a failure."""
 
-    GOES_ON = "goes on"
-    FIXED_POINT = "fixed point"
-    LIMIT = "loop limit"
+    GOES_ON = "another loop is due"
+    FIXED_POINT = "at a fixed point"
+    LIMIT = "not at a fixed point: the loop limit was reached"
+    STOPPED = "stopped before a fixed point"
+    PEER_ENDED = "the peer ended the exchange"
 
 
 class Loops:
@@ -67,6 +69,7 @@ class Loops:
 
     def __init__(
         self,
+        config: MachineConfig,
         terms: Terms,
         ledger: Ledger,
         position: Position,
@@ -74,10 +77,7 @@ class Loops:
         depends: bool,
         depends_on_tick: bool,
         local: LocalTime,
-        is_open: bool,
-        cursor: Cursor | None = None,
-        store_differing: bool = False,
-        max_line_bytes: int | None = None,
+        cursor: Cursor | None,
     ) -> None:
         self.terms = terms
         self.ledger = ledger
@@ -86,16 +86,16 @@ class Loops:
         self.local = local
         self.depends_on_tick = depends_on_tick
         self._depends = depends
-        self._is_open = is_open
-        self.states = States(terms, cursor, is_open=is_open)
+        self._is_open = config.is_open
+        self.states = States(terms, cursor, is_open=config.is_open)
         self.transfer = Transfer(
             terms,
             ledger,
             self.states,
-            store_differing=store_differing,
-            max_line_bytes=max_line_bytes,
+            store_differing=config.store_differing,
+            max_line_bytes=config.max_line_bytes,
         )
-        self.ended: LoopEnd | None = None
+        self.ended: Ending | None = None
         """How the last loop ended; None while another is under way, and before the first."""
         self._previous: tuple[bytes, bytes] | None = None
         """The roots of what both sides advertised in the loop before."""
@@ -135,7 +135,7 @@ class Loops:
     @property
     def is_at_fixed_point(self) -> bool:
         """Whether the last loop ended with nothing more to be said."""
-        return self.ended is LoopEnd.FIXED_POINT
+        return self.ended is Ending.FIXED_POINT
 
     @property
     def is_settled(self) -> bool:
@@ -153,41 +153,27 @@ class Loops:
 
     # -- the beginning -------------------------------------------------------------------------
 
-    def begin_epoch(self, now: Tai) -> list[Effect]:
-        """Begin the first loop after a hello."""
-        self._begin_round()
-        return self._begin(now, Trigger.AGREED)
-
-    def begin_next(self, now: Tai) -> list[Effect]:
-        """Begin the next loop of a round."""
-        return self._begin(now, Trigger.LOOP_DUE)
+    def begin(self, reason: Trigger, now: Tai) -> list[Effect]:
+        """Begin a loop: the first one after a hello, or the next one of a round."""
+        self._position.move(reason)
+        self._advertising.forget()
+        self.ticks = self.ticks.begin_loop()
+        return [self._evaluate_at(now)]
 
     def begin_again(self, now: Tai, *, tentative: bool = False) -> list[Effect]:
         """Begin a round after waiting; a tentative one only if there is something new here."""
         self._is_begun, self._is_tentative = True, tentative
-        return self._begin(now, Trigger.LOOP_DUE)
+        return self.begin(Trigger.LOOP_DUE, now)
 
     def answer(self, facts: tuple[Fact, ...], now: Tai) -> list[Effect]:
         """Begin a round because the peer began one; `facts` are its turn 0."""
         self._held = facts
         return self.begin_again(now)
 
-    def _begin(self, now: Tai, reason: Trigger) -> list[Effect]:
-        self._position.move(reason)
-        self._advertising.forget()
-        self.ticks = self.ticks.begin_loop()
-        return [self._evaluate_at(now)]
-
     def _evaluate_at(self, now: Tai) -> Evaluate:
         """Return the question what may be sent, by this side's clock as it is now."""
         self.local = self.local.at(now)
         return Evaluate(self.ticks.tick, self.local.tai, excluded=self.ledger.excluded)
-
-    def _begin_round(self) -> None:
-        """Begin to count loops and bytes again."""
-        self.ledger.begin_round()
-        self.transfer.begin_round()
-        self._idle_loops = 0
 
     def take(self, event: happened.Event, now: Tai) -> list[Effect]:
         """Take an answer, or what belongs to a transfer."""
@@ -242,8 +228,10 @@ class Loops:
         due = self._advertising.expect()
         if due is not None:
             return self._advertise(due, now)
-        if self._is_begun:
-            self._begin_round()
+        if self._is_begun:  # a round begins: loops and bytes are counted again
+            self.ledger.begin_round()
+            self.transfer.begin_round()
+            self._idle_loops = 0
         self.ended = None
         self.loops += 1
         return self._advertise(self._advertising.open(), now)
@@ -345,45 +333,35 @@ class Loops:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def end(self) -> LoopEnd:
+    def end(self) -> Ending:
         """Say how the loop ended."""
         self._position.move(Trigger.LOOP_OVER)
         self.ended = self._how_ended()
         self._pending_before = self.pending
         return self.ended
 
-    def _how_ended(self) -> LoopEnd:
+    def _how_ended(self) -> Ending:
         roots = self.states.own.root(""), self.states.theirs.root("")
         before, self._previous = self._previous, roots
         stable = not self._depends or before == roots
         rises = self.depends_on_tick and self.ticks.rises
         asked = self._has_asked or self.transfer.is_asked
         if not asked and stable and not rises:
-            return LoopEnd.FIXED_POINT
+            return Ending.FIXED_POINT
         limits = self.terms.limits
         if not self.transfer.moved or limits.literal_limits:
             self._idle_loops += 1
         if self._idle_loops >= limits.max_loop_iterations:
             self.ledger.noted[Failure.LOOP_LIMIT] += 1
-            return LoopEnd.LIMIT
-        return LoopEnd.GOES_ON
+            return Ending.LIMIT
+        return Ending.GOES_ON
 
 
 # -- One side of an exchange, from its start to its end.
 
 
-class _Why(Enum):
-    """Why an exchange ended, or paused, without a failure."""
-
-    FIXED_POINT = "at a fixed point"
-    LIMIT = "not at a fixed point: the loop limit was reached"
-    STOPPED = "stopped before a fixed point"
-    PEER_ENDED = "the peer ended the exchange"
-
-
 _RECONCILING = (State.ADVERTISING, State.WAITING)
 """Where a block of the peer is one of reconciliation, if it is no setup and no tick."""
-_WHY = {LoopEnd.FIXED_POINT: _Why.FIXED_POINT, LoopEnd.LIMIT: _Why.LIMIT}
 
 
 class Machine:
@@ -477,7 +455,7 @@ class Machine:
         if self.is_closed:
             return []
         if self._loops is not None and self._loops.is_at_rest:
-            return self._close(_Why.PEER_ENDED)
+            return self._close(Ending.PEER_ENDED)
         return self._fail(InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}"))
 
     def release(self) -> None:
@@ -510,7 +488,7 @@ class Machine:
                 self._renewal = event
                 return self._look(now)
             case happened.Stopped():
-                return self._close(_Why.STOPPED)
+                return self._close(Ending.STOPPED)
             case happened.Ended():
                 return self._ended()
             case _:
@@ -575,23 +553,22 @@ class Machine:
         self._reads_clock = executable.reads_clock
         cursor = self._cursor_for(terms)
         self._epoch = terms, cursor
+        self._ledger.begin_round()
         self._loops = Loops(
+            self.config,
             terms,
             self._ledger,
             self._position,
             depends=self._handshake.depends,
             depends_on_tick=self._handshake.depends_on_tick,
             local=self._local,
-            is_open=self.config.is_open,
             cursor=cursor,
-            store_differing=self.config.store_differing,
-            max_line_bytes=self.config.max_line_bytes,
         )
         self._has_changed = False
         known = None if cursor is None else cursor.theirs
         kept = self._handshake.kept_module
         agreed: list[Effect] = [Agree(executable, terms, known)]
-        return [*agreed, *([] if kept is None else [kept]), *self._loops.begin_epoch(now)]
+        return [*agreed, *([] if kept is None else [kept]), *self._loops.begin(Trigger.AGREED, now)]
 
     def _cursor_for(self, terms: Terms) -> Cursor | None:
         """Return what is known of the peer's advertisements under these terms."""
@@ -616,12 +593,12 @@ class Machine:
         if not loops.is_over:
             return [*effects, *self._look(now)]
         end = loops.end()
-        if end is LoopEnd.GOES_ON:
-            return [*effects, *loops.begin_next(now)]
+        if end is Ending.GOES_ON:
+            return [*effects, *loops.begin(Trigger.LOOP_DUE, now)]
         effects = [*effects, *self._keep_cursor(loops)]
         if not self.config.is_open:
-            return [*effects, *self._close(_WHY[end])]
-        return [*effects, Report(self._outcome(_WHY[end].value)), *self._look(now)]
+            return [*effects, *self._close(end)]
+        return [*effects, Report(self._outcome(end.value)), *self._look(now)]
 
     def _keep_cursor(self, loops: Loops) -> list[Effect]:
         states = loops.states
@@ -712,9 +689,9 @@ class Machine:
     def _ended(self) -> list[Effect]:
         """Take the end of the peer's stream; while this side is at work, keep it in mind."""
         if self._loops is not None and self._loops.is_at_rest:
-            return self._close(_Why.PEER_ENDED)
+            return self._close(Ending.PEER_ENDED)
         if self.state is State.SETUP and self._epoch is not None:
-            return self._close(_Why.PEER_ENDED)  # a new setup that nobody answered
+            return self._close(Ending.PEER_ENDED)  # a new setup that nobody answered
         if not self.takes_input and self._loops is not None:
             self._has_ended = True
             return []
@@ -733,11 +710,11 @@ class Machine:
             f"check its uid map or client map, or {signing}"
         )
 
-    def _close(self, why: _Why) -> list[Effect]:
-        reason = why.value
-        if self._loops is not None and self._loops.ended in _WHY:
-            reason = _WHY[self._loops.ended].value
-        return self._end_after_storing(reason)
+    def _close(self, ending: Ending) -> list[Effect]:
+        ended = None if self._loops is None else self._loops.ended
+        if ended is not None and ended is not Ending.GOES_ON:
+            ending = ended
+        return self._end_after_storing(ending.value)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:
         return self._end_after_storing(str(failure), failure)

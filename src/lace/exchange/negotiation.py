@@ -17,9 +17,6 @@ from lace.exchange.capabilities import (
     SECOND,
     Capabilities,
     ExchangeLimits,
-    rule_source,
-    wire_source,
-    wire_verifier,
 )
 from lace.exchange.effects import KeepModule, SendBlock
 from lace.exchange.failures import Failure, InterlaceFailure
@@ -89,7 +86,7 @@ class Terms:
     @property
     def rule_source(self) -> str:
         """The S of the peer's advertisements that rules read (G42)."""
-        return rule_source(self.peer)
+        return self.peer.viewer
 
 
 def prove_peer(
@@ -152,8 +149,8 @@ def negotiate(
     _check_tick_interval(theirs, capabilities.limits)
     skew = _clock_skew(ours, theirs, capabilities.limits)
     schema = _common_schema(plan, ours, theirs)
-    here = wire_verifier(ours.signer, setup.verifier)
-    there = wire_verifier(theirs.signer, peer_setup.verifier)
+    here = ours.signer or setup.verifier
+    there = theirs.signer or peer_setup.verifier
     peer = plan.origin(peer_setup.index, verifier)
     own = plan.origin(setup.index)
     return Terms(
@@ -168,8 +165,8 @@ def negotiate(
         here=here,
         signer=theirs.signer,
         peer=peer,
-        source=wire_source(here, own),
-        peer_source=wire_source(there, peer),
+        source=here or own.label,
+        peer_source=there or peer.label,
         link_id=None if here is None or there is None else link_id(here, there, plan.id),
     )
 

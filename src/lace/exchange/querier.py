@@ -86,7 +86,8 @@ class QueryQueue:
         self.asked: set[tuple[str, str]] = set()
         self._start = start_length(mode)
         self._due: dict[str, int] = {}
-        self._lines = limits.taken
+        self.lines = limits.taken
+        """The summaries that count toward the limit."""
 
     def expect_listings(self, listings: int) -> None:
         """Expect this many listings of each partition that is listed."""
@@ -100,15 +101,10 @@ class QueryQueue:
                 Failure.MALFORMED_BLOCK, f"nobody asked about partition {prefix!r}", rule="G44"
             )
 
-    @property
-    def lines(self) -> int:
-        """The summaries that have been counted."""
-        return self._lines
-
     def count_lines(self, lines: int) -> None:
         """Count summaries that came."""
-        self._lines += lines
-        if self._lines > self._limits.summaries:
+        self.lines += lines
+        if self.lines > self._limits.summaries:
             raise self._too_many("the peer sent more than")
 
     def _too_many(self, what: str) -> InterlaceFailure:
@@ -154,7 +150,7 @@ class QueryQueue:
             self.ask(kind, wanted.prefix)
             asked.append((kind, wanted.prefix))
         self.wanted = later
-        if self._lines + len(self.open) > self._limits.summaries:
+        if self.lines + len(self.open) > self._limits.summaries:
             raise self._too_many("what the peer advertises takes more than")
         return asked
 
@@ -205,7 +201,7 @@ class QueryQueue:
 
     def _keep_summary_limit(self, estimate: Estimate) -> None:
         """See that answers will not pass the limit of summaries: list larger partitions then."""
-        room = self._limits.summaries - self._lines - sum(self._due.values())
+        room = self._limits.summaries - self.lines - sum(self._due.values())
         lines = sum(map(self._lines_for, self.wanted))
         length = max(len(each.prefix) for each in self.wanted)
         while lines > room and length > self._start:
@@ -388,7 +384,8 @@ class Searcher(Generic[S]):
         self._single = SingleDifference()
         self._is_delta = False
         self._announced: dict[str, Summary] = {}
-        self._total = 0
+        self.total = 0
+        """How many records were announced, or listed, in turn 0."""
         self.is_followed = False
         self.listed: dict[str, Advertisement] = {}
         self.listed_bytes = 0
@@ -396,37 +393,22 @@ class Searcher(Generic[S]):
         self._lists: list[str] = []
         self.result: S | None = None
 
-    @property
-    def open(self) -> Mapping[str, str]:
-        """The questions that have no answer yet: prefixes, and the predicate of each."""
-        return self.queue.open
-
-    @property
-    def summaries(self) -> int:
-        """The summaries that count toward the limit."""
-        return self.queue.lines
-
     # -- what arrives --------------------------------------------------------------------------
 
     def announce(self, summaries: Mapping[str, Summary]) -> None:
         """Take the summaries of turn 0."""
         self.queue.count_lines(len(summaries))
         self._announced = dict(summaries)
-        self._total = sum(each.count for each in summaries.values())
+        self.total = sum(each.count for each in summaries.values())
 
     @property
     def whole(self) -> Summary:
         """What was announced of everything (mode 2)."""
         return self._announced[""]
 
-    @property
-    def total(self) -> int:
-        """How many records were announced, or listed, in turn 0."""
-        return self._total
-
     def take_all(self, state: S, found: Mapping[str, Advertisement]) -> None:
         """Take a full listing."""
-        self._total = state.count("")
+        self.total = state.count("")
         self.result = state
         self._note_listed(found)
 
@@ -483,17 +465,14 @@ class Searcher(Generic[S]):
             self._place(prefix, summary)
         self._note_share(parent, before)
 
-    def take_children(self, parent: str, fingerprints: Sequence[bytes]) -> None:
+    def take_children(
+        self, parent: str, fingerprints: Sequence[bytes], *, is_asked: bool = True
+    ) -> None:
         """Take the fingerprints of a partition's children (mode 2)."""
-        self.queue.answered(parent)
-        self._narrowed(parent, fingerprints)
-
-    def take_unasked_children(self, fingerprints: Sequence[bytes]) -> None:
-        """Take the fingerprints of the whole set's children, which answer a cursor."""
-        self.queue.asked.add((NARROW, ""))
-        self._narrowed("", fingerprints)
-
-    def _narrowed(self, parent: str, fingerprints: Sequence[bytes]) -> None:
+        if is_asked:
+            self.queue.answered(parent)
+        else:  # those of the whole set answer a cursor
+            self.queue.asked.add((NARROW, parent))
         self.queue.count_lines(1)
         self.found.trusted.pop(parent, None)
         known = [(state, state.children(parent)) for state in self.states]
@@ -548,10 +527,10 @@ class Searcher(Generic[S]):
         """Keep advertisements that were listed; there are no more than were announced."""
         self.listed.update(found)
         self.listed_bytes += claim_bytes(found.values())
-        if len(self.listed) > self._total:
+        if len(self.listed) > self.total:
             raise InterlaceFailure(
                 Failure.COUNT_MISMATCH,
-                f"the peer announced {self._total:,} records and lists more",
+                f"the peer announced {self.total:,} records and lists more",
             )
 
     @property
@@ -634,7 +613,7 @@ class Searcher(Generic[S]):
 
     def _settle(self) -> None:
         """When nothing is open, put the pieces together and compare with what was announced."""
-        if self.open or self.queue.wanted or self.result is not None:
+        if self.queue.open or self.queue.wanted or self.result is not None:
             return
         made = self.found.joined()
         start = start_length(self._mode)
@@ -697,7 +676,7 @@ class Follower(Generic[S]):
         searcher = self._searcher
         searcher.look_closer()
         asked = searcher.queue.questions(searcher.estimate)
-        if asked or searcher.open or not must_ask:
+        if asked or searcher.queue.open or not must_ask:
             return asked
         prefix = self._small_partition()
         if prefix is None:

@@ -303,11 +303,6 @@ class Reconciliation(Generic[S]):
         """Whether these are the advertisements of the result, all of them and no others."""
         return self.searcher.is_all_listed
 
-    @property
-    def announced(self) -> int:
-        """How many records the peer says that it advertises."""
-        return self.searcher.total
-
     def wanted(self) -> list[str]:
         """Return the records whose advertisements the next block needs."""
         if self.turn == 0:
@@ -417,7 +412,7 @@ class Reconciliation(Generic[S]):
         facts = self._cursor_answer(described) if self.turn == 1 else []
         facts += self._responder.block(described)
         self._has_answered = bool(facts)
-        self._is_due = bool(self.searcher.open) or self._awaits_cursor
+        self._is_due = bool(self.searcher.queue.open) or self._awaits_cursor
         if not self._awaits_cursor:
             facts += self._questions(must_ask=not facts)
         self._sent_empty = not facts
@@ -480,7 +475,7 @@ class Reconciliation(Generic[S]):
         if self._cursor is None:
             raise AssertionError("who awaits an answer sent a cursor")
         if len(answers) == 1 and answers[0][:2] == (_CHILDREN, ""):
-            self.searcher.take_unasked_children(read_children(answers[0]))
+            self.searcher.take_children("", read_children(answers[0]), is_asked=False)
             return
         head = [fact for fact in answers if fact[0] == _DELTA]
         if [fact[1] for fact in head] != [b64a.encode(self._cursor.root(""))]:
@@ -508,9 +503,9 @@ class Reconciliation(Generic[S]):
         for fact in answers:
             if fact[0] == _PARTITION:
                 prefix, summary = read_partition(fact)
-                if searcher.open.get(prefix) == LIST:
+                if searcher.queue.open.get(prefix) == LIST:
                     same = heads
-                elif self.mode == 1 and prefix[:-1] in searcher.open and summary.count:
+                elif self.mode == 1 and prefix[:-1] in searcher.queue.open and summary.count:
                     same = children.setdefault(prefix[:-1], {})
                 else:
                     raise _malformed_summary(f"nobody asked about partition {prefix!r}")

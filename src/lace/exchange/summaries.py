@@ -28,41 +28,33 @@ class ClaimSet(Protocol):
 
     def count(self, prefix: str) -> int:
         """Return how many records are in a partition."""
-        ...
 
     def root(self, prefix: str) -> bytes:
         """Return the Merkle root of a partition."""
-        ...
 
     def children(self, prefix: str) -> Sequence[tuple[int, bytes]]:
         """Return the count and root of each child, in the order of the alphabet."""
-        ...
 
     def records(self, prefix: str) -> list[str]:
         """Return the records of a partition, in the order of their hashes."""
-        ...
 
     def difference(self, other: Self) -> tuple[list[str], list[str]]:
         """Return what came, or has another digest, since the other set; and what went."""
-        ...
 
     def changed(
         self, records: Sequence[str], digests: Iterable[bytes], removed: Sequence[str]
     ) -> Self:
         """Return the set after records came, or have another digest, and others went."""
-        ...
 
     @classmethod
     def joined(cls, pieces: Iterable[tuple[str, Self]]) -> Self:
         """Return the set that has, of each of some partitions, what another set has."""
-        ...
 
     def without_one(self, prefix: str, fingerprint: bytes) -> tuple[Self, str] | None:
         """Return a partition less the one record without which it has a fingerprint, and that one.
 
         None when there is no such record.
         """
-        ...
 
 
 # -- What to ask of a partition that differs: its records, or what it is divided into (G44).

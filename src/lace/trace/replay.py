@@ -53,18 +53,12 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """What both sides agreed on.
+    """What both sides agreed on, and who each direction is.
 
-    Attributes:
-        plan_id: the plan's identifier.
-        link_id: the link's, if both named a signer.
-        mode: how advertisements are compared.
-        schema: the fields that advertisements may have.
-        proven: the verifier that each direction proved by its hello.
-        claimed: the verifier that a direction claims without a signature: only its transport
-            can have proven it, which no capture shows.
-        sources: the S of each direction's advertisements (G42).
-        unjudged: the directions whose proof does not hold by the capture alone.
+    `proven` are verifiers that a hello proved, `claimed` those that a setup claims without a
+    signature: only a transport can have proven them, which no capture shows. `unjudged` are
+    directions whose proof does not hold by the capture alone; `sources` are the S of each
+    direction's advertisements (G42).
     """
 
     plan_id: str
@@ -200,15 +194,10 @@ class ReplayError(LaceError):
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """One connection that was replayed.
+    """One connection that was replayed, counted from 1.
 
-    Attributes:
-        number: which one, from 1.
-        items: items that were read and written again.
-        records: records among them, all valid.
-        sizes: bytes each way.
-        agreed: what the sides agreed on last; None if they did not come to it.
-        end: where it ended.
+    `items` were read and written again; `records` among them are valid; `sizes` are bytes each
+    way; `agreed` is None where the sides did not come to it.
     """
 
     number: int

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from lace.exchange.blocks import Phase, advertise_phase, check_block
+from lace.exchange.blocks import Phase, advertise_phase, check_block, is_only_tick
 from lace.exchange.failures import InterlaceFailure
 from lace.exchange.hello import read_hello
 from lace.exchange.transfer import Ledger
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 PhaseName: TypeAlias = Literal["setup", "hello", "advertise", "request", "transfer"]
 PHASES: Final[tuple[PhaseName, ...]] = ("setup", "hello", "advertise", "request", "transfer")
-_TICK: Final = "TickReady"
 
 
 def other_way(direction: Direction) -> Direction:
@@ -98,8 +97,7 @@ class Turn:
     @property
     def is_tick(self) -> bool:
         """Whether it is a TickReady alone, which is never a step (G54d)."""
-        is_alone = bool(self.facts) and not self.records and not self.missing
-        return is_alone and all(fact[0] == _TICK for fact in self.facts)
+        return is_only_tick(self.facts) and not self.records and not self.missing
 
     @property
     def is_empty(self) -> bool:
@@ -129,26 +127,13 @@ class Course:
             check_block(turn.facts, Phase.TICK)
             return
         stage = self.stage
-        block = check_block(turn.facts, self._vocabulary())
-        if stage.phase == "request":
-            self._check_requests(direction, {fact[1] for fact in block.of("MayRequest")})
+        is_advertising = stage.phase == "advertise"
+        phase = advertise_phase(self.mode, stage.turn) if is_advertising else Phase(stage.phase)
+        block = check_block(turn.facts, phase)
+        if stage.phase == "request":  # what was not advertised may be asked for as well (G54)
+            self._ledgers[other_way(direction)].ask({fact[1] for fact in block.of("MayRequest")})
         elif stage.phase == "transfer":
             self._ledgers[direction].end_batch()
-
-    def _vocabulary(self) -> Phase:
-        stage = self.stage
-        if stage.phase == "advertise":
-            return advertise_phase(self.mode, stage.turn)
-        return {
-            "setup": Phase.SETUP,
-            "hello": Phase.HELLO,
-            "request": Phase.REQUEST,
-            "transfer": Phase.TRANSFER,
-        }[stage.phase]
-
-    def _check_requests(self, direction: Direction, wanted: set[str]) -> None:
-        """Take a request list; what was not advertised may be asked for as well (G54)."""
-        self._ledgers[other_way(direction)].ask(wanted)
 
     def answer(self, direction: Direction, record: str, *, is_sent: bool) -> None:
         """Check that a record of a batch, or a NotAvailable, answers a request."""
@@ -199,21 +184,14 @@ def _mode(turn: Turn) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An item of a stream.
-
-    Attributes:
-        direction: which way it went.
-        line: the line of the capture on which it begins, or soon before.
-        stage: where the exchange stood.
-        item: the item.
-        size: the bytes that it has taken.
-    """
+    """An item of a stream; `line` is that of the capture on which it begins, or soon before."""
 
     direction: Direction
     line: int
     stage: Stage
     item: Item
     size: int
+    """The bytes of the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,19 +234,14 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnd:
-    """The end of a connection.
-
-    Attributes:
-        stage: where the exchange stood.
-        offsets: how many bytes went each way.
-        is_whole: whether it ended after a whole loop.
-        is_settled: whether nothing was requested in that loop.
-    """
+    """The end of a connection, and how many bytes went each way."""
 
     stage: Stage
     offsets: dict[Direction, int]
     is_whole: bool
+    """Whether it ended after a whole loop."""
     is_settled: bool
+    """Whether nothing was requested in that loop."""
 
 
 Told: TypeAlias = Seen | Wrong | Broken | TraceStep | Unread | ConnectionEnd
