@@ -27,7 +27,7 @@ from lace.trace.walk import (
     ConnectionEnd,
     Seen,
     Stage,
-    Told,
+    TraceEvent,
     TraceStep,
     Unread,
     Wrong,
@@ -56,7 +56,7 @@ __all__ = [
     "Resource",
     "Seen",
     "Stage",
-    "Told",
+    "TraceEvent",
     "TraceStep",
     "Unread",
     "Wrong",
@@ -67,7 +67,7 @@ __all__ = [
 
 def read_capture(
     path: str | os.PathLike[str], settings: Settings = DEFAULT_SETTINGS
-) -> Iterator[Iterator[Told]]:
+) -> Iterator[Iterator[TraceEvent]]:
     """Yield the connections of a capture, each as what a walk through it finds.
 
     Raises:

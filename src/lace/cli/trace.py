@@ -38,7 +38,7 @@ from lace.errors import LaceError, Place
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lace.api.trace import Direction, Item, Replayed, Stage, Told
+    from lace.api.trace import Direction, Item, Replayed, Stage, TraceEvent
     from lace.cli.output import Output
     from lace.cli.session import Session
 
@@ -96,7 +96,7 @@ class Story:
         if not self._output.json:
             self._output.say(f"connection {self._number}")
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: TraceEvent) -> None:
         """Report something."""
         match told:
             case TraceStep():

@@ -163,8 +163,8 @@ class States:
     def cursor(self) -> AdvertisementSet | None:
         """The state of the peer to ask for the changes of; None to compare summaries.
 
-        What was sent to the peer is told again as a change. So when something was, what the
-        peer has now is rather guessed, which costs nothing if it is right.
+        A delta lists what was sent to the peer again. So when something was sent, what the peer
+        has now is guessed instead, which costs nothing if the guess is right.
         """
         return self.theirs if self.is_known and self.expected is None else None
 

@@ -185,7 +185,7 @@ def check_repeated(
 ) -> None:
     """See that what was listed before in a loop is claimed again as it was: it is frozen.
 
-    Of lists that lie in each other one counts for the root, and rules would see the other.
+    Of nested lists one counts for the root, and rules would see the other.
     """
     for record in sorted(claims.keys() & before.keys()):
         if claims[record] != before[record]:

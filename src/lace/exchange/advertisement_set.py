@@ -52,7 +52,7 @@ _FIRST, _LAST = b64a.ALPHABET[0], b64a.ALPHABET[-1]
 _AT_ONCE: Final = 1 << 16
 """Rows that are compared together: more would take memory, and no less time."""
 _LAST_TYPE: Final = b"\x7f"
-"""A byte behind the letters of all types."""
+"""A byte greater than the letters of all types."""
 
 
 def payload_of(record: str) -> str:
@@ -125,7 +125,7 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Iterable[tuple[Rows, slice]]) -> Rows:
-        """Return some rows behind others."""
+        """Return parts of rows, one after the other."""
         chosen = list(parts)
         if not chosen:
             return cls.empty()
@@ -168,7 +168,7 @@ class Rows:
 
     @classmethod
     def from_bytes(cls, raw: memoryview, count: int) -> Rows:
-        """Return the rows of this many keys, and as many digests behind them."""
+        """Return the rows of this many keys, followed by as many digests."""
         if len(raw) != count * (_KEY_BYTES + DIGEST_BYTES):
             raise ValueError("another number of rows")
         keys = np.frombuffer(raw, _KEY_TYPE, count)
@@ -239,7 +239,7 @@ class Rows:
 
     def bounds(self, prefixes: Sequence[str]) -> list[int]:
         """Return where partitions that follow one another begin, and where the last one ends."""
-        ends = np.array([*map(_lowest, prefixes), _behind(prefixes[-1])], _KEY_TYPE)
+        ends = np.array([*map(_lowest, prefixes), _highest(prefixes[-1])], _KEY_TYPE)
         found: list[int] = self.keys.searchsorted(ends).tolist()
         return found
 
@@ -247,12 +247,12 @@ class Rows:
 def _lowest(prefix: str) -> bytes:
     """Return a key at or before all those of a partition."""
     found = b64a.decode_canonical(prefix.ljust(_PAYLOAD + 1, _FIRST).encode("ascii"))
-    # A whole payload with fill bits is that of no record: it lies behind the one without.
+    # A whole payload with fill bits is that of no record: it comes after the one without.
     return found[:DIGEST_BYTES] + (_LAST_TYPE if found[DIGEST_BYTES] else b"")
 
 
-def _behind(prefix: str) -> bytes:
-    """Return a key behind all those of a partition."""
+def _highest(prefix: str) -> bytes:
+    """Return a key after all those of a partition."""
     found = b64a.decode_canonical(prefix.ljust(_PAYLOAD + 1, _LAST).encode("ascii"))
     return found[:DIGEST_BYTES] + _LAST_TYPE
 
@@ -371,7 +371,7 @@ _KEPT_SHARE: Final = 4
 
 
 def fingerprint_of(root: bytes) -> bytes:
-    """Return what is told of a child's root in mode 2: its first 48 bits."""
+    """Return the fingerprint of a root, which mode 2 sends: its first 48 bits."""
     return root[:_FINGERPRINT_BYTES]
 
 
@@ -438,7 +438,7 @@ class AdvertisementSet:
     def joined(cls, pieces: Iterable[tuple[str, AdvertisementSet]]) -> AdvertisementSet:
         """Return the set that has, of each of some partitions, what another set has.
 
-        Where one partition lies in another, the inner one counts.
+        Where partitions nest, the inner one counts.
         """
         sources = dict(pieces)
         if sources.keys() == {""}:

@@ -1,6 +1,6 @@
 """Blocks of control facts: which facts there are, and where each may be (050, G36).
 
-After `check_block`, every fact is known, has its arity, stands in a phase that has it, and
+After `check_block`, every fact is known, has its arity, is in a phase that has it, and
 its values have their form. What the values say is judged by the modules that use them. A
 block is a set (G35): order and repetition mean nothing. Columns are checked as a whole,
 because a listing has hundreds of thousands of facts.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
 
 
-# -- The control facts of an exchange: which there are, and where each may stand (G36).
+# -- The control facts of an exchange: which there are, and where each may be (G36).
 
 FINGERPRINT_CHARACTERS: Final = 8
 """Characters of a child's fingerprint in `AdvertisementChildren`: 48 bits of its root."""
@@ -142,7 +142,7 @@ TICK: Final = _one("TickReady", _S.TAI)
 
 
 class Phase(Enum):
-    """Where a block stands in an exchange: what it may hold depends on this alone."""
+    """The place of a block in an exchange: what it may hold depends on this alone."""
 
     SETUP = "setup"
     HELLO = "hello"

@@ -180,14 +180,14 @@ def relabelled(facts: Iterable[Fact], executable: Executable) -> tuple[Fact, ...
     )
 
 
-# -- What one side of a link is told at the start: its policy, its means, its limits.
+# -- The configuration of one side of a link: its policy, its means, its limits.
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """What was kept of an earlier exchange over the same link.
 
-    `theirs` is what the peer advertised, `ours` what it was told of this side; both under
+    `theirs` is what the peer advertised, `ours` what it knows of this side; both under
     `schema`, and of no use under another. `claim_bytes` is what the texts of the peer's
     advertisements take at most.
     """

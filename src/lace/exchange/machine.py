@@ -54,7 +54,7 @@ _REQUEST_BYTES: Final = 64
 _MAX_REQUESTS: Final = 200_000
 
 
-class Ending(Enum):
+class EndReason(Enum):
     """How a loop ended, or why an exchange did without a failure."""
 
     GOES_ON = "another loop is due"
@@ -95,7 +95,7 @@ class Loops:
             store_differing=config.store_differing,
             max_line_bytes=config.max_line_bytes,
         )
-        self.ended: Ending | None = None
+        self.ended: EndReason | None = None
         """How the last loop ended; None while another is under way, and before the first."""
         self._previous: tuple[bytes, bytes] | None = None
         """The roots of what both sides advertised in the loop before."""
@@ -135,7 +135,7 @@ class Loops:
     @property
     def is_at_fixed_point(self) -> bool:
         """Whether the last loop ended with nothing more to be said."""
-        return self.ended is Ending.FIXED_POINT
+        return self.ended is EndReason.FIXED_POINT
 
     @property
     def is_settled(self) -> bool:
@@ -333,28 +333,28 @@ class Loops:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def end(self) -> Ending:
+    def end(self) -> EndReason:
         """Say how the loop ended."""
         self._position.move(Trigger.LOOP_OVER)
         self.ended = self._how_ended()
         self._pending_before = self.pending
         return self.ended
 
-    def _how_ended(self) -> Ending:
+    def _how_ended(self) -> EndReason:
         roots = self.states.own.root(""), self.states.theirs.root("")
         before, self._previous = self._previous, roots
         stable = not self._depends or before == roots
         rises = self.depends_on_tick and self.ticks.rises
         asked = self._has_asked or self.transfer.is_asked
         if not asked and stable and not rises:
-            return Ending.FIXED_POINT
+            return EndReason.FIXED_POINT
         limits = self.terms.limits
         if not self.transfer.moved or limits.literal_limits:
             self._idle_loops += 1
         if self._idle_loops >= limits.max_loop_iterations:
             self.ledger.noted[Failure.LOOP_LIMIT] += 1
-            return Ending.LIMIT
-        return Ending.GOES_ON
+            return EndReason.LIMIT
+        return EndReason.GOES_ON
 
 
 # -- One side of an exchange, from its start to its end.
@@ -455,7 +455,7 @@ class Machine:
         if self.is_closed:
             return []
         if self._loops is not None and self._loops.is_at_rest:
-            return self._close(Ending.PEER_ENDED)
+            return self._close(EndReason.PEER_ENDED)
         return self._fail(InterlaceFailure(Failure.PEER_CLOSED, f"while {self.state.value}"))
 
     def release(self) -> None:
@@ -488,7 +488,7 @@ class Machine:
                 self._renewal = event
                 return self._look(now)
             case happened.Stopped():
-                return self._close(Ending.STOPPED)
+                return self._close(EndReason.STOPPED)
             case happened.Ended():
                 return self._ended()
             case _:
@@ -593,7 +593,7 @@ class Machine:
         if not loops.is_over:
             return [*effects, *self._look(now)]
         end = loops.end()
-        if end is Ending.GOES_ON:
+        if end is EndReason.GOES_ON:
             return [*effects, *loops.begin(Trigger.LOOP_DUE, now)]
         effects = [*effects, *self._keep_cursor(loops)]
         if not self.config.is_open:
@@ -689,9 +689,9 @@ class Machine:
     def _ended(self) -> list[Effect]:
         """Take the end of the peer's stream; while this side is at work, keep it in mind."""
         if self._loops is not None and self._loops.is_at_rest:
-            return self._close(Ending.PEER_ENDED)
+            return self._close(EndReason.PEER_ENDED)
         if self.state is State.SETUP and self._epoch is not None:
-            return self._close(Ending.PEER_ENDED)  # a new setup that nobody answered
+            return self._close(EndReason.PEER_ENDED)  # a new setup that nobody answered
         if not self.takes_input and self._loops is not None:
             self._has_ended = True
             return []
@@ -710,11 +710,11 @@ class Machine:
             f"check its uid map or client map, or {signing}"
         )
 
-    def _close(self, ending: Ending) -> list[Effect]:
+    def _close(self, reason: EndReason) -> list[Effect]:
         ended = None if self._loops is None else self._loops.ended
-        if ended is not None and ended is not Ending.GOES_ON:
-            ending = ended
-        return self._end_after_storing(ending.value)
+        if ended is not None and ended is not EndReason.GOES_ON:
+            reason = ended
+        return self._end_after_storing(reason.value)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:
         return self._end_after_storing(str(failure), failure)

@@ -47,7 +47,7 @@ def leaves_of(digests: Digests) -> Digests:
 
 
 def _labelled(label: bytes, rows: Digests) -> list[bytes]:
-    """Return rows of bytes behind a label, each as what is hashed."""
+    """Return rows of bytes, each after a label, as they are hashed."""
     width = rows.shape[1]
     if len(rows) < _FEW:
         raw = rows.tobytes()
@@ -115,19 +115,19 @@ def roots_without_one(leaves: Digests) -> Iterator[bytes]:
     """Yield the root that there would be without the first leaf, without the second, and so on.
 
     The leaves are in the order of their digests. Without one, those before it keep their
-    places and those behind it move by one: apart from the nodes above its place, all nodes
+    places and those after it move by one: apart from the nodes above its place, all nodes
     belong to one of two trees.
     """
     raw = leaves.tobytes()
     still, moved = raw[:-DIGEST_BYTES], raw[DIGEST_BYTES:]
-    behind = _rows(moved)
+    following = _rows(moved)
     trees: list[tuple[list[bytes], list[bytes]]] = []
     pad = EMPTY_ROOT
     while len(still) > DIGEST_BYTES:
         trees.append((_rows(still), [*_rows(moved), pad]))
         still, moved = (nodes_above(level, pad) for level in (still, moved))
         pad = node_of(pad, pad)
-    for gone, leaf in enumerate(behind):
+    for gone, leaf in enumerate(following):
         place, node = gone, leaf
         for kept, shifted in trees:
             pair = (kept[place - 1], node) if place % 2 else (node, shifted[place + 1])
@@ -143,7 +143,7 @@ def _rows(level: bytes) -> list[bytes]:
 
 # -- The nodes of a Merkle tree, kept for the tree of a set that differs in little (050).
 #
-# Leaves stand in the order of their digests. Where a record comes or goes, all leaves behind it
+# Leaves are in the order of their digests. Where a record comes or goes, all leaves after it
 # move by one, and all nodes above these are others; those before it stay. So a tree after a
 # change takes half the hashes of a whole one on average, and those of the last records next
 # to none.
@@ -231,7 +231,7 @@ class LeafSpan:
         return tuple(self._nodes)
 
     def add(self, digests: Digests) -> None:
-        """Take the next digests, which are in order and behind all before."""
+        """Take the next digests, which are in order and after all before."""
         for node in _whole_subtrees(leaves_of(digests).tobytes(), self._stop):
             _push(self._nodes, node)
         self._stop += len(digests)
@@ -259,7 +259,7 @@ def _whole_subtrees(level: bytes, index: int) -> list[Node]:
 
 
 def _push(nodes: list[Node], node: Node) -> None:
-    """Put a node behind others, and pair what can be paired."""
+    """Append a node, and pair what can be paired."""
     while nodes and nodes[-1].precedes(node):
         node = nodes.pop().joined(node.value)
     nodes.append(node)

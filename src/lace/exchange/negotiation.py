@@ -434,7 +434,7 @@ class Handshake:
                 viewer=terms.peer.viewer,
             )
         except (PolicyError, RuleError) as error:
-            # The plan stands, both sides have it: what fails is this side's policy made of it.
+            # Both sides have the plan: what fails is this side's policy made of it.
             raise _failed(Failure.MALFORMED_POLICY, error) from None
         return executable, terms
 

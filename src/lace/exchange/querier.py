@@ -181,7 +181,7 @@ class QueryQueue:
         return len(prefix) - self._start
 
     def is_too_deep(self, prefix: str) -> bool:
-        """Whether nothing may be asked about a partition: it lies beyond the depth."""
+        """Whether nothing may be asked about a partition: it is beyond the depth."""
         return self._depth(prefix) > self._limits.depth
 
     def _check_depth(self, wanted: Wanted) -> None:
@@ -254,7 +254,7 @@ class QueryQueue:
 #
 # Some partitions are known for certain: they were listed, or a known state has their count
 # and root. Others are taken on trust, by a fingerprint or because a side follows; these can
-# be doubted. Where partitions lie in each other, the inner one counts.
+# be doubted. Where partitions nest, the inner one counts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class PartialSet(Generic[S]):
     _relearned: set[str] = field(default_factory=set)
 
     def is_certain(self, prefix: str) -> bool:
-        """Tell whether a partition, or one that it lies in, is known for certain."""
+        """Tell whether a partition, or one around it, is known for certain."""
         return any(prefix[:length] in self.certain for length in range(len(prefix) + 1))
 
     def learn(self, prefix: str, state: S, *, is_narrowed: bool = False) -> None:
@@ -537,7 +537,7 @@ class Searcher(Generic[S]):
     def is_all_listed(self) -> bool:
         """Whether what was listed is the result, and nothing else.
 
-        Of lists that lie in each other one counts, and the other may have told of more.
+        Of nested lists one counts, and the other may have had more.
         """
         if self.result is None or len(self.listed) != self.result.count(""):
             return False
@@ -629,7 +629,7 @@ class Searcher(Generic[S]):
         if not doubted:
             raise _mismatch("the advertisements of the peer do not have the root that it announced")
         if self._is_delta:
-            self.listed.clear()  # nothing of a delta that lies is to be used
+            self.listed.clear()  # nothing of a wrong delta is to be used
             self.listed_bytes = 0
         elif doubted[0][0] == "":
             self.states.insert(0, made)  # what came while it followed need not come again
@@ -643,7 +643,7 @@ class Follower(Generic[S]):
     """Leaves the search to the peer: takes it to have what a known set has, but for what it lists.
 
     It asks for the lists that the peer asks for. When the peer is done, or there is nothing
-    more to ask, its searcher checks what came of it, and goes on.
+    more to ask, its searcher checks the result, and goes on.
     """
 
     def __init__(self, searcher: Searcher[S], state: S) -> None:

@@ -99,7 +99,7 @@ class Responder:
             self._above.update(_prefixes_of(prefix))
 
     def _leave(self, prefix: str) -> None:
-        """Forget the partitions that an answered one lies in, unless another does, too."""
+        """Forget the partitions around an answered one, unless they are around another."""
         for each in _prefixes_of(prefix):
             self._above[each] -= 1
             if not self._above[each]:
@@ -177,7 +177,7 @@ class Responder:
 
 
 def _prefixes_of(prefix: str) -> list[str]:
-    """Return the prefixes of the partitions that a partition lies in."""
+    """Return the prefixes of the partitions around a partition."""
     return [prefix[:length] for length in range(len(prefix))]
 
 
@@ -295,7 +295,7 @@ class Reconciliation(Generic[S]):
 
     @property
     def listed(self) -> Mapping[str, Advertisement]:
-        """The advertisements that the peer told, by record."""
+        """The advertisements that the peer listed, by record."""
         return self.searcher.listed
 
     @property

@@ -218,7 +218,7 @@ class Account:
         terms: Terms | None,
         loops: Loops | None,
     ) -> Outcome:
-        """Return how it stands, or has ended."""
+        """Return the outcome so far, or at the end."""
         ledger = self.ledger
         is_settled = loops is not None and loops.is_at_fixed_point
         return Outcome(

@@ -40,7 +40,7 @@ class Way:
         self._has_more = False
         self._ahead: tuple[int, bytes] | None = None
         self.line = 0
-        """The number of the line that the last piece stands on."""
+        """The number of the line that the last piece is on."""
 
     def begin(self) -> bool:
         """Go to the next connection; tells whether there is one."""
@@ -59,7 +59,7 @@ class Way:
 
     @property
     def next_line(self) -> int | None:
-        """The number of the line that the next piece stands on; None at the connection's end."""
+        """The number of the line that the next piece is on; None at the connection's end."""
         self._look()
         return None if self._ahead is None else self._ahead[0]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lace.record.reader import RawRecord
     from lace.record.seal import RandomBytes
     from lace.trace.files import CaptureFile
-    from lace.trace.walk import Told, Turn
+    from lace.trace.walk import TraceEvent, Turn
     from lace.transport.capture import Direction
 
 
@@ -276,27 +276,27 @@ class _Replay:
         """Take bytes of the capture."""
         self._ways[direction].capture(piece)
 
-    def take(self, told: Told) -> None:
+    def take(self, event: TraceEvent) -> None:
         """Judge what the walk tells."""
-        match told:
+        match event:
             case Seen():
-                self._item(told)
+                self._item(event)
             case TraceStep():
-                self._step(told)
+                self._step(event)
             case Wrong(direction, stage, offset, failure):
                 raise _at(failure, direction, offset, f", in {stage}")
             case Broken(direction, stage, error):
                 raise _at(error, direction, error.offset, f", in {stage}")
             case Unread(direction, stage, offset, size):
                 raise ReplayError(
-                    f"{size:,} bytes follow behind the other side's end, in {stage}",
+                    f"{size:,} bytes follow after the other side's end, in {stage}",
                     place=_place(direction, offset),
                 )
             case ConnectionEnd():
                 self._validate()
                 for direction, way in self._ways.items():
                     _in_way(direction, way.finish)
-                self.result.sizes, self.result.end = dict(told.offsets), told
+                self.result.sizes, self.result.end = dict(event.offsets), event
 
     def _item(self, seen: Seen) -> None:
         item, direction = seen.item, seen.direction
@@ -385,8 +385,8 @@ def replay(
         number += 1
         made = _Replay(number, settings, random_bytes, channel)
         try:
-            for told in walk(capture, settings, made.capture):
-                made.take(told)
+            for event in walk(capture, settings, made.capture):
+                made.take(event)
         except ReplayError as error:
             place = error.place
             source = place.source if place else None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # -- The course of an exchange as both directions show it: which phase comes next (G46, G47b).
 #
 # Nothing here knows what the sides have stored or expose. The turns alone tell where an exchange
-# stands: setup and hello, then loops of advertise, request and transfer, in lockstep. Pure.
+# is: setup and hello, then loops of advertise, request and transfer, in lockstep. Pure.
 
 PhaseName: TypeAlias = Literal["setup", "hello", "advertise", "request", "transfer"]
 PHASES: Final[tuple[PhaseName, ...]] = ("setup", "hello", "advertise", "request", "transfer")
@@ -55,7 +55,7 @@ def other_way(direction: Direction) -> Direction:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where an exchange stands; loops and turns are 0 before the first loop."""
+    """Where an exchange is; loops and turns are 0 before the first loop."""
 
     phase: PhaseName
     epoch: int = 1
@@ -196,7 +196,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Something legal as a stream that does not belong where it stands."""
+    """Something legal as a stream that does not belong where it is."""
 
     direction: Direction
     stage: Stage
@@ -224,7 +224,7 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Bytes after the place where the other direction ended or broke; their meaning is unknown."""
+    """Bytes after the place where the other direction ended or broke: they cannot be read."""
 
     direction: Direction
     stage: Stage
@@ -244,7 +244,7 @@ class ConnectionEnd:
     """Whether nothing was requested in that loop."""
 
 
-Told: TypeAlias = Seen | Wrong | Broken | TraceStep | Unread | ConnectionEnd
+TraceEvent: TypeAlias = Seen | Wrong | Broken | TraceStep | Unread | ConnectionEnd
 Taken: TypeAlias = "Callable[[Direction, bytes], None]"
 
 
@@ -311,7 +311,7 @@ class _Walk:
         self._streams = streams
         self._course = Course()
 
-    def run(self) -> Iterator[Told]:
+    def run(self) -> Iterator[TraceEvent]:
         """Walk to the end."""
         streams = self._streams
         while not any(stream.is_over for stream in streams.values()):
@@ -326,7 +326,7 @@ class _Walk:
         is_whole = stage.is_rest and not any(stream.is_broken for stream in streams.values())
         yield ConnectionEnd(stage, offsets, is_whole, is_whole and self._course.is_settled)
 
-    def _turn(self) -> Iterator[Told]:
+    def _turn(self) -> Iterator[TraceEvent]:
         """Read both sides' turns of a stage."""
         course = self._course
         turns: dict[Direction, Turn] = {}
@@ -341,7 +341,7 @@ class _Walk:
             yield TraceStep(course.stage, turns, course)
             course.advance(turns)
 
-    def _renew(self, turns: dict[Direction, Turn]) -> Iterator[Told]:
+    def _renew(self, turns: dict[Direction, Turn]) -> Iterator[TraceEvent]:
         """Read on where one side has presented another operand and the other has not yet.
 
         What the other has sent meanwhile is passed over.
@@ -356,14 +356,14 @@ class _Walk:
             if turn is not None:
                 turns[direction] = turn
 
-    def _step(self, stream: _Stream) -> Generator[Told, None, Turn | None]:
+    def _step(self, stream: _Stream) -> Generator[TraceEvent, None, Turn | None]:
         """Read blocks up to one that is a step; None where the stream ends before."""
         while True:
             turn = yield from self._block(stream)
             if turn is None or not turn.is_tick:
                 return turn
 
-    def _block(self, stream: _Stream) -> Generator[Told, None, Turn | None]:
+    def _block(self, stream: _Stream) -> Generator[TraceEvent, None, Turn | None]:
         """Read one block or batch."""
         stage, direction = self._course.stage, stream.direction
         turn = Turn(stream.offset)
@@ -391,7 +391,7 @@ class _Walk:
                 return turn
             yield from self._take(stream, turn, item)
 
-    def _take(self, stream: _Stream, turn: Turn, item: Item) -> Iterator[Told]:
+    def _take(self, stream: _Stream, turn: Turn, item: Item) -> Iterator[TraceEvent]:
         """Add an item to its turn; what answers a request is checked at once."""
         course, direction = self._course, stream.direction
         answers: list[tuple[str, bool]] = []
@@ -413,7 +413,7 @@ class _Walk:
             except InterlaceFailure as failure:
                 yield Wrong(direction, course.stage, item.offset, failure)
 
-    def _check(self, direction: Direction, turn: Turn) -> Iterator[Told]:
+    def _check(self, direction: Direction, turn: Turn) -> Iterator[TraceEvent]:
         try:
             self._course.check(direction, turn)
         except InterlaceFailure as failure:
@@ -430,7 +430,7 @@ def _stage_of(item: Item, stage: Stage) -> Stage:
 
 def walk(
     capture: CaptureFile, settings: Settings, taken: Taken = lambda _direction, _piece: None
-) -> Iterator[Told]:
+) -> Iterator[TraceEvent]:
     """Walk through the connection that a capture is at."""
     streams: dict[Direction, _Stream] = {
         ">": _Stream(capture.sent, ">", settings, taken),
