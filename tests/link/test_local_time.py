@@ -118,8 +118,10 @@ def test_no_loop_begins_when_nothing_changes(sides: Sides) -> None:
     with exchanging(sides, policies(sides, UNTIL), (clock, clock)) as (exchange, told):
         assert exchange.wait_until(lambda: len(hashes(right)) == 1, SOON)
         assert exchange.wait_until(lambda: advertised(exchange, 0)() == 1, SOON)
-        machine = exchange.parties[0].machine
-        assert exchange.wait_until(lambda: machine.state is State.WAITING, SOON)
+        machines = [party.machine for party in exchange.parties]
+        assert exchange.wait_until(
+            lambda: all(machine.state is State.WAITING for machine in machines), SOON
+        )
         before = exchange.counters
         for seconds in (10, 20, 1000):
             clock.set(seconds)
