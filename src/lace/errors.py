@@ -8,8 +8,9 @@ imports nothing of Lace.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,18 @@ class Place:
         if self.offset is None:
             return text
         return f"{text}: byte {self.offset}" if text else f"byte {self.offset}"
+
+
+_DECISION: Final = re.compile(r" \[[GX]\d+[a-z]?\](?=[;)]|$| \()", re.MULTILINE)
+
+
+def hide_decisions(text: str) -> str:
+    """Return lines for people, without ids of decisions: those of specifications are public.
+
+    >>> hide_decisions("the peer closed early [G47b]; V is not bound [030-37]")
+    'the peer closed early; V is not bound [030-37]'
+    """
+    return _DECISION.sub("", text)
 
 
 def _one_line(place: Place | None, message: str, rule: str | None, hint: str | None) -> str:
@@ -56,6 +69,10 @@ class Finding:
     excerpt: str = ""
 
     def __str__(self) -> str:
+        return hide_decisions(self.log_line())
+
+    def log_line(self) -> str:
+        """Return the line for a program: with the id of any rule, a decision's too."""
         message = self.message if self.severity == "error" else f"warning: {self.message}"
         return _one_line(self.place, message, self.rule, self.hint)
 
@@ -68,7 +85,8 @@ class LaceError(Exception):
     """The root of all errors of Lace.
 
     `message` says what is wrong, `rule` names the requirement that is broken,
-    `place` says where and `hint` what to do next; `str()` joins them in one line.
+    `place` says where and `hint` what to do next. `str()` joins them in one line for people,
+    in which a rule has its id only if that is of a specification; `log_line()` has it always.
     """
 
     exit_code: int = 1
@@ -89,6 +107,10 @@ class LaceError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
+        return hide_decisions(self.log_line())
+
+    def log_line(self) -> str:
+        """Return the line for a log: with the id of any rule, a decision's too."""
         return _one_line(self.place, self.message, self.rule, self.hint)
 
     def __reduce__(self) -> tuple[object, ...]:

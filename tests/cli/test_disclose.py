@@ -418,9 +418,9 @@ def test_rules_and_viewers_that_are_refused() -> None:
         (("--expose", "bad.lace"), "head variable V"),
         (("--baseline", "bad.lace"), "head variable V"),
         (("--peer-select", "bad.lace"), "no rule defines SelectHave/1"),
-        (("--expose", "expose.lace@Opq_1"), "[X6]"),
+        (("--expose", "expose.lace@Opq_1"), "a label of one exchange"),
         (("--baseline", "expose.lace@Opq_1"), "--baseline expose.lace@Opq_1: nothing can be"),
-        (("--viewer", "Opq_1"), "[X6]"),
+        (("--viewer", "Opq_1"), "a label of one exchange"),
         (("--peer-select", "all.lace", "--set", "peer_max_rules=1"), "peer_max_rules"),
     ):
         done = call(*TO_BOB, *arguments)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+from typing import TYPE_CHECKING
+
 import pytest
 
 import lace
 from tests.cli.running import call, call_at_terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_one_id_through_a_pipe() -> None:
@@ -77,3 +84,42 @@ def test_the_shell_completes_ids() -> None:
     assert "030-37" in [each.value for each in found]
     assert all(each.value.startswith("030-3") for each in found)
     assert all(each.help for each in found)
+
+
+# -- Ids in messages: those of specifications are shown, and at a terminal what explains them.
+
+
+def test_an_error_at_a_terminal_ends_with_the_command_that_explains_it() -> None:
+    words = ("query", "-e", "A(V) :- Have(P).", "--facts", os.devnull)
+    plain = call_at_terminal(*words, columns=100)
+    assert plain.lines[-1] == "lace explain 030-37 says more"
+    shown = call_at_terminal(*words, columns=100, env={"A": ""})
+    assert shown.lines[-1] == "\x1b[2mlace explain 030-37 says more\x1b[0m"
+    for more in ("--quiet", "--json"):
+        assert "says more" not in call_at_terminal(*words, more, columns=100).out
+    piped = call(*words)
+    assert "[030-37]" in piped.err
+    assert "says more" not in piped.err
+
+
+def test_findings_at_a_terminal_end_with_it_too(tmp_path: Path) -> None:
+    file = tmp_path / "a.lace"
+    file.write_text("A(V) :- Have(P).\n")
+    done = call_at_terminal("rules", "check", file, columns=100)
+    assert (done.code, done.lines[-1]) == (1, "lace explain 030-37 says more")
+    file.write_text("A(P) :- Have(P), Field(P,'Tag',N,_).\n")
+    warned = call_at_terminal("rules", "check", file, columns=100)
+    assert (warned.code, "says more" in warned.out) == (0, False)
+
+
+def test_a_decision_is_hidden_from_people_and_not_from_programs(tmp_path: Path) -> None:
+    file = tmp_path / "a.lace"
+    file.write_text("A (P) :- Have(P).\n")
+    shown = call_at_terminal("rules", "check", file, columns=100).out
+    assert "its bracket; write A(…)" in shown
+    assert "G19" not in shown
+    assert "its bracket [G19]; write A(…)" in call("rules", "check", file).out
+    assert call("rules", "check", file, "--json").json()["rule"] == "G19"
+    refused = call("disclose", "--viewer", "Opq_1", "--json", "--lace", tmp_path / "none")
+    assert "X6" not in refused.err.split("\n")[0]
+    assert json.loads(refused.err.split("\n")[1])["error"]["rule"] == "X6"

@@ -379,7 +379,7 @@ def test_a_predicate_that_rules_define_too(rules: Path, edges: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("Edge('a', 'b')", "is not a fact line [G35]"),
+        ("Edge('a', 'b')", "is not a fact line [050-23]"),
         ("", "'' is not a fact line"),
         ("Edge('a','b').", "is not a fact line"),
         ("Edge(X)", "is not a fact line"),

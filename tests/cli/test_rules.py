@@ -152,13 +152,14 @@ def test_a_file_that_is_too_large(policy: Path, monkeypatch: pytest.MonkeyPatch)
 def test_findings_at_a_terminal_have_carets_and_no_control_characters(policy: Path) -> None:
     text = "A(Q) :- Have(P), Field(P,'[red]\x1b[31m\u202e',_,_).\n"
     policy.write_text(text, "utf-8")
-    shown = on_terminal("rules", "check", "policy.lace")
+    shown = on_terminal("rules", "check", "policy.lace", "--no-color")
     assert shown.code == 1
     assert "\x1b" not in shown.out
     assert "\u202e" not in shown.out
     assert "'[red]\\u{1b}[31m\\u{202e}'" in shown.out
     assert "^" in shown.out
-    assert shown.lines[-1].endswith("in policy.lace")
+    assert shown.lines[-2].endswith("in policy.lace")
+    assert shown.lines[-1] == "lace explain 030-37 says more"
 
 
 def test_a_terminal_gets_a_hundred_findings_a_pipe_all(policy: Path) -> None:

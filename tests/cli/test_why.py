@@ -68,7 +68,7 @@ def test_what_the_command_makes_of_an_explanation(files: tuple[str, ...]) -> Non
     [
         (
             "Path(a,b)",
-            "'Path(a,b)' is not a fact line [G35]; write it like a line of `lace query`",
+            "'Path(a,b)' is not a fact line [050-23]; write it like a line of `lace query`",
         ),
         ("Path", "is not a fact line"),
         ("", "is not a fact line"),

@@ -215,11 +215,11 @@ def test_each_limit_names_rule_limit_and_value() -> None:
     error = limit(pairs, nodes, max_derived_facts=500)
     assert (error.limit, error.allowed, error.observed) == ("max_derived_facts", 500, 900)
     assert str(error).startswith("rules.lace:2:1: rule 2 (U.")
-    assert "would make 900 facts of B/2 [G18]" in str(error)
+    assert "would make 900 facts of B/2 [G18]" in error.log_line()
     error = limit(pairs, nodes, max_work=500)
     assert (error.limit, error.allowed) == ("max_work", 500)
     assert (error.observed or 0) > 900
-    assert "[X3]" in str(error)
+    assert error.rule == "X3"
     assert "--set max_work=N" in str(error)
     chain: list[Fact] = [("E", str(number), str(number + 1)) for number in range(40)]
     closure = "R(X,Y) :- E(X,Y).\nR(X,Z) :- R(X,Y), E(Y,Z)."

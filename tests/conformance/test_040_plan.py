@@ -415,8 +415,8 @@ def test_each_line_is_a_fact() -> None:
     plan = plan_of(GROUP.replace("'Group'", r"'it\'s \\'"))
     assert [format_fact(fact) for fact in facts_of(plan)] == plan.transcript.split("\n")
     assert r"ExchangePlanRequireAdvertisedField('it\'s \\')" in plan.transcript
-    refused(plan.transcript.replace("('Here','1')", "('Here', '1')").encode(), "G35")
-    refused(plan.transcript.replace("('Here','1')", "('Here','1').").encode(), "G35")
+    refused(plan.transcript.replace("('Here','1')", "('Here', '1')").encode(), "050-23")
+    refused(plan.transcript.replace("('Here','1')", "('Here','1').").encode(), "050-23")
     refused(plan.transcript.replace("('Here','1')", "('Here')").encode(), "040-85")
 
 

@@ -228,7 +228,7 @@ def test_a_real_server_and_its_ticks(tmp_path: Path) -> None:
                 assert len(link.result(120).received) == 5
     refused = here.sync(there, "tcp:127.0.0.1:1", "--wait-ticks", "1", "--open")
     assert refused.code == 2
-    assert "[G54d]" in refused.err
+    assert "an open exchange waits for every tick until it is stopped" in refused.err
 
 
 @pytest.mark.requirement("050-143")

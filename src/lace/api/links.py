@@ -415,7 +415,7 @@ class Link:
             except TransportError as error:
                 if self.outcome is None:  # it has never worked
                     raise
-                outcome, reason = self.outcome, str(error)
+                outcome, reason = self.outcome, error.log_line()
                 if self._stopping.is_set():
                     return outcome
             else:

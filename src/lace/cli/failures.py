@@ -12,7 +12,7 @@ import click
 
 from lace.api.system import MAX_LOGGED_CHARACTERS
 from lace.base.text import safe_text
-from lace.errors import LaceError
+from lace.errors import LaceError, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,8 +107,7 @@ class CommandFailure:
     def line(self) -> str:
         """Return the line for a person: place, what is wrong, the rule, what to do."""
         text = f"{self.place}: {self.message}" if self.place else self.message
-        if self.rule:
-            text = f"{text} [{self.rule}]"
+        text = hide_decisions(f"{text} [{self.rule}]" if self.rule else text)
         if not self.hint:
             return f"lace: {text}"
         if text.endswith("?"):  # it ends a sentence

@@ -12,7 +12,7 @@ from lace.api.system import open_reader, written_file
 from lace.base.text import safe_text
 from lace.cli.output import Output, OutputError, plural, wrap_findings
 from lace.cli.progress import Progress
-from lace.errors import Finding, LaceError, Place, RuleError, UsageError
+from lace.errors import Finding, LaceError, Place, RuleError, UsageError, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +175,8 @@ def complain_findings(session: Session, findings: Sequence[Finding]) -> None:
     from lace.api.rules import format_findings  # only commands about rules load it
 
     watched = sys.stderr is not None and sys.stderr.isatty()
-    found = format_findings(findings, excerpts=watched)
+    found = hide_decisions(format_findings(findings, excerpts=watched))
+    session.output.cite(each for each in findings if each.severity == "error")
     for line in wrap_findings(found, session.output.aside_width):
         session.output.complain(line)
 
@@ -226,7 +227,7 @@ def _read(
                 if len(line) > most:
                     raise FactLineError(
                         f"the line has more than {most:,} bytes",
-                        rule="G35",
+                        rule="050-23",
                         hint="write one fact a line",
                     )
                 given.add(line.removesuffix(b"\n"))

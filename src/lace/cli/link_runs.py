@@ -14,7 +14,7 @@ from lace.cli.output import TableColumn, plural, size_text
 from lace.cli.progress import Waiting, end_line, relayed_errors
 from lace.cli.records import SHORT, show_records
 from lace.cli.signals import Signals
-from lace.errors import LaceError, Place
+from lace.errors import LaceError, Place, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,7 +133,7 @@ def _page(outcome: Outcome) -> list[tuple[str, str]]:
     counters = outcome.counters
     received = plural(len(outcome.received), "record")
     rows = [
-        ("result", outcome.reason),
+        ("result", hide_decisions(outcome.reason)),
         ("the peer is", outcome.peer_verifier or "unproven"),
         ("plan", outcome.plan_id or "none was agreed"),
         ("received", f"{received}, {size_text(counters.bytes_received)}"),
@@ -255,7 +255,7 @@ def reason_figures(outcome: Outcome, *, with_detail: bool) -> dict[str, Any]:
     """Return why an exchange ended before a fixed point; nothing for one that did not."""
     failure = outcome.failure
     if failure is not None:
-        why = str(failure) if with_detail else failure.failure.condition
+        why = failure.log_line() if with_detail else failure.failure.condition
         return {"why": why, "rule": failure.rule}
     return {} if outcome.at_fixed_point else {"why": outcome.reason}
 
@@ -273,7 +273,7 @@ def link_figures(served: Served, *, with_detail: bool = False) -> dict[str, Any]
     if served.displaced:
         figures["why"] = "idle, and closed for a new link: the server was full"
     elif served.error is not None:
-        figures["why"] = str(served.error)
+        figures["why"] = served.error.log_line()
     elif outcome is not None:
         figures |= reason_figures(outcome, with_detail=with_detail)
     return figures
@@ -564,7 +564,8 @@ class LinkRun(LinkObserver):
 
     def lost(self, number: int, reason: str, pause: int, *, failed: bool) -> None:
         """Say that a link has ended and begins again; of a server that keeps none open, once."""
-        text = f"the link has ended ({reason}); again in {pause} s" if failed else None
+        shown = hide_decisions(reason)
+        text = f"the link has ended ({shown}); again in {pause} s" if failed else None
         if not failed and not self._is_told:
             text, self._is_told = _NOT_KEPT, True
         figures = {"link": number, "why": reason, "pause": pause}

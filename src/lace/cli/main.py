@@ -28,6 +28,7 @@ from lace.cli.failures import (
 )
 from lace.cli.session import Session
 from lace.cli.signals import end_by_next_signal, forget_interrupt, heed_signals
+from lace.errors import LaceError, RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +148,10 @@ def invoke(arguments: Sequence[str], session: Session) -> int:
 def run(arguments: Sequence[str], session: Session) -> int:
     """Run a command line and report its failure, if any; returns the exit code."""
     try:
-        return invoke(arguments, session)
+        code = invoke(arguments, session)
+        if code:
+            session.output.offer_explanation()
+        return code
     except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001 - all are reported
         return _tell(error, session, "--json" in arguments)
 
@@ -172,6 +176,11 @@ def _tell(error: BaseException, session: Session, json_wanted: bool) -> int:
         session.output.complain(failure.line())
         if (session.output.json or json_wanted) and sys.stderr is not None:
             sys.stderr.write(json.dumps(failure.as_json()) + "\n")
+        else:
+            if isinstance(error, LaceError):
+                findings = error.findings if isinstance(error, RuleError) else ()
+                session.output.cite([error, *(f for f in findings if f.severity == "error")])
+            session.output.offer_explanation()
     return failure.exit_code
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lace.cli.link_options import JsonLog, Level
+    from lace.errors import Finding
 
 
 # -- Tables for people: as many columns as the terminal has room for, else row below row.
@@ -389,6 +390,7 @@ class Output:
         """Writes whole lines to standard error."""
         self.beside: Callable[[], AbstractContextManager[None]] | None = None
         """Takes away for a moment what is shown on the terminal while work goes on."""
+        self._cited: str | None = None
         self.is_held = False
         """Whether that stays away: somebody else has begun a line there, and not ended it."""
 
@@ -635,6 +637,18 @@ class Output:
     def complain(self, text: str) -> None:
         """Write one line to standard error."""
         self._tell("error", text)
+
+    def cite(self, errors: Iterable[LaceError | Finding]) -> None:
+        """Remember the id that the first of the errors shows, unless one is remembered."""
+        for each in errors:
+            if each.rule and each.rule[0].isdigit():  # those of decisions are not shown
+                self._cited = self._cited or each.rule
+
+    def offer_explanation(self) -> None:
+        """Name the command that explains the id, as the last line on a terminal."""
+        if self._cited and not self.json and not self.quiet and self.aside_width is not None:
+            text = f"lace explain {self._cited} says more"
+            self.put_aside(f"\x1b[2m{text}\x1b[0m\n" if self.color else f"{text}\n")
 
     def _tell(self, level: Level, text: str) -> None:
         if self.log is not None:

@@ -132,10 +132,11 @@ def _show_findings(session: Session, argument: str, findings: Sequence[Finding])
             session.output.json_line(finding_object(argument, finding))
     elif session.output.terminal and findings:
         found = format_findings(findings, excerpts=True)
+        session.output.cite(each for each in findings if each.severity == "error")
         session.output.lines(wrap_findings(found, session.output.width))
     else:
         for finding in findings:
-            session.output.line(safe_text(str(finding)))
+            session.output.line(safe_text(finding.log_line()))
 
 
 @command.command(

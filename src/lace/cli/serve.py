@@ -510,7 +510,7 @@ class _Serve(LinkObserver):
         self._serving.metrics.add_renewal(is_taken=False)
         self._log.add_refused_rules(error)
         output = self._session.output
-        tell_event(output, "rules-refused", {"why": str(error)}, why, level="error")
+        tell_event(output, "rules-refused", {"why": error.log_line()}, why, level="error")
 
     def ended(self, served: Served) -> None:
         """Log a link that has ended."""

@@ -28,7 +28,7 @@ from lace.cli.failures import did_you_mean
 from lace.cli.output import TableColumn, plural, size_text, time_text
 from lace.cli.progress import Progress
 from lace.cli.session import Change, making
-from lace.errors import LaceError, SettingError, UsageError
+from lace.errors import LaceError, SettingError, UsageError, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,7 +94,7 @@ def _exchange_text(result: Mapping[str, Any]) -> str:
     parts += [f"{result[name]:,} {name}" for name in ("confirmed", "receipts") if name in result]
     parts += ["dry run"] if result.get("dry_run") else []
     ended = "complete" if result.get("fixed_point") else result.get("reason")
-    said = str(result.get("message", result.get("error", ended)) or "")
+    said = hide_decisions(str(result.get("message", result.get("error", ended)) or ""))
     if address and said.startswith(address):  # nobody was reached
         return said
     return "; ".join(filter(None, (", ".join(parts), said)))

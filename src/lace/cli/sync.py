@@ -20,7 +20,7 @@ from lace.cli.output import plural
 from lace.cli.peers import SyncArguments, is_peer_name, known_of_peer, refuse_lost_files
 from lace.cli.policy_files import read_own_policy, warn_of_names
 from lace.cli.policy_options import offered
-from lace.errors import UsageError
+from lace.errors import UsageError, hide_decisions
 
 if TYPE_CHECKING:
     from lace.api.links import Outcome
@@ -175,5 +175,6 @@ def command(
         change.exit_code = run.exit_code
     if change.exit_code:
         advice = _OPEN_SERVER if outcome.ticks_missed else "run it again"
-        session.output.complain(f"lace: {given.address}: {outcome.reason}; {advice}")
+        reason = hide_decisions(outcome.reason)
+        session.output.complain(f"lace: {given.address}: {reason}; {advice}")
     return change.exit_code

@@ -9,7 +9,7 @@ import click
 from lace.cli.command import command as lace_command
 from lace.cli.files import complain_findings
 from lace.cli.output import plural
-from lace.errors import RuleError, UsageError
+from lace.errors import RuleError, UsageError, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,7 +153,8 @@ class _Report:
         mark = ("ok    ", _OK) if outcome.is_ok else ("FAILED", _FAILED)
         self._output.styled_line(mark, (f" {self._files[-1]['file']}: {outcome.case.name}", ""))
         if outcome.failure is not None:
-            self._output.say(f"       {outcome.failure}")
+            text = outcome.failure
+            self._output.say(f"       {hide_decisions(text) if self._output.terminal else text}")
         for each in outcome.differences:
             self._output.say(f"       {each}")
             if self._verbose and each.explanation is not None:

@@ -33,7 +33,7 @@ from lace.base.text import safe_text
 from lace.cli.command import LaceCommand, group, require_subcommand
 from lace.cli.link_options import path_of
 from lace.cli.output import plural, size_text
-from lace.errors import LaceError, Place
+from lace.errors import LaceError, Place, hide_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +144,7 @@ class Story:
     ) -> None:
         message = safe_text(error.message)
         rule = f" [{error.rule}]" if error.rule else ""
+        rule = hide_decisions(rule) if self._output.terminal else rule
         what = "no stream from here: " if item == "broken" else ""
         document = {"item": item, "message": message, "rule": error.rule}
         self._item(stage, direction, offset, document, item.upper(), f"{what}{message}{rule}")

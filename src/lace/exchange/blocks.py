@@ -329,7 +329,7 @@ def _check_texts(predicate: ControlPredicate, values: set[str], max_value_bytes:
             problem = safe_text(error.message)
         if problem:
             raise InterlaceFailure(
-                Failure.MALFORMED_BLOCK, f"'{show(value)}' in {predicate}: {problem}", rule="G35"
+                Failure.MALFORMED_BLOCK, f"'{show(value)}' in {predicate}: {problem}", rule="050-23"
             )
 
 

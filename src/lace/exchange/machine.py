@@ -447,7 +447,7 @@ class Machine:
             return []
         failure = local_failure(error)
         if failure is not error:  # nothing more can be stored here
-            return self._end(self._outcome(str(failure), failure))
+            return self._end(self._outcome(failure.log_line(), failure))
         return self._fail(failure)
 
     def lose_peer(self) -> list[Effect]:
@@ -717,7 +717,7 @@ class Machine:
         return self._end_after_storing(reason.value)
 
     def _fail(self, failure: InterlaceFailure) -> list[Effect]:
-        return self._end_after_storing(str(failure), failure)
+        return self._end_after_storing(failure.log_line(), failure)
 
     def _end_after_storing(
         self, reason: str, failure: InterlaceFailure | None = None

@@ -84,7 +84,7 @@ def parse_fact(
     if not found or LINE_BREAK.search(text):
         raise FactLineError(
             f"{shorten(text)!r} is not a fact line",
-            rule="G35",
+            rule="050-23",
             place=place,
             hint="write Name('value','value') without spaces outside quotes",
         )
@@ -110,7 +110,7 @@ def parse_typed_fact(text: str, max_value_bytes: int = MAX_LINE_BYTES) -> Fact:
     except UnicodeEncodeError:
         raise FactLineError(f"{shorten(text)!r} is not UTF-8", rule="020-13") from None
     except FactLineError as error:
-        if error.rule == "G35":
+        if error.rule == "050-23":
             error.hint = "write it like a line of `lace query`: \"Name('value','value')\""
         raise
 

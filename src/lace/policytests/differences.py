@@ -124,7 +124,7 @@ class PolicyAnswer:
             predicate = MAY_SEND if about == "send" else MAY_REQUEST
             decision = self.preview.decide(predicate.name, record)
         except LaceError as error:
-            return None, f"this cannot be explained: {error}", None
+            return None, f"this cannot be explained: {error.log_line()}", None
         message = decision.message
         if decision.moves:
             message += _by_rules(decision.explanation)
@@ -192,7 +192,7 @@ def derived_differences(
             explanation = result.why(predicate, *row)
             message = _lacking(explanation, row, names) if missing else _made_by(explanation)
         except LaceError as error:
-            message = f"this cannot be explained: {error}"
+            message = f"this cannot be explained: {error.log_line()}"
         yield CaseDifference(
             about=about,
             problem="missing" if missing else "unexpected",

@@ -333,7 +333,7 @@ def _told(error: LaceError) -> str:
     if isinstance(error, RuleError):
         errors = [each for each in error.findings if each.severity == "error"]
         if len(errors) > 1:
-            return f"{errors[0]} (and {len(errors) - 1} more)"
+            return f"{errors[0].log_line()} (and {len(errors) - 1} more)"
         if errors:
-            return str(errors[0])
-    return str(error)
+            return errors[0].log_line()
+    return error.log_line()

@@ -184,7 +184,7 @@ def format_findings(
         errors = [each for each in found if each.severity == "error"][:MAX_SHOWN]
         others = [each for each in found if each.severity != "error"]
         shown = sorted(errors + others[: MAX_SHOWN - len(errors)], key=_order)
-    lines = [each.render() if excerpts else str(each) for each in shown]
+    lines = [each.render() if excerpts else each.log_line() for each in shown]
     rest = len(found) - len(lines) + more
     if rest:
         lines.append(f"and {rest:,} more finding{'s' if rest > 1 else ''}")

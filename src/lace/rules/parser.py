@@ -504,7 +504,7 @@ class AtomReader(TermReader):
         ]
         for term in wrong:
             self._error(
-                "G14",
+                "030-67",
                 term.span,
                 f"{show(str(term))} is not a decimal integer",
                 "compare texts with LexCompare",

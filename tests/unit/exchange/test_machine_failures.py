@@ -75,7 +75,7 @@ def drain(side: Side, now: Tai) -> None:
 def failed(outcome: Outcome) -> Failure:
     assert outcome.failure is not None, outcome.reason
     assert not outcome.at_fixed_point
-    assert outcome.reason == str(outcome.failure)
+    assert outcome.reason == outcome.failure.log_line()
     return outcome.failure.failure
 
 

@@ -89,7 +89,7 @@ def test_everything_else_is_refused(line: bytes) -> None:
     with pytest.raises(FactLineError) as caught:
         parse_fact(line, place=Place("facts", 3))
     assert caught.value.place == Place("facts", 3)
-    assert caught.value.rule == "G35"
+    assert caught.value.rule == "050-23"
     assert caught.value.hint
 
 

@@ -76,7 +76,7 @@ def test_the_reason_names_place_and_canonical_line() -> None:
     with pytest.raises(RuleError) as caught:
         parse_canonical(b"A(P) :- Have(P).\nB(P) :-  Have(P).", name="R.x")
     assert str(caught.value) == (
-        "R.x:2:9: the spaces of this rule are not the canonical ones [G10];"
+        "R.x:2:9: the spaces of this rule are not the canonical ones;"
         " canonical is: B(P) :- Have(P)."
     )
 
@@ -87,9 +87,9 @@ def test_a_finding_marks_what_canonical_text_would_not_hold() -> None:
         parse_canonical(b"# all\nA(P) :- Have(P).\n\nB(P) :-  Have(P).\n")
     assert [finding.render().partition(";")[0] for finding in caught.value.findings] == [
         "1:1: canonical text has no comment [030-101]\n    # all\n    ^^^^^",
-        "3:1: canonical text has no blank line [G10]\n    \n    ^",
-        "4:9: the spaces of this rule are not the canonical ones [G10]",
-        "4:18: canonical text has no LF behind its last rule [G10]\n"
+        "3:1: canonical text has no blank line\n    \n    ^",
+        "4:9: the spaces of this rule are not the canonical ones",
+        "4:18: canonical text has no LF behind its last rule\n"
         "    B(P) :-  Have(P).\n"
         "                     ^",
     ]

@@ -28,7 +28,8 @@ def test_a_finding_is_one_line_and_a_caret() -> None:
 def test_a_warning_says_so() -> None:
     found = reporter(name=None)
     found.warn("G11", Span(1, 1, 2), "looks odd")
-    assert [str(finding) for finding in found.warnings] == ["1:1: warning: looks odd [G11]"]
+    assert [str(finding) for finding in found.warnings] == ["1:1: warning: looks odd"]
+    assert found.warnings[0].log_line() == "1:1: warning: looks odd [G11]"
     assert not found.has_errors
 
 
@@ -40,7 +41,7 @@ def test_a_finding_without_place_or_rule() -> None:
 def test_a_span_from_nowhere_has_no_excerpt() -> None:
     found = reporter()
     found.error("G10", NOWHERE, "made up")
-    assert found.findings[0].render() == "a.lace: made up [G10]"
+    assert found.findings[0].render() == "a.lace: made up"
 
 
 def test_findings_come_in_the_order_of_the_source() -> None:
@@ -80,7 +81,8 @@ def test_warnings_beside_errors_are_counted() -> None:
     found = reporter()
     found.error("G10", Span(1, 1, 2), "wrong")
     found.warn("G10", Span(1, 1, 2), "odd")
-    assert str(found.refusal()) == "a.lace:1:1: wrong [G10]\nand 1 warning"
+    assert str(found.refusal()) == "a.lace:1:1: wrong\nand 1 warning"
+    assert found.refusal().message == "a.lace:1:1: wrong [G10]\nand 1 warning"
     found.warn("G10", Span(1, 1, 2), "odd")
     assert str(found.refusal()).endswith("\nand 2 warnings")
     assert len(found.refusal().findings) == 3

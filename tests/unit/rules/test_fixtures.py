@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lace.errors import RuleError
+from lace.errors import RuleError, hide_decisions
 from lace.rules.profiles import PROFILES
 from lace.rules.program import Lacegram, find_all
 
@@ -25,7 +25,9 @@ def test_findings(path: Path) -> None:
     raw = path.read_bytes()
     expected = path.with_suffix(".findings").read_text("utf-8")
     found = find_all(raw, profile=profile, name=path.name)
-    assert "".join(f"{finding.render()}\n" for finding in found) == expected
+    assert "".join(f"{finding.log_line()}\n{finding.excerpt}\n" for finding in found) == expected
+    shown = "".join(f"{finding.render()}\n" for finding in found)
+    assert shown == hide_decisions(expected)
     if any(finding.severity == "error" for finding in found):
         with pytest.raises(RuleError) as caught:
             Lacegram.parse(raw, profile=profile.name, name=path.name)
