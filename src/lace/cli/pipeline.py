@@ -193,6 +193,8 @@ def spark_options(function: _Command) -> _Command:
                     hint="as in spark.driver.memory=8g",
                 )
             settings[name] = value
+        if python_env is not None and not python_env.is_file():
+            raise UsageError(f"there is no file {python_env}", hint="name a packed environment")
         return function(*args, spark=SparkArguments(master, python_env, settings), **given)
 
     made: Any = collected
@@ -207,7 +209,7 @@ def spark_options(function: _Command) -> _Command:
         click.option(
             "--python-env",
             metavar="FILE",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=click.Path(path_type=Path),
             help="A packed Python environment for the workers of a cluster.",
         ),
         click.option(
