@@ -298,4 +298,4 @@ def test_an_open_exchange_in_this_process(bait: tuple[Party, Party]) -> None:
         result = exchange.stop()
         assert time.monotonic() - start < SOON
         assert not result
-        assert not evaluating()
+        wait_until(lambda: not evaluating())
