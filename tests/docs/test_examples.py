@@ -60,6 +60,7 @@ def run_blocks(blocks: list[Block], folder: Path) -> None:
     environment = clean_environment(
         HOME=str(place),
         PATH=f"{programs}:{os.environ['PATH']}",
+        PYTHONUNBUFFERED="1",  # in one pipe as at a terminal: what is said comes after the data
         SPARK_CONF_DIR=str(settings),
         TMPDIR=str(folder),
     )

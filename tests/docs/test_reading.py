@@ -43,6 +43,7 @@ def fill(place: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.exhaustive
 def test_a_program_fills_a_warehouse_and_other_tools_read_it(
     spark_session: Any,
     tmp_path: Path,

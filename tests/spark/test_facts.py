@@ -130,6 +130,7 @@ def test_paths_hold_nothing_of_a_record(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_257th_frequent_name_stays_with_the_rest(spark: Any, tmp_path: Path) -> None:
     """When all slots are taken, at once or in a later run, answers are the same."""
     names = [f"N{number:03d}" for number in range(MOST_SLOTS)]
