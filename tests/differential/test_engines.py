@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lace.columns import keys, relation
-from lace.columns import keys as index
+from lace.columns import index, keys, relation
 from lace.engine import state as bounded
 from lace.engine import steps as frames
 from lace.engine.budget import Statistics
@@ -111,7 +110,7 @@ def test_the_ways_of_large_relations(world: World, data: st.DataObject) -> None:
     rules = checked(program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "MAX_FRAME_ROWS", data.draw(st.sampled_from([1, 3, 2**21])))
-        patch.setattr(keys, "_MAX_FLAGS", data.draw(st.sampled_from([0, 2**26])))
+        patch.setattr(index, "_MAX_FLAGS", data.draw(st.sampled_from([0, 2**26])))
         patch.setattr(keys, "_LARGEST_KEY", data.draw(st.sampled_from([900, 2**62])))
         patch.setattr(index, "_SMALL", data.draw(st.sampled_from([0, 4096])))
         patch.setattr(index, "_TABLE_SHARE", data.draw(st.sampled_from([0, 32])))

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from lace.columns import keys, relation
-from lace.columns import keys as index
+from lace.columns import index, relation
 from lace.engine import factbase
 from lace.engine import state as bounded
 from lace.engine import steps as frames
@@ -173,7 +172,7 @@ def _assert_same_views(pair: Pair, exposed: list[Exposure], *, is_given: bool) -
 def _as_if_large(patch: pytest.MonkeyPatch) -> None:
     """Let few rows be evaluated as many are: piece by piece, so that their order could matter."""
     patch.setattr(frames, "MAX_FRAME_ROWS", 2)
-    patch.setattr(keys, "_MAX_FLAGS", 0)
+    patch.setattr(index, "_MAX_FLAGS", 0)
     patch.setattr(index, "_SMALL", 0)
     patch.setattr(index, "_TABLE_SHARE", 0)
     patch.setattr(relation, "_MERGE_ROWS", 2)

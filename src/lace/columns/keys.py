@@ -1,54 +1,39 @@
-"""Rows as single numbers, and sets of them: what duplicates are found by.
+"""Rows as single numbers, sorted and looked for in stretches.
 
-A row of numbers below `size` is one int64 as long as it fits; longer rows are numbered
-pair by pair. A set of rows is a table of flags while all possible rows are few, and else
-a few sorted runs, of which small ones are merged.
+A row of numbers below `size` is one int64 as long as it fits. Whatever takes long for many
+rows is done in stretches, with a look at the budget between two of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from lace.columns import costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lace.columns.dictionary import Ids
 
-
 Keys: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+_Item = TypeVar("_Item", bound=np.generic)
 Look: TypeAlias = "Callable[[], None]"
 """Looks at the budget between two stretches of a long operation; it may wait, or raise."""
 AT_ONCE: Final = 2**19
 """Rows that are sorted, numbered or added to a set between two looks: about 0.1 s."""
-_MOST_MERGED: Final = 2**24
-"""Keys of a run that is merged of others."""
-_MOST_NUMBERED: Final = 2**22
-"""The same where the keys have numbers beside them."""
 _SAMPLED: Final = 2**11
 """The distance of two samples of a sorted run."""
 _CACHED: Final = 2**14
 """Sorted keys among which others are found quickly in any order."""
 _LARGEST_KEY: Final = 2**62
-_LEAST_SHARE: Final = 1024
-"""A set has a table of flags from the first row in this many possible ones on."""
-_FEW_ADDS: Final = 8
-"""This many additions go without a table of flags although it would have room."""
-_FLAGS_SHARE: Final = 16
+FLAGS_SHARE: Final = 16
 """Flags pay when there are at least this share of values."""
-_ADDED_BYTES: Final = 48
-"""What a row takes while it is added to a set: its key, sorted, compared and merged."""
-_MERGED_BYTES: Final = 12
-"""What a key takes while its run is merged with another one."""
-_PAIR_BYTES: Final = 32
-"""What the number of a pair takes while others are merged with it."""
-_MAX_FLAGS: Final = 2**26
-"""Possible rows up to which a set is a table of flags, a byte each."""
+
+
+def nothing() -> None:
+    """Look at no budget."""
 
 
 def radix_fits(size: int, arity: int) -> bool:
@@ -56,17 +41,20 @@ def radix_fits(size: int, arity: int) -> bool:
     return bool(max(size, 2) ** arity < _LARGEST_KEY)
 
 
-def radix_keys(columns: Sequence[Ids], size: int) -> Keys:
-    """Return rows as numbers to the base of size."""
+def radix_keys(columns: Sequence[Ids], size: int, look: Look = nothing) -> Keys:
+    """Return rows as numbers to the base of size; `look` is called between two columns."""
     keys = columns[0].astype(np.int64)
     for column in columns[1:]:
+        if len(keys) > AT_ONCE:
+            look()
         keys *= size
         keys += column
     return keys
 
 
-def nothing() -> None:
-    """Look at no budget."""
+def is_short(rows: int) -> bool:
+    """Tell whether rows are few enough to be processed at once."""
+    return rows <= AT_ONCE
 
 
 def stretches_of(rows: int) -> Iterator[slice]:
@@ -74,14 +62,43 @@ def stretches_of(rows: int) -> Iterator[slice]:
     return (slice(first, min(first + AT_ONCE, rows)) for first in range(0, rows, AT_ONCE))
 
 
+def stretches_with_looks(rows: int, look: Look) -> Iterator[slice]:
+    """Yield the same slices, each after a look if there are several."""
+    for stretch in stretches_of(rows):
+        if rows > AT_ONCE:
+            look()
+        yield stretch
+
+
+def choose(
+    columns: Sequence[npt.NDArray[_Item]], chosen: Flags, look: Look = nothing
+) -> tuple[npt.NDArray[_Item], ...]:
+    """Return the rows that are chosen; `look` is called between two stretches of them."""
+    if len(chosen) <= AT_ONCE:
+        return tuple(column[chosen] for column in columns)
+    parts: list[list[npt.NDArray[_Item]]] = [[] for _ in columns]
+    for stretch in stretches_with_looks(len(chosen), look):
+        for kept, column in zip(parts, columns, strict=True):
+            kept.append(column[stretch][chosen[stretch]])
+    return tuple(map(np.concatenate, parts))
+
+
 def places_in(
-    ordered: npt.NDArray[Any], probe: npt.NDArray[Any], side: Literal["left", "right"] = "left"
+    ordered: npt.NDArray[Any],
+    probe: npt.NDArray[Any],
+    side: Literal["left", "right"] = "left",
+    look: Look = nothing,
 ) -> npt.NDArray[np.intp]:
     """Return where values belong among sorted ones, as `np.searchsorted` does.
 
     Many values are looked for in their order: at random, each step of each search would wait
-    for memory.
+    for memory. `look` is called between two stretches of them.
     """
+    if len(probe) > AT_ONCE:
+        places = np.empty(len(probe), np.intp)
+        for stretch in stretches_with_looks(len(probe), look):
+            places[stretch] = places_in(ordered, probe[stretch], side)
+        return places
     if len(ordered) <= _CACHED or len(probe) <= 1:
         return np.searchsorted(ordered, probe, side)
     if bool((probe[1:] >= probe[:-1]).all()):
@@ -102,35 +119,72 @@ def sort_rows(keys: npt.NDArray[Any], look: Look = nothing) -> tuple[Ids, npt.ND
     if count <= AT_ONCE:
         order = np.argsort(keys).astype(np.int32)
         return order, keys[order]
-    runs: list[tuple[Ids, npt.NDArray[Any]]] = []
-    for stretch in stretches_of(count):
-        look()
+    numbers: list[Ids] = []
+    runs: list[npt.NDArray[Any]] = []
+    for stretch in stretches_with_looks(count, look):
         found = np.argsort(keys[stretch])
-        runs.append(((found + stretch.start).astype(np.int32), keys[stretch][found]))
-    samples = np.sort(np.concatenate([run[_SAMPLED::_SAMPLED] for _, run in runs]))
-    cuts = samples[AT_ONCE // _SAMPLED :: AT_ONCE // _SAMPLED].tolist()
-    begins = [0] * len(runs)
+        numbers.append((found + stretch.start).astype(np.int32))
+        runs.append(keys[stretch][found])
     orders: Ids = np.empty(count, np.int32)
     made = np.empty(count, keys.dtype)
     at = 0
-    for cut in [*cuts, None]:
-        look()
-        ends = [len(run) if cut is None else int(np.searchsorted(run, cut)) for _, run in runs]
-        ranges = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
-        piece = np.concatenate([run[each] for (_, run), each in zip(runs, ranges, strict=True)])
+    for ranges in _pieces(runs, look):
+        piece = _joined(runs, ranges)
         merged = np.argsort(piece, kind="stable")
         end = at + len(piece)
         made[at:end] = piece[merged]
-        rows = np.concatenate([rows[each] for (rows, _), each in zip(runs, ranges, strict=True)])
-        orders[at:end] = rows[merged]
-        begins, at = ends, end
+        orders[at:end] = _joined(numbers, ranges)[merged]
+        at = end
     return orders, made
 
 
-def distinct_sorted(keys: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the different keys, sorted; `np.unique` would load more of NumPy first."""
+def _pieces(runs: Sequence[npt.NDArray[Any]], look: Look) -> Iterator[list[slice]]:
+    """Yield the parts of sorted runs that belong together, with a look before each of them.
+
+    No key of a piece is above one of the next, and equal ones are in the same piece.
+    """
+    samples = np.sort(np.concatenate([run[_SAMPLED::_SAMPLED] for run in runs]))
+    cuts = samples[AT_ONCE // _SAMPLED :: AT_ONCE // _SAMPLED].tolist()
+    begins = [0] * len(runs)
+    for cut in [*cuts, None]:
+        look()
+        ends = [len(run) if cut is None else int(np.searchsorted(run, cut)) for run in runs]
+        yield [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
+        begins = ends
+
+
+def _joined(runs: Sequence[npt.NDArray[_Item]], ranges: Sequence[slice]) -> npt.NDArray[_Item]:
+    return np.concatenate([run[each] for run, each in zip(runs, ranges, strict=True)])
+
+
+def _merged(runs: Sequence[npt.NDArray[_Item]], look: Look) -> Iterator[npt.NDArray[_Item]]:
+    """Yield the keys of sorted runs in order, piece by piece."""
+    for ranges in _pieces(runs, look):
+        piece = _joined(runs, ranges)
+        piece.sort(kind="stable")
+        yield piece
+
+
+def sort_keys(keys: npt.NDArray[_Item], look: Look = nothing) -> npt.NDArray[_Item]:
+    """Return keys in order; many are sorted in runs, as `sort_rows` does."""
+    if len(keys) <= AT_ONCE:
+        return np.sort(keys)
+    runs = [np.sort(keys[stretch]) for stretch in stretches_with_looks(len(keys), look)]
+    return np.concatenate(list(_merged(runs, look)))
+
+
+def distinct_sorted(keys: npt.NDArray[Any], look: Look = nothing) -> npt.NDArray[Any]:
+    """Return the different keys, sorted; `np.unique` would load more of NumPy first.
+
+    Many keys are sorted in runs, as `sort_rows` does.
+    """
     if len(keys) < 2:
         return keys
+    if len(keys) > AT_ONCE:
+        runs = [
+            _each_once(np.sort(keys[stretch])) for stretch in stretches_with_looks(len(keys), look)
+        ]
+        return np.concatenate([_each_once(piece) for piece in _merged(runs, look)])
     keys = np.sort(keys)
     first = np.empty(len(keys), np.bool_)
     first[0] = True
@@ -138,520 +192,22 @@ def distinct_sorted(keys: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return keys[first]
 
 
-def distinct_ids(ids: Ids, size: int) -> Ids:
+def _each_once(ordered: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return ordered[first_ones(ordered)]
+
+
+def first_ones(ordered: npt.NDArray[Any]) -> Flags:
+    """Tell which sorted keys differ from the one before."""
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
+
+
+def distinct_ids(ids: Ids, size: int, look: Look = nothing) -> Ids:
     """Return the different numbers of a column, all below size, sorted."""
-    if len(ids) * _FLAGS_SHARE < size:
-        return np.unique(ids)
+    if len(ids) * FLAGS_SHARE < size:
+        return np.unique(ids) if len(ids) <= AT_ONCE else distinct_sorted(ids, look)
     flags = np.zeros(size, np.bool_)
-    flags[ids] = True
+    for stretch in stretches_with_looks(len(ids), look):
+        flags[ids[stretch]] = True
     return np.flatnonzero(flags).astype(np.int32)
-
-
-class _Runs:
-    """Sorted runs of different keys; each has at most half the length of the one before.
-
-    Runs that are long enough stay as they are: merging them would take too long at once.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[Keys] = []
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes they take."""
-        return sum(run.nbytes for run in self._runs)
-
-    def missing(self, keys: Keys) -> Flags:
-        """Tell which keys are in no run."""
-        absent = np.ones(len(keys), np.bool_)
-        for run in self._runs:
-            at = places_in(run, keys)
-            at[at == len(run)] = 0
-            absent &= run[at] != keys
-        return absent
-
-    def clear(self) -> list[Keys]:
-        """Take everything out; returns the runs."""
-        runs, self._runs = self._runs, []
-        return runs
-
-    def discard(self, keys: Keys) -> None:
-        """Take sorted keys out."""
-        kept: list[Keys] = []
-        for run in self._runs:
-            at = np.searchsorted(keys, run)
-            at[at == len(keys)] = 0
-            stays = run[keys[at] != run]
-            if len(stays):
-                kept.append(stays)
-        self._runs = kept
-
-    def add(self, keys: Keys) -> None:
-        """Add sorted keys that are in no run."""
-        if not len(keys):
-            return
-        while self._runs and _merges(len(self._runs[-1]), len(keys), _MOST_MERGED):
-            keys = np.concatenate((self._runs.pop(), keys))
-            keys.sort(kind="stable")
-        self._runs.append(keys)
-
-    def merged_by(self, count: int) -> int:
-        """Return how many keys are in the longest run that adding some at most makes."""
-        for run in reversed(self._runs):
-            if not _merges(len(run), count, _MOST_MERGED):
-                break
-            count += len(run)
-        return count
-
-
-def _merges(before: int, count: int, most: int) -> bool:
-    """Tell whether a run is merged with one before it."""
-    return before < 2 * count and before + count <= most
-
-
-class PairNumbers:
-    """Numbers for pairs of numbers, given in the order in which the pairs come."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._runs: list[tuple[Keys, Keys]] = []
-        self._count = 0
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes they take."""
-        return sum(keys.nbytes + codes.nbytes for keys, codes in self._runs)
-
-    def number(self, left: Keys, right: Ids, *, add: bool) -> Keys:
-        """Return the number of each pair; a new one gets the next, or without `add` -1."""
-        keys = left * self._size + right
-        order = np.argsort(keys)
-        ordered: Keys = keys[order]
-        is_first = np.ones(len(keys), np.bool_)
-        np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-        distinct = ordered[is_first]
-        numbers = np.full(len(distinct), -1, np.int64)
-        for run, codes in self._runs:
-            at = np.searchsorted(run, distinct)
-            at[at == len(run)] = 0
-            found = run[at] == distinct
-            numbers[found] = codes[at[found]]
-        if add:
-            new = numbers < 0
-            numbers[new] = np.arange(self._count, self._count + np.count_nonzero(new))
-            self._count += int(np.count_nonzero(new))
-            added: Keys = distinct[new]
-            self._add(added, numbers[new])
-        made: Keys = np.empty(len(keys), np.int64)
-        made[order] = numbers[np.cumsum(is_first) - 1]
-        made[left < 0] = -1
-        return made
-
-    def _add(self, keys: Keys, codes: Keys) -> None:
-        if not len(keys):
-            return
-        while self._runs and _merges(len(self._runs[-1][0]), len(keys), _MOST_NUMBERED):
-            more, more_codes = self._runs.pop()
-            keys, codes = np.concatenate((more, keys)), np.concatenate((more_codes, codes))
-            order = np.argsort(keys, kind="stable")
-            keys, codes = keys[order], codes[order]
-        self._runs.append((keys, codes))
-
-
-class RowSet:
-    """A growing set of rows of one arity, of numbers below size.
-
-    One that `may_flag` goes over to a table of flags, however few rows it has, once it was
-    added to several times: each row that is added to flags takes a page of memory at worst,
-    each time that rows are added to runs takes a search.
-    """
-
-    def __init__(
-        self, arity: int, size: int, *, may_flag: bool = False, look: Look = nothing
-    ) -> None:
-        self._arity = arity
-        self._look = look
-        self._size = max(size, 1)
-        self._direct = radix_fits(self._size, arity)
-        self._pairs = [] if self._direct else [PairNumbers(size) for _ in range(arity - 2)]
-        self._possible = self._size**arity if self._direct else 0
-        self._flags: Flags | None = None
-        self._adds_until_flags = _FEW_ADDS if may_flag else -1
-        self._runs = _Runs()
-        self.rows = 0
-
-    @property
-    def size(self) -> int:
-        """What all numbers are below."""
-        return self._size
-
-    @property
-    def flag_bytes(self) -> int:
-        """How many bytes its table of flags takes, or may come to take."""
-        has_or_may = self._flags is not None or self._adds_until_flags >= 0
-        return self._possible if has_or_may else 0
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes it takes."""
-        flags = 0 if self._flags is None else self._flags.nbytes
-        return flags + self._runs.bytes + sum(each.bytes for each in self._pairs)
-
-    @property
-    def numbered_columns(self) -> int:
-        """How many columns have pairs that are numbered, because a row is no single number."""
-        return len(self._pairs)
-
-    def bytes_to_add(self, count: int) -> int:
-        """Return an upper estimate of the bytes that adding rows takes."""
-        per_row = _ADDED_BYTES + _PAIR_BYTES * len(self._pairs)
-        merged = _MERGED_BYTES * self._runs.merged_by(count)
-        if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
-            return per_row * count + merged + self._possible
-        return per_row * count + merged
-
-    def _keys(self, columns: Sequence[Ids], count: int, *, add: bool) -> Keys:
-        if not columns:
-            return np.zeros(count, np.int64)
-        if self._direct:
-            return radix_keys(columns, self._size)
-        keys = columns[0].astype(np.int64)
-        for pairs, column in zip(self._pairs, columns[1:-1], strict=True):
-            self._look()
-            keys = pairs.number(keys, column, add=add)
-        self._look()
-        made: Keys = keys * self._size + columns[-1]
-        made[keys < 0] = -1
-        return made
-
-    def contains(self, columns: Sequence[Ids], count: int) -> Flags:
-        """Tell which rows are in the set."""
-        keys = self._keys(columns, count, add=False)
-        if self._flags is not None:
-            return self._flags[keys]
-        return ~self._runs.missing(keys)
-
-    def add(self, columns: Sequence[Ids], count: int) -> tuple[tuple[Ids, ...], int]:
-        """Add rows; returns those that are new, each once."""
-        if self._flags is None and 0 < self._possible <= _MAX_FLAGS:
-            self._make_flags(count)
-        if self._flags is not None:
-            return self._add_flags(columns, count, self._flags)
-        keys = self._keys(columns, count, add=True)
-        if self._direct:
-            fresh = distinct_sorted(keys)
-            fresh = fresh[self._runs.missing(fresh)]
-            self._runs.add(fresh)
-        else:
-            distinct, at = np.unique(keys, return_index=True)
-            new = self._runs.missing(distinct)
-            self._runs.add(distinct[new])
-            chosen = at[new]
-            self.rows += len(chosen)
-            return tuple(column[chosen] for column in columns), len(chosen)
-        self.rows += len(fresh)
-        return self._columns(fresh), len(fresh)
-
-    def _make_flags(self, more: int) -> None:
-        """Go over to a table of flags when there are enough rows for its size, or additions."""
-        self._adds_until_flags -= 1
-        if not self._adds_until_flags or (self.rows + more) * _LEAST_SHARE >= self._possible:
-            self._flags = np.zeros(self._possible, np.bool_)
-            for run in self._runs.clear():
-                self._flags[run] = True
-
-    def _add_flags(
-        self, columns: Sequence[Ids], count: int, flags: Flags
-    ) -> tuple[tuple[Ids, ...], int]:
-        keys = columns[0] if self._arity == 1 else self._keys(columns, count, add=True)
-        fresh = keys[~flags[keys]]
-        flags[fresh] = True
-        if len(fresh) * _FLAGS_SHARE > len(flags):
-            rows = int(np.count_nonzero(flags))
-            if rows - self.rows < len(fresh):  # some are there twice
-                fresh = distinct_sorted(fresh)
-        else:
-            fresh = distinct_sorted(fresh)
-        self.rows += len(fresh)
-        return self._columns(fresh), len(fresh)
-
-    def discard(self, columns: Sequence[Ids], count: int) -> None:
-        """Take rows out that are in the set, each given once."""
-        if not count:
-            return
-        keys = self._keys(columns, count, add=False)
-        if self._flags is not None:
-            self._flags[keys] = False
-        else:
-            self._runs.discard(distinct_sorted(keys))
-        self.rows -= count
-
-    def _columns(self, keys: Keys | Ids) -> tuple[Ids, ...]:
-        columns: list[Ids] = []
-        for _ in range(self._arity - 1):
-            keys, last = np.divmod(keys, self._size)
-            columns.append(last.astype(np.int32))
-        if self._arity:
-            columns.append(keys.astype(np.int32, copy=False))
-        return tuple(reversed(columns))
-
-    @classmethod
-    def of(cls, columns: Sequence[Ids], count: int, size: int) -> RowSet:
-        """Return the set of given rows."""
-        made = cls(len(columns), size)
-        made.add(columns, count)
-        return made
-
-
-# -- What rows are found by: sets of values, and rows by key.
-#
-# Both answer for whole columns at a time. Small ones search sorted values; a large one is
-# a table over all numbers, made when enough was asked of it to be worth it.
-
-Slots = npt.NDArray[np.signedinteger[Any]]
-_TABLE_SHARE: Final = 32
-"""A table pays when the values, or what was asked, are at least this share of all numbers."""
-_SMALL: Final = 4096
-_FOUND_BYTES: Final = 48
-"""What a row takes while it is looked for: its key, the keys in order, and where they are."""
-PAIRED_BYTES: Final = 80
-"""What a row takes for each column of its key beyond two, while pairs of values are numbered."""
-
-
-class Members:
-    """The set of a column's values."""
-
-    __slots__ = ("_asked", "_flags", "_gone", "_size", "_sorted", "count")
-
-    def __init__(self, values: Ids, size: int, look: Look = nothing) -> None:
-        self._size = size
-        self._asked = 0
-        self._flags: Flags | None = None
-        self._gone: Ids | None = None
-        self._sorted: Ids = values
-        if size <= _SMALL or len(values) * _TABLE_SHARE >= size:
-            self.count = int(np.count_nonzero(self._flag(look)))
-        else:
-            self._sorted = distinct_sorted(values)
-            self.count = len(self._sorted)
-
-    @property
-    def size(self) -> int:
-        """How many bytes it takes, beside the column."""
-        flags = 0 if self._flags is None else self._flags.nbytes
-        return flags + self._sorted.nbytes
-
-    def _flag(self, look: Look = nothing) -> Flags:
-        self._flags = flags = np.zeros(self._size, np.bool_)
-        for stretch in stretches_of(len(self._sorted)):
-            look()
-            flags[self._sorted[stretch]] = True
-        return flags
-
-    def units(self, rows: int) -> int:
-        """Return the cost of each row if this number of rows is looked up next."""
-        if self._flags is not None or (self._asked + rows) * _TABLE_SHARE >= self._size:
-            return costs.PROBE
-        return costs.PROBE if len(self._sorted) <= _SMALL else costs.SEARCHED
-
-    def mask(self, probe: Ids) -> Flags:
-        """Tell which values are in the set."""
-        flags = self._flags
-        if flags is None:
-            self._asked += len(probe)
-            if self._asked * _TABLE_SHARE >= self._size:
-                flags = self._flag()
-        if flags is None:
-            return _among(probe, self._sorted)
-        if self._gone is None:
-            return flags[probe]
-        if len(probe) > _SMALL:
-            return self._settle(self._gone)[probe]
-        return flags[probe] & ~_among(probe, self._gone)
-
-    def _settle(self, gone: Ids) -> Flags:
-        """Take values out of a table of one's own."""
-        if self._flags is None:
-            raise AssertionError("only a table has values to take out")
-        self._flags = flags = self._flags.copy()
-        flags[gone] = False
-        self._gone = None
-        return flags
-
-    def without(self, values: Ids) -> Members:
-        """Return the set without some values that it has, each given once.
-
-        A table is shared, and what was taken out is kept beside it while that is little.
-        """
-        made = object.__new__(Members)
-        made._size, made._asked = self._size, self._asked
-        made.count = self.count - len(values)
-        made._flags, made._gone, made._sorted = self._flags, None, self._sorted
-        if self._flags is not None:
-            gone = values if self._gone is None else np.concatenate((self._gone, values))
-            if len(gone) > _SMALL:
-                made._settle(gone)
-            else:
-                made._gone = np.sort(gone)
-        else:
-            made._sorted = np.delete(self._sorted, np.searchsorted(self._sorted, values))
-        return made
-
-
-def _among(probe: Ids, ordered: Ids) -> Flags:
-    """Tell which values are among some that are sorted."""
-    if not len(ordered):
-        return np.zeros(len(probe), np.bool_)
-    at = places_in(ordered, probe)
-    at[at == len(ordered)] = 0
-    found: Flags = ordered[at] == probe
-    return found
-
-
-class Index:
-    """Rows in the order of their keys, and where each key begins."""
-
-    __slots__ = (
-        "_asked",
-        "_is_single",
-        "_pairs",
-        "_rows",
-        "_size",
-        "_sorted",
-        "_starts",
-        "_table",
-        "is_unique",
-        "order",
-    )
-
-    def __init__(self, columns: Sequence[Ids], rows: int, size: int, look: Look = nothing) -> None:
-        self._size = size
-        self._asked = 0
-        self._table: Ids | None = None
-        self._is_single = len(columns) == 1
-        direct = radix_fits(size, len(columns))
-        self._pairs = [] if direct else [PairNumbers(size) for _ in columns[2:]]
-        self.order: Ids | None = None
-        self._rows = rows
-        self._sorted: Ids | Keys | None = None
-        self._starts: npt.NDArray[np.intp] | None = None
-        self.is_unique = False
-        if len(columns) == 1 and size <= _TABLE_SHARE * rows and rows > _SMALL:
-            self._number(columns[0], look)
-        if not self.is_unique:
-            self._sort(self._encode_all(columns, look), look)
-
-    @property
-    def size(self) -> int:
-        """How many bytes it takes."""
-        arrays = (self._table, self.order, self._sorted, self._starts)
-        pairs = sum(each.bytes for each in self._pairs)
-        return pairs + sum(each.nbytes for each in arrays if each is not None)
-
-    def _number(self, keys: Ids, look: Look) -> None:
-        """Make a table of rows by key, if no two rows have the same: quicker than sorting."""
-        flags = np.zeros(self._size, np.bool_)
-        for stretch in stretches_of(self._rows):
-            look()
-            flags[keys[stretch]] = True
-        if np.count_nonzero(flags) == self._rows:
-            self.is_unique = True
-            self._table = np.full(self._size, -1, np.int32)
-            for stretch in stretches_of(self._rows):
-                look()
-                rows = np.arange(stretch.start, stretch.stop, dtype=np.int32)
-                self._table[keys[stretch]] = rows
-
-    def _sort(self, keys: Ids | Keys, look: Look) -> None:
-        rows = self._rows
-        if rows > 1 and not bool((keys[1:] >= keys[:-1]).all()):
-            self.order, keys = sort_rows(keys, look)
-        first = np.empty(rows, np.bool_)
-        first[:1] = True
-        np.not_equal(keys[1:], keys[:-1], out=first[1:])
-        begins = np.flatnonzero(first)
-        self.is_unique = len(begins) == rows
-        self._sorted = keys if self.is_unique else keys[begins]
-        self._starts = np.append(begins, rows)
-
-    @property
-    def starts(self) -> npt.NDArray[np.intp]:
-        """Where the rows of each key begin, and at last where they end."""
-        if self._starts is None:
-            self._starts = np.arange(self._rows + 1)
-        return self._starts
-
-    @property
-    def longest(self) -> int:
-        """How many rows the most frequent key has."""
-        if self.is_unique:
-            return 1
-        return int((self.starts[1:] - self.starts[:-1]).max(initial=0))
-
-    @property
-    def keys(self) -> int:
-        """How many different keys there are."""
-        return len(self._sorted) if self._sorted is not None else self._rows
-
-    def _encode_all(self, columns: Sequence[Ids], look: Look) -> Ids | Keys:
-        """Return the keys of all rows; pairs get their numbers in stretches."""
-        if not self._pairs:
-            return self._encode(columns, add=True)
-        keys = np.empty(self._rows, np.int64)
-        for stretch in stretches_of(self._rows):
-            look()
-            keys[stretch] = self._encode([column[stretch] for column in columns], add=True)
-        return keys
-
-    def _encode(self, columns: Sequence[Ids], *, add: bool) -> Ids | Keys:
-        if len(columns) == 1:
-            return columns[0]
-        if not self._pairs:
-            return radix_keys(columns, self._size)
-        keys = columns[0].astype(np.int64)
-        for pairs, column in zip(self._pairs, columns[1:-1], strict=True):
-            keys = pairs.number(keys, column, add=add)
-        made: Keys = keys * self._size + columns[-1]
-        made[keys < 0] = -1
-        return made
-
-    def units(self, rows: int) -> int:
-        """Return the cost of each row if this number of rows is looked up next."""
-        keys = self._sorted
-        if self._table is not None or keys is None:
-            return costs.PROBE
-        if self._is_single and self._makes_table(rows, len(keys)):
-            return costs.PROBE
-        if self._is_single and len(keys) <= _SMALL:
-            return costs.PROBE
-        return costs.SEARCHED + costs.SET_COLUMN * len(self._pairs)
-
-    def bytes_to_find(self, rows: int) -> int:
-        """Return an upper estimate of the bytes that looking for rows takes."""
-        return (_FOUND_BYTES + PAIRED_BYTES * len(self._pairs)) * rows
-
-    def _makes_table(self, rows: int, keys: int) -> bool:
-        return (self._asked + rows) * _TABLE_SHARE >= self._size and keys > _SMALL // 16
-
-    def find(self, columns: Sequence[Ids]) -> Slots:
-        """Return the number of each row's key, -1 where there is no such key."""
-        probe = self._encode(columns, add=False)
-        keys = self._sorted
-        if len(columns) == 1 and keys is not None and self._table is None:
-            makes_table = self._makes_table(len(probe), len(keys))
-            self._asked += len(probe)
-            if makes_table:
-                self._table = np.full(self._size, -1, np.int32)
-                self._table[keys] = np.arange(len(keys), dtype=np.int32)
-        if self._table is not None:
-            return self._table[probe].astype(np.intp)
-        if keys is None:
-            raise AssertionError("an index has sorted keys or a table")
-        at = places_in(keys, probe)
-        at[at == len(keys)] = 0
-        at[keys[at] != probe] = -1
-        return at
-
-    def rows_at(self, positions: Slots) -> Slots:
-        """Return the row numbers at positions of the sorted order."""
-        return positions if self.order is None else self.order[positions]

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from lace.columns.keys import Index, Members, distinct_ids, distinct_sorted, nothing
+from lace.columns.index import Index, Members
+from lace.columns.keys import (
+    distinct_ids,
+    distinct_sorted,
+    nothing,
+    places_in,
+    sort_rows,
+    stretches_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lace.columns.dictionary import Ids, StoredTexts
-    from lace.columns.keys import Look, RowSet, Slots
+    from lace.columns.index import RowSet, Slots
+    from lace.columns.keys import Look
 
 
 _MERGE_ROWS: Final = 4096
@@ -107,11 +116,11 @@ class Selection:
             found = self._members[position] = Members(self.column(position), size, look)
         return found
 
-    def take_members(self, before: Selection, gone: Ids) -> None:
+    def take_members(self, before: Selection, gone: Ids, look: Look) -> None:
         """Take over the set of the only column from before some values were taken out."""
         found = before._members.get(0)
         if found is not None:
-            self._members[0] = found.without(gone)
+            self._members[0] = found.without(gone, look)
 
     def has_index(self, positions: tuple[int, ...]) -> bool:
         """Tell whether the rows were asked for by their values at these positions before."""
@@ -229,25 +238,28 @@ class ColumnPart:
         held = self._held
         return ColumnPart(held.columns, self.rows, out=held.out, is_sorted=self._is_sorted)
 
-    def without(self, gone: RowSet, first: Ids) -> ColumnPart:
-        """Return the part without some rows, or itself when it has none of them."""
+    def without(self, gone: RowSet, first: Ids, look: Look = nothing) -> ColumnPart:
+        """Return the part without some rows, or itself when it has none of them.
+
+        `first` has the values of those rows at the first position, each once and sorted; `look`
+        is called between two stretches of many rows.
+        """
         columns, out = self._held.columns, self._held.out
         if not self._is_sorted:  # what is taken out of again is found at once then
-            columns, out = _by_first(self.columns, gone.size), _NONE
-        begins = np.searchsorted(columns[0], first, "left")
-        lengths = np.searchsorted(columns[0], first, "right") - begins
-        maybe = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
-        maybe += np.arange(len(maybe))
+            columns, out = _by_first(self.columns, gone.size, look), _NONE
+        maybe = _rows_with(columns[0], first, look)
         if len(out):
-            maybe = maybe[~np.isin(maybe, out)]
-        going = maybe[gone.contains([column[maybe] for column in columns], len(maybe))]
+            is_out = np.zeros(len(columns[0]), np.bool_)
+            is_out[out] = True
+            maybe = maybe[~is_out[maybe]]
+        going = _rows_in(gone, columns, maybe, look)
         if not len(going):
             return self
         out = np.concatenate([out, going])
         made = ColumnPart(columns, len(columns[0]) - len(out), out=out, is_sorted=True)
         whole = self._selections.get(EVERYTHING)
         if len(columns) == 1 and whole is not None:
-            made.select(EVERYTHING).take_members(whole, columns[0][going])
+            made.select(EVERYTHING).take_members(whole, columns[0][going], look)
         return made
 
     def select(self, pattern: Pattern) -> Selection:
@@ -262,12 +274,37 @@ class ColumnPart:
         return found
 
 
-def _by_first(columns: tuple[Ids, ...], size: int) -> tuple[Ids, ...]:
+def _by_first(columns: tuple[Ids, ...], size: int, look: Look) -> tuple[Ids, ...]:
     """Return columns of different rows, all numbers below size, in the order of the first."""
     if len(columns) == 1:
-        return (distinct_ids(columns[0], size),)
-    order = np.argsort(columns[0])
-    return tuple(column[order] for column in columns)
+        return (distinct_ids(columns[0], size, look),)
+    order, first = sort_rows(columns[0], look)
+    made = [first]
+    for column in columns[1:]:
+        look()
+        made.append(column[order])
+    return tuple(made)
+
+
+def _rows_with(ordered: Ids, values: Ids, look: Look) -> Slots:
+    """Return which rows of a sorted column have one of some sorted values."""
+    begins = places_in(ordered, values, "left", look)
+    lengths = places_in(ordered, values, "right", look) - begins
+    look()
+    rows = np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
+    rows += np.arange(len(rows))
+    return rows
+
+
+def _rows_in(wanted: RowSet, columns: Sequence[Ids], rows: Slots, look: Look) -> Slots:
+    """Return which of some rows of columns are in a set."""
+    made: list[Slots] = [_NONE]
+    for stretch in stretches_of(len(rows)):
+        look()
+        some = rows[stretch]
+        found = wanted.contains([column[some] for column in columns], len(some), look)
+        made.append(some[found])
+    return made[1] if len(made) == 2 else np.concatenate(made)
 
 
 class Relation:
@@ -311,18 +348,19 @@ class Relation:
         )
         return columns, sum(selection.rows for selection in chosen)
 
-    def without(self, gone: RowSet, columns: Sequence[Ids]) -> Relation:
+    def without(self, gone: RowSet, columns: Sequence[Ids], look: Look = nothing) -> Relation:
         """Return the relation without some rows, given as a set and as columns.
 
-        Parts that have none of them stay as they are, with their access paths.
+        Parts that have none of them stay as they are, with their access paths. `look` is
+        called between two stretches of many rows.
         """
         if not self.arity:
             return Relation(0) if gone.rows else self
-        first = distinct_sorted(columns[0])
+        first = distinct_sorted(columns[0], look)
         parts: list[Part] = []
         for part in self.parts:
             whole = part if isinstance(part, ColumnPart) else self._copied(part)
-            kept = whole.without(gone, first)
+            kept = whole.without(gone, first, look)
             parts.append(part if kept is whole else kept)
         return Relation(self.arity, parts)
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lace.columns.keys import RowSet, nothing, sort_rows, stretches_of
+from lace.columns.index import RowSet
+from lace.columns.keys import (
+    choose,
+    distinct_sorted,
+    is_short,
+    nothing,
+    places_in,
+    sort_rows,
+    stretches_of,
+)
 from lace.columns.relation import Relation
 from lace.engine.budget import Cancellation, Statistics
 from lace.engine.engine import EvaluationSession
@@ -24,7 +33,7 @@ from lace.engine.predicate_cache import sort_in_runs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lace.columns.dictionary import Ids, Texts
+    from lace.columns.dictionary import Fingerprints, Ids, Texts
     from lace.columns.keys import Look
     from lace.engine.budget import Clock, Supervisor
     from lace.engine.engine import Evaluation
@@ -48,6 +57,8 @@ _LAST_PACKED: Final = 2**63 - 1
 """The highest key that several ranks are packed into."""
 _SMALL_SHARE: Final = 64
 """Rows that are fewer than one in this many numbers are sorted, not looked up in tables."""
+_PRINTED_AT_ONCE: Final = 2**17
+"""Texts whose fingerprints are made between two looks: about 0.2 s."""
 _DIGIT_BITS: Final = 16
 _DIGIT: Final = 2**_DIGIT_BITS - 1
 
@@ -62,7 +73,7 @@ def in_text_order(
     """Return rows by predicate, and their columns, in an order that their texts decide."""
     keys = sorted(relations)
     named = {key: identifying.get(key, range(key.arity)) for key in keys}
-    present, columns = _packed({key: relations[key][0] for key in keys}, size)
+    present, columns = _packed({key: relations[key][0] for key in keys}, size, check)
     check()
     ranks = _text_ranks(
         [columns[key][at] for key in keys for at in named[key]], present, dictionary, check
@@ -71,13 +82,17 @@ def in_text_order(
     for key in keys:
         check()
         given, rows = relations[key]
-        order = _order([ranks[columns[key][at]] for at in named[key]], rows)
-        made[key] = [column[order] for column in given], rows
+        order = _order([ranks[columns[key][at]] for at in named[key]], rows, check)
+        each: list[Ids] = []
+        for column in given:
+            check()
+            each.append(column[order])
+        made[key] = each, rows
     return made
 
 
 def _packed(
-    columns: Mapping[PredicateKey, Sequence[Ids]], size: int
+    columns: Mapping[PredicateKey, Sequence[Ids]], size: int, check: Look
 ) -> tuple[Ids, dict[PredicateKey, list[Ids]]]:
     """Return the numbers that columns have, sorted, and the columns by places among these.
 
@@ -85,18 +100,23 @@ def _packed(
     """
     every = [column for each in columns.values() for column in each]
     if sum(map(len, every)) * _SMALL_SHARE < size:
-        few = np.unique(np.concatenate([*every, np.empty(0, np.int32)]))
+        few = distinct_sorted(np.concatenate([*every, np.empty(0, np.int32)]), check)
         return few, {
-            key: [np.searchsorted(few, column).astype(np.int32) for column in each]
+            key: [places_in(few, column, look=check).astype(np.int32) for column in each]
             for key, each in columns.items()
         }
     flags = np.zeros(size, np.bool_)
     for column in every:
+        check()
         flags[column] = True
     present = np.flatnonzero(flags).astype(np.int32)
     places = np.empty(size, np.int32)
     places[present] = np.arange(len(present), dtype=np.int32)
-    return present, {key: [places[column] for column in each] for key, each in columns.items()}
+    found: dict[PredicateKey, list[Ids]] = {}
+    for key, each in columns.items():
+        check()
+        found[key] = [places[column] for column in each]
+    return present, found
 
 
 def _text_ranks(columns: Sequence[Ids], present: Ids, dictionary: Texts, check: Look) -> Ids:
@@ -113,7 +133,7 @@ def _text_ranks(columns: Sequence[Ids], present: Ids, dictionary: Texts, check: 
 
 def _text_order(ids: Ids, dictionary: Texts, check: Look) -> Ids:
     """Return an order of different texts that these alone decide."""
-    order, prints = sort_rows(dictionary.fingerprints(ids), check)
+    order, prints = sort_rows(_fingerprints(ids, dictionary, check), check)
     is_same = prints[1:] == prints[:-1]
     if not is_same.any():
         return order
@@ -130,10 +150,23 @@ def _text_order(ids: Ids, dictionary: Texts, check: Look) -> Ids:
     return order
 
 
-def _order(ranks: Sequence[Ids], rows: int) -> _Order:
+def _fingerprints(ids: Ids, dictionary: Texts, check: Look) -> Fingerprints:
+    """Return the fingerprints of texts, with a look between two stretches of many."""
+    if len(ids) <= _PRINTED_AT_ONCE:
+        return dictionary.fingerprints(ids)
+    made: list[Fingerprints] = []
+    for first in range(0, len(ids), _PRINTED_AT_ONCE):
+        check()
+        made.append(dictionary.fingerprints(ids[first : first + _PRINTED_AT_ONCE]))
+    return np.concatenate(made)
+
+
+def _order(ranks: Sequence[Ids], rows: int, check: Look = nothing) -> _Order | Ids:
     """Return the order of rows by their ranks in some columns, the first before the others."""
     if not ranks or not rows:
         return np.arange(rows, dtype=np.int64)
+    if not is_short(rows):
+        return _order_of_many(ranks, check)
     if len(ranks) == 1:
         return np.argsort(ranks[0])
     key, highest = np.zeros(rows, np.int64), 0
@@ -149,6 +182,25 @@ def _order(ranks: Sequence[Ids], rows: int) -> _Order:
         key >>= _DIGIT_BITS
         order = order[np.argsort((key[order] & _DIGIT).astype(np.uint16), stable=True)]
     return order
+
+
+def _order_of_many(ranks: Sequence[Ids], check: Look) -> Ids:
+    """Return the same order, found in stretches: no two rows have the same ranks."""
+    key, highest = ranks[0].astype(np.int64), int(ranks[0].max())
+    for each in ranks[1:]:
+        check()
+        dense, count = _dense(each)
+        if highest >= _LAST_PACKED // count:
+            key = _places(key, check)
+            highest = len(key) - 1
+        key = key * count + dense
+        highest = highest * count + count - 1
+    return sort_rows(key, check)[0]
+
+
+def _places(keys: _Order, check: Look) -> _Order:
+    """Return where each key is among the different ones."""
+    return places_in(distinct_sorted(keys, check), keys, look=check)
 
 
 def _dense(ranks: Ids) -> tuple[Ids, int]:
@@ -195,17 +247,29 @@ class Enclave:
         check = self._supervisor.check
         ordered = in_text_order(columns, self._identifying, dictionary, size, check)
         before = len(self._texts)
-        made: dict[PredicateKey, tuple[list[Ids], int]] = {}
-        for key, (each, rows) in ordered.items():
-            made[key] = [self._texts.adopt(column) for column in each], rows
-        if self._outer.max_value_bytes > self._limit and len(self._texts) > before:
-            try:
-                new = np.arange(before, len(self._texts), dtype=np.int32)
-                check_values(self._texts.texts(new), self._limit)
-            except BaseException:
-                self._texts.forget(before)
-                raise
+        try:
+            made = {key: (self._adopted(each), rows) for key, (each, rows) in ordered.items()}
+            if self._outer.max_value_bytes > self._limit:
+                self._check_texts(before)
+        except BaseException:
+            self._texts.forget(before)  # or a text might pass that was not checked
+            raise
         return made
+
+    def _adopted(self, columns: Iterable[Ids]) -> list[Ids]:
+        """Return columns in numbers of one's own."""
+        made: list[Ids] = []
+        for column in columns:
+            self._supervisor.check()
+            made.append(self._texts.adopt(column))
+        return made
+
+    def _check_texts(self, since: int) -> None:
+        """Refuse texts that are too long here, from a number on."""
+        new = np.arange(since, len(self._texts), dtype=np.int32)
+        for stretch in stretches_of(len(new)):
+            self._supervisor.check()
+            check_values(self._texts.texts(new[stretch]), self._limit)
 
     def change(
         self, added: Iterable[Fact] | GroupedFacts, removed: Iterable[Fact] | GroupedFacts = ()
@@ -215,7 +279,8 @@ class Enclave:
         Returns:
             All that changed; None when the program has to be evaluated again.
         """
-        gone, come = self._outer.intern(removed), self._outer.intern(added)
+        look = self._supervisor.check
+        gone, come = self._outer.intern(removed, look), self._outer.intern(added, look)
         return self.change_columns(come, gone)
 
     def change_columns(self, added: Columns, removed: Columns) -> Changes | None:
@@ -223,7 +288,7 @@ class Enclave:
         before = self._evaluation.statistics if self._evaluation is not None else None
         try:
             gone, come = self._own(removed), self._own(added)
-            changes = self._base.change_columns(come, gone)
+            changes = self._base.change_columns(come, gone, self._supervisor.check)
             if not changes:
                 return changes
             made = self._session.update(changes).get(self.program)
@@ -238,9 +303,9 @@ class Enclave:
         """Give some predicates exactly these rows; those that stay are not touched."""
         self._outer = base
         self._texts.take_outer(base.dictionary)
-        size = len(base.dictionary)
-        come: dict[PredicateKey, tuple[list[Ids], int]] = {}
-        gone: dict[PredicateKey, tuple[list[Ids], int]] = {}
+        size, look = len(base.dictionary), self._supervisor.check
+        come: dict[PredicateKey, tuple[tuple[Ids, ...], int]] = {}
+        gone: dict[PredicateKey, tuple[tuple[Ids, ...], int]] = {}
         for key, wanted in relations.items():
             found = self._base.relations.get(key) or Relation(key.arity)
             held = tuple(map(self.in_base, found.columns()))
@@ -248,9 +313,10 @@ class Enclave:
                 (come, (wanted.columns(), wanted.rows), (held, found.rows)),
                 (gone, (held, found.rows), (wanted.columns(), wanted.rows)),
             ):
-                alone = ~RowSet.of(others, other_count, size).contains(some, count)
+                known = RowSet.of(others, other_count, size, look)
+                alone = ~known.contains(some, count, look)
                 if alone.any():
-                    rows[key] = [column[alone] for column in some], int(alone.sum())
+                    rows[key] = choose(some, alone, look), int(alone.sum())
         return self.change_columns(come, gone)
 
     def evaluate(

@@ -57,7 +57,7 @@ def evaluate(
         columns[key] = each, len(values) // max(key.arity, 1)
     intern_constants(checked, dictionary)
     size = max(1, len(dictionary))
-    relations = relations_of(columns, size)
+    relations = relations_of(columns, size, budget.check)
     budget.check_base(*count_classes(relations))
     state = EvaluationState(program or lower_program(checked), dictionary, size, relations, budget)
     made = Evaluation(checked, state)

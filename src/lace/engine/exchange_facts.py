@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lace.columns.dictionary import Dictionary
-from lace.columns.keys import Members, distinct_sorted
+from lace.columns.index import Members
+from lace.columns.keys import distinct_sorted
 from lace.columns.relation import EVERYTHING, Pattern, Relation
 from lace.engine.load import GroupedFacts
 from lace.rules.syntax import PredicateKey

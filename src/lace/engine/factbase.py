@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from lace.columns.dictionary import Dictionary
-from lace.columns.keys import Members, RowSet, distinct_ids, distinct_sorted, nothing
+from lace.columns.index import Members, RowSet
+from lace.columns.keys import choose, distinct_ids, distinct_sorted, nothing
 from lace.columns.relation import EVERYTHING, NAME_AT, PARTITIONED, ColumnPart, Relation, StoredPart
 from lace.engine.load import columns_of, group_facts, intern_values
 from lace.engine.predicate_cache import Verdicts
@@ -129,56 +130,93 @@ class FactBase:
     ) -> Changes:
         """Take facts out, then add facts; returns what really changed.
 
-        `look` is called now and then while the values are numbered; if it raises, nothing changes.
+        `look` is called between two stretches of many values or rows; if it raises, nothing
+        changes.
         """
         gone, come = self.intern(removed, look), self.intern(added, look)
-        look()
-        return self.change_columns(come, gone)
+        return self.change_columns(come, gone, look)
 
-    def change_columns(self, come: Columns, gone: Columns) -> Changes:
-        """Take rows of numbers out, then add rows; returns what really changed."""
+    def change_columns(self, come: Columns, gone: Columns, look: Look = nothing) -> Changes:
+        """Take rows of numbers out, then add rows; returns what really changed.
+
+        `look` is called between two stretches of many rows; if it raises, nothing changes.
+        """
+        look()
         self.make_room()
-        before = {key: self._known(key) for key in {*gone, *come}}
-        fresh: dict[PredicateKey, RowSet] = {}
-        removed_rows: dict[PredicateKey, Relation] = {}
-        added_rows: dict[PredicateKey, Relation] = {}
-        for key in come.keys() & gone.keys():
-            fresh[key] = RowSet.of(*come[key], self.size)
-        for key, (columns, rows) in gone.items():
-            wanted, count = RowSet(key.arity, self.size).add(columns, rows)
-            going = before[key].contains(wanted, count)
-            if key in fresh:  # what goes and comes at once stays
-                going &= ~fresh[key].contains(wanted, count)
-            chosen = tuple(column[going] for column in wanted)
-            if going.any():
-                removed_rows[key] = Relation.of(chosen, int(going.sum()))
-        for key, (columns, rows) in come.items():
-            new, count = before[key].add(columns, rows)
-            if count:
-                added_rows[key] = Relation.of(new, count)
-        changes = Changes(added_rows, removed_rows)
-        self.apply(changes)
+        try:
+            # What goes is found before rows are added to the sets.
+            removed = self._removed(come, gone, look)
+            changes = Changes(self._added(come, look), removed)
+            self.apply(changes, look)
+        except BaseException:
+            self._forget_sets({*come, *gone})
+            raise
         return changes
 
-    def apply(self, changes: Changes) -> None:
-        """Change the relations; what is added is not there yet, what is removed is."""
-        for key, gone in changes.removed.items():
-            columns = gone.columns()
-            present = self.relations[key]
-            rows = RowSet.of(columns, gone.rows, self.size)
-            self.relations[key] = present.without(rows, columns)
-            if key in self._sets:
-                self._sets[key].discard(columns, gone.rows)
-        for key, come in changes.added.items():
-            present = self.relations.get(key) or Relation(key.arity)
-            self.relations[key] = present.with_rows(come.columns(), come.rows)
+    def _removed(self, come: Columns, gone: Columns, look: Look) -> dict[PredicateKey, Relation]:
+        """Return the rows of those to take out that are there, and do not come at once."""
+        made: dict[PredicateKey, Relation] = {}
+        for key, (columns, rows) in gone.items():
+            look()
+            wanted, count = RowSet(key.arity, self.size).add(columns, rows, look)
+            going = self._known(key, look).contains(wanted, count, look)
+            if key in come:  # what goes and comes at once stays
+                fresh = RowSet.of(*come[key], self.size, look)
+                going &= ~fresh.contains(wanted, count, look)
+            if going.any():
+                made[key] = Relation.of(choose(wanted, going, look), int(going.sum()))
+        return made
 
-    def _known(self, key: PredicateKey) -> RowSet:
+    def _added(self, come: Columns, look: Look) -> dict[PredicateKey, Relation]:
+        """Return the rows that are new; the sets have them from now on."""
+        made: dict[PredicateKey, Relation] = {}
+        for key, (columns, rows) in come.items():
+            look()
+            new, count = self._known(key, look).add(columns, rows, look)
+            if count:
+                made[key] = Relation.of(new, count)
+        return made
+
+    def apply(self, changes: Changes, look: Look = nothing) -> None:
+        """Change the relations; what is added is not there yet, what is removed is.
+
+        If `look` raises, no relation has changed.
+        """
+        made: dict[PredicateKey, Relation] = {}
+        try:
+            for key, gone in changes.removed.items():
+                made[key] = self._without(key, gone, look)
+            for key, come in changes.added.items():
+                look()
+                present = made.get(key) or self.relations.get(key) or Relation(key.arity)
+                made[key] = present.with_rows(come.columns(), come.rows)
+        except BaseException:
+            self._forget_sets(changes.removed)
+            raise
+        self.relations.update(made)
+
+    def _without(self, key: PredicateKey, gone: Relation, look: Look) -> Relation:
+        """Return a relation without some rows, and take them out of its set."""
+        look()
+        columns = gone.columns()
+        rows = RowSet.of(columns, gone.rows, self.size, look)
+        made = self.relations[key].without(rows, columns, look)
+        if key in self._sets:
+            self._sets[key].discard(columns, gone.rows, look)
+        return made
+
+    def _forget_sets(self, keys: Iterable[PredicateKey]) -> None:
+        """Drop sets that are half changed; they are made again of the relations."""
+        for key in keys:
+            self._sets.pop(key, None)
+
+    def _known(self, key: PredicateKey, look: Look) -> RowSet:
         """Return the rows of a predicate as a set, which stays up to date with changes."""
         found = self._sets.get(key)
         if found is None:
             present = self.relations.get(key) or Relation(key.arity)
-            found = self._sets[key] = RowSet.of(present.columns(), present.rows, self.size)
+            found = RowSet.of(present.columns(), present.rows, self.size, look)
+            self._sets[key] = found
         return found
 
 
@@ -193,12 +231,16 @@ class Difference:
         self.added: dict[PredicateKey, Relation] = {}
         self.removed: dict[PredicateKey, Relation] = {}
 
-    def note(self, changes: Changes) -> None:
-        """Take in a change: rows that were not there, and rows that were."""
+    def note(self, changes: Changes, look: Look = nothing) -> None:
+        """Take in a change: rows that were not there, and rows that were.
+
+        `look` is called between two stretches of many rows. If it raises, a part of the change
+        may have been taken in.
+        """
         for key, gone in changes.removed.items():
-            self._move(gone, key, self.added, self.removed)
+            self._move(gone, key, self.added, self.removed, look)
         for key, come in changes.added.items():
-            self._move(come, key, self.removed, self.added)
+            self._move(come, key, self.removed, self.added, look)
 
     def _move(
         self,
@@ -206,16 +248,18 @@ class Difference:
         key: PredicateKey,
         away: dict[PredicateKey, Relation],
         to: dict[PredicateKey, Relation],
+        look: Look,
     ) -> None:
         """Take rows away from where they are, and put the others of them elsewhere."""
         columns, count = rows.columns(), rows.rows
         if key in away and away[key].rows:
             size, held = len(self._base.dictionary), away[key]
-            back = RowSet.of(held.columns(), held.rows, size).contains(columns, count)
+            known = RowSet.of(held.columns(), held.rows, size, look)
+            back = known.contains(columns, count, look)
             if back.any():
-                some = tuple(column[back] for column in columns)
-                away[key] = held.without(RowSet.of(some, int(back.sum()), size), some)
-            columns, count = tuple(column[~back] for column in columns), int((~back).sum())
+                some = choose(columns, back, look)
+                away[key] = held.without(RowSet.of(some, int(back.sum()), size, look), some, look)
+            columns, count = choose(columns, ~back, look), int((~back).sum())
         if count:
             to[key] = (to.get(key) or Relation(key.arity)).with_rows(columns, count)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from lace.columns.keys import Members, distinct_ids, distinct_sorted
+from lace.columns.index import Members
+from lace.columns.keys import distinct_ids, distinct_sorted
 from lace.columns.relation import EVERYTHING, Pattern, Relation
 from lace.rules.checks.warnings import FIELD_POSITIONS
 from lace.rules.findings import FIELD_NAMES, Reporter, SourceText, Suggester, closest, show

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lace.algebra.nodes import scans_of
 from lace.columns import costs
-from lace.columns.keys import RowSet
+from lace.columns.index import RowSet
+from lace.columns.keys import choose
 from lace.columns.relation import Relation
 from lace.engine.factbase import Changes
 from lace.engine.seminaive import (
@@ -117,15 +118,16 @@ def _note(
     removed: _Changed,
 ) -> None:
     """Note in what a relation differs from what it was."""
+    look = state.budget.check
     new, after = state.relations[key], state.derived_set(key)
     columns = new.columns()
-    come = ~before.contains(columns, new.rows)
+    come = ~before.contains(columns, new.rows, look)
     if come.any():
-        added[key] = Relation.of([column[come] for column in columns], int(come.sum()))
+        added[key] = Relation.of(choose(columns, come, look), int(come.sum()))
     columns = old.columns()
-    gone = ~after.contains(columns, old.rows)
+    gone = ~after.contains(columns, old.rows, look)
     if gone.any():
-        removed[key] = Relation.of([column[gone] for column in columns], int(gone.sum()))
+        removed[key] = Relation.of(choose(columns, gone, look), int(gone.sum()))
 
 
 def _update_step(
@@ -137,12 +139,7 @@ def _update_step(
     lost = _lost(state, step, old, added, removed)
     if lost is None:
         return False
-    gone: dict[PredicateKey, RowSet] = {}
-    for key, relation in lost.items():
-        columns = relation.columns()
-        gone[key] = RowSet.of(columns, relation.rows, state.size)
-        state.relations[key] = state.relations[key].without(gone[key], columns)
-        state.derived_set(key).discard(columns, relation.rows)
+    gone = {key: _take_out(state, key, relation) for key, relation in lost.items()}
     found: Found = {}
     for branch in step.branches:
         if branch.predicate in lost:
@@ -153,21 +150,31 @@ def _update_step(
             state.changed = {scan.predicate: changed}
             apply_branch(state, branch, scan.occurrence, 1, found)
     everything = run_rounds(state, step, found)
+    look = state.budget.check
     for key in step.predicates:
         columns, rows = concatenated(key.arity, everything.get(key, ()))
         if key not in gone:
             if rows:
                 added[key] = Relation.of(columns, rows)
             continue
-        come = ~gone[key].contains(columns, rows)
+        come = ~gone[key].contains(columns, rows, look)
         if come.any():
-            added[key] = Relation.of([column[come] for column in columns], int(come.sum()))
+            added[key] = Relation.of(choose(columns, come, look), int(come.sum()))
         columns = lost[key].columns()
-        still = state.derived_set(key).contains(columns, lost[key].rows)
+        still = state.derived_set(key).contains(columns, lost[key].rows, look)
         if not still.all():
-            kept = [column[~still] for column in columns]
+            kept = choose(columns, ~still, look)
             removed[key] = Relation.of(kept, lost[key].rows - int(still.sum()))
     return True
+
+
+def _take_out(state: EvaluationState, key: PredicateKey, lost: Relation) -> RowSet:
+    """Take facts out of a derived relation and its set; returns them as a set."""
+    look, columns = state.budget.check, lost.columns()
+    gone = RowSet.of(columns, lost.rows, state.size, look)
+    state.relations[key] = state.relations[key].without(gone, columns, look)
+    state.derived_set(key).discard(columns, lost.rows, look)
+    return gone
 
 
 def _reaches_many(
@@ -267,9 +274,10 @@ def _lose(
             state.budget.charge(
                 2 * costs.added(rows, known.numbered_columns), known.bytes_to_add(rows)
             )
-            holds = known.contains(columns, rows)
-            chosen = tuple(column[holds] for column in columns)
-            fresh, count = lost[key].add(chosen, int(holds.sum()))
+            look = state.budget.check
+            holds = known.contains(columns, rows, look)
+            chosen = choose(columns, holds, look)
+            fresh, count = lost[key].add(chosen, int(holds.sum()), look)
             if count:
                 waiting.setdefault(key, []).append((fresh, count))
     finally:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lace.base.text import shorten
-from lace.columns.keys import RowSet
+from lace.columns.index import RowSet
+from lace.columns.keys import nothing
 from lace.columns.relation import Relation
 from lace.engine.budget import split_counts
 from lace.errors import EngineError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lace.columns.dictionary import Fingerprints, Ids, Texts
+    from lace.columns.keys import Look
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
 
@@ -123,12 +125,16 @@ def intern_values(values: Sequence[str], dictionary: Texts, max_value_bytes: int
 
 
 def relations_of(
-    columns: Mapping[PredicateKey, tuple[list[Ids], int]], size: int
+    columns: Mapping[PredicateKey, tuple[list[Ids], int]], size: int, look: Look = nothing
 ) -> dict[PredicateKey, Relation]:
-    """Return relations of columns; rows that are there twice count once."""
+    """Return relations of columns; rows that are there twice count once.
+
+    `look` is called between two stretches of many rows; what it raises ends this.
+    """
     made: dict[PredicateKey, Relation] = {}
     for key, (each, rows) in columns.items():
-        distinct, count = RowSet(key.arity, size).add(each, rows)
+        look()
+        distinct, count = RowSet(key.arity, size).add(each, rows, look)
         made[key] = Relation.of(distinct, count)
     return made
 

@@ -101,7 +101,7 @@ def apply_branch(
                 columns, rows = tuple(each[stretch] for each in whole), stretch.stop - stretch.start
                 units = costs.added(rows, known.numbered_columns)
                 state.budget.charge(units, known.bytes_to_add(rows))
-                fresh, count = known.add(columns, rows)
+                fresh, count = known.add(columns, rows, state.budget.check)
                 state.budget.check_derived(predicate, known.rows)
                 if count:
                     run.new += count

@@ -26,7 +26,8 @@ from lace.algebra.nodes import (
 )
 from lace.algebra.passes.order import order_joins
 from lace.columns import costs
-from lace.columns.keys import PAIRED_BYTES, Index, RowSet, stretches_of
+from lace.columns.index import PAIRED_BYTES, Index, RowSet
+from lace.columns.keys import distinct_sorted, places_in, sort_keys, stretches_of
 from lace.columns.relation import EVERYTHING, ColumnPart, Pattern, Relation
 from lace.engine.predicate_cache import Verdicts
 from lace.engine.steps import (
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import Branch, Project, RelationalProgram
     from lace.columns.dictionary import Ids, Texts
-    from lace.columns.keys import Flags, Members, Slots
+    from lace.columns.index import Members, Slots
+    from lace.columns.keys import Flags
     from lace.columns.relation import Selection
     from lace.engine.budget import Budget
     from lace.engine.steps import Frame
@@ -149,7 +151,7 @@ def bounded_counts(
     state.budget.charge(
         (costs.SET_ROW + costs.SORTED) * frame.rows, distinct.bytes_to_add(frame.rows)
     )
-    keys, count = distinct.add(asked, frame.rows)
+    keys, count = distinct.add(asked, frame.rows, state.budget.check)
     counter = _Counter(state, pattern, at, keys, count, enough)
     with state.budget.temporaries():
         for branch in state.branches[scan.predicate]:
@@ -174,7 +176,7 @@ class _Counter:
         self._state, self._pattern, self._at = state, pattern, at
         self._enough = enough
         if at:
-            index = Index(keys, count, state.size)
+            index = Index(keys, count, state.size, state.budget.check)
             if index.order is not None:
                 keys = tuple(column[index.order] for column in keys)
                 index.order = None
@@ -238,7 +240,8 @@ class _Counter:
         kept = tuple(column[stays] for column in columns)
         self._take(int(stays.sum()) - len(stays))
         self._found = [(kept, slots[stays])]
-        self._seen = RowSet.of(kept, int(stays.sum()), self._state.size)
+        look = self._state.budget.check
+        self._seen = RowSet.of(kept, int(stays.sum()), self._state.size, look)
 
     def _take(self, rows: int) -> None:
         """Count the memory of facts that are remembered, or of some that no longer are."""
@@ -263,7 +266,7 @@ class _Counter:
             if fits is not None:
                 rows = int(np.count_nonzero(fits))
                 columns = tuple(column[fits] for column in columns)
-            fresh, count = self._seen.add(columns, rows)
+            fresh, count = self._seen.add(columns, rows, budget.check)
             self._take(count)
             budget.check_derived(branch.predicate, self._seen.rows)
             if not self._at:
@@ -424,13 +427,14 @@ class Counting:
 
 def _beyond(values: Ids, test: LexCompare | IntCompare, state: EvaluationState) -> Counts:
     """Return for each value how many others compare so with it."""
+    look = state.budget.check
     (ranks,) = state.verdicts.ranks(test).of(values, budget=state.budget)
     valid = ranks >= 0
-    ordered = np.sort(ranks[valid])
+    ordered = sort_keys(ranks[valid], look)
     if test.operator == ">":
-        counts = len(ordered) - np.searchsorted(ordered, ranks, side="right")
+        counts = len(ordered) - places_in(ordered, ranks, "right", look)
     else:
-        counts = np.searchsorted(ordered, ranks, side="left")
+        counts = places_in(ordered, ranks, "left", look)
     return np.where(valid, counts, 0)
 
 
@@ -438,21 +442,20 @@ def _beyond_in_group(
     items: Ids, groups: Ids, test: LexCompare | IntCompare, state: EvaluationState
 ) -> Counts:
     """Return for each item how many others of its group compare so with it."""
+    look = state.budget.check
     (marks,) = state.verdicts.ranks(test).of(items, budget=state.budget)
     valid = marks >= 0
-    ranks = np.searchsorted(np.unique(marks[valid]), marks)
+    ranks = places_in(distinct_sorted(marks[valid], look), marks, "left", look)
     span = int(ranks.max(initial=0)) + 2
-    keys = groups.astype(np.int64) * span + ranks
-    ordered = np.sort(keys[valid])
     lowest = groups.astype(np.int64) * span
+    keys = lowest + ranks
+    ordered = sort_keys(keys[valid], look)
     if test.operator == ">":
-        counts = np.searchsorted(ordered, lowest + span, side="left") - np.searchsorted(
-            ordered, keys, side="right"
-        )
+        ends = places_in(ordered, lowest + span, "left", look)
+        counts = ends - places_in(ordered, keys, "right", look)
     else:
-        counts = np.searchsorted(ordered, keys, side="left") - np.searchsorted(
-            ordered, lowest, side="left"
-        )
+        begins = places_in(ordered, lowest, "left", look)
+        counts = places_in(ordered, keys, "left", look) - begins
     return np.where(valid, counts, 0)
 
 
@@ -551,15 +554,14 @@ class EvaluationState:
         if found is None:
             flags = sum(each.flag_bytes for each in self.sets.values())
             fits = self.size**predicate.arity <= _MOST_FLAG_BYTES - flags
-            found = self.sets[predicate] = RowSet(
-                predicate.arity, self.size, may_flag=fits, look=self.budget.check
-            )
+            found = RowSet(predicate.arity, self.size, may_flag=fits)
             present = self._all(predicate)
             columns = present.columns()
-            for stretch in stretches_of(present.rows):
+            for stretch in stretches_of(present.rows):  # all at once would take more memory
                 self.budget.check()
                 rows = stretch.stop - stretch.start
-                found.add(tuple(column[stretch] for column in columns), rows)
+                found.add(tuple(column[stretch] for column in columns), rows, self.budget.check)
+            self.sets[predicate] = found
         return found
 
     def clear(self, predicate: PredicateKey) -> None:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from lace.columns import costs
-from lace.columns.keys import Members, stretches_of
+from lace.columns.index import Members
+from lace.columns.keys import stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lace.algebra.nodes import CountTest, RankTest, Scan
     from lace.columns.dictionary import Ids
-    from lace.columns.keys import Flags, Index, Slots
+    from lace.columns.index import Index, Slots
+    from lace.columns.keys import Flags
     from lace.columns.relation import Pattern, Selection
     from lace.engine.budget import Budget
     from lace.engine.predicate_cache import Verdicts

@@ -17,7 +17,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from lace.algebra.lower import lower_program
-from lace.columns.keys import RowSet, nothing
+from lace.columns.index import RowSet
+from lace.columns.keys import nothing
 from lace.columns.relation import Relation
 from lace.engine.budget import Budget, Statistics
 from lace.engine.enclave import Enclave
@@ -104,6 +105,7 @@ class Enforcement:
         self.executable = executable
         self._clock = clock
         self._supervisor = supervisor
+        self._look = nothing if supervisor is None else supervisor.check
         self._enclave: Enclave | None = None
         self._unseen = Difference(base)  # by the enclave
         our, their = executable.our_scope, executable.their_scope
@@ -122,12 +124,12 @@ class Enforcement:
 
     def take_base(self, base: FactBase) -> None:
         """Go on with other base facts; what the enclave holds is compared with them later."""
-        before, self._base = self._base, base
+        if base is not self._base:
+            base.change(_facts_of(self._base, PUBLIC | {LOCAL_TAI}), look=self._look)
+        self._base = base
         self._session = EvaluationSession(base, self._clock, self._supervisor)
         self._selected: _Selected | None = None
         self._unseen = Difference(base)
-        if before is not base:
-            base.change(_facts_of(before, PUBLIC | {LOCAL_TAI}))
 
     @property
     def base(self) -> FactBase:
@@ -173,9 +175,8 @@ class Enforcement:
         if not come and not gone:
             return
         with self._undone_on_failure():
-            look = self._supervisor.check if self._supervisor is not None else nothing
-            changes = self._base.change(come, gone, look)
-            self._unseen.note(only(changes, self._their_public))
+            changes = self._base.change(come, gone, self._look)
+            self._unseen.note(only(changes, self._their_public), self._look)
             self._update(changes)
 
     def set_local_time(self, *instants: str) -> None:
@@ -184,7 +185,8 @@ class Enforcement:
         held = set(_facts_of(self._base, {LOCAL_TAI}))
         if wanted != held:
             with self._undone_on_failure():
-                self._update(self._base.change(sorted(wanted - held), sorted(held - wanted)))
+                come, gone = sorted(wanted - held), sorted(held - wanted)
+                self._update(self._base.change(come, gone, self._look))
 
     def _their_public_relations(self) -> dict[PredicateKey, Relation]:
         present = self._base.relations
@@ -217,7 +219,7 @@ class Enforcement:
         if view is None or ours is None:
             self._selected = None  # the next question begins again
             return
-        self._unseen.note(only(view, self.executable.view_predicates))
+        self._unseen.note(only(view, self.executable.view_predicates), self._look)
         shown = only(view, (CAN_QUERY_RECORD,))
         changed = only(ours, self._read_by_lowering)
         self._select(
@@ -271,7 +273,8 @@ class Enforcement:
         made = present or Relation(key.arity)
         if key in changes.removed:
             columns, rows = changes.removed[key].columns(), changes.removed[key].rows
-            made = made.without(RowSet.of(columns, rows, self._base.size), columns)
+            gone = RowSet.of(columns, rows, self._base.size, self._look)
+            made = made.without(gone, columns, self._look)
         if key in changes.added:
             made = made.with_rows(changes.added[key].columns(), changes.added[key].rows)
         return made

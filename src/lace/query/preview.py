@@ -15,7 +15,7 @@ from lace.base.arguments import check_argument
 from lace.base.limits import STORED_FORMATS
 from lace.base.tai import Tai
 from lace.base.text import shorten
-from lace.columns.keys import Members
+from lace.columns.index import Members
 from lace.columns.relation import Relation
 from lace.engine.engine import EvaluationSession
 from lace.errors import Finding, Place, UsageError

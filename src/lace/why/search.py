@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import Project
     from lace.columns.dictionary import Ids
-    from lace.columns.keys import Index, Slots
+    from lace.columns.index import Index, Slots
     from lace.columns.relation import Selection
     from lace.engine.derivation_depth import Heights, Ranked
     from lace.engine.state import EvaluationState

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.columns import keys as index_module
-from lace.columns.keys import Members
+from lace.columns import index as index_module
+from lace.columns.index import Members
 
 SIZE = 40
 

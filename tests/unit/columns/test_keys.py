@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.columns.keys import Index, Members, RowSet, distinct_ids, distinct_sorted, radix_fits
+from lace.columns.index import Index, Members, RowSet
+from lace.columns.keys import distinct_ids, distinct_sorted, radix_fits
 
 Row = tuple[int, ...]
 # All rows fit into flags; into one number each; into numbers pair by pair.

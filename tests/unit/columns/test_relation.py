@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lace.columns.keys import RowSet
+from lace.columns.index import RowSet
 from lace.columns.relation import ColumnPart, Pattern, Relation
 
 SIZE = 6

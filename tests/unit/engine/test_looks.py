@@ -15,22 +15,42 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from lace.base import b64a
-from lace.columns import keys
+from lace.columns import index, keys
 from lace.columns.dictionary import Dictionary
-from lace.columns.keys import Index, Members, PairNumbers, RowSet, places_in, sort_rows
+from lace.columns.index import Index, Members, PairNumbers, RowSet
+from lace.columns.keys import (
+    choose,
+    distinct_sorted,
+    places_in,
+    sort_keys,
+    sort_rows,
+)
+from lace.engine import enclave as canonical_order
 from lace.engine import factbase
 from lace.engine import predicate_cache as ranks
 from lace.engine import steps as frames
 from lace.engine.budget import Cancellation, EvaluationCancelled
-from lace.engine.enclave import in_text_order
+from lace.engine.enclave import Enclave, in_text_order
+from lace.engine.engine import EvaluationSession
 from lace.engine.factbase import FactBase
 from lace.errors import LimitExceeded
+from lace.policy.compile import compile_policy
+from lace.policy.enforcement import Enforcement
+from lace.policy.exposure import exposure_of
+from lace.policy.operand import operand_of
+from lace.policy.plan import make_plan
+from lace.rules.profiles import QUERY
+from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey
-from tests.unit.engine.test_budget import edges, evaluated, items
+from tests.unit.engine.test_budget import ALICE, edges, evaluated, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lace.engine.factbase import Changes
+    from lace.rules.program import CheckedProgram
+
+Fact = tuple[str, ...]
 SHORT = 64
 """Rows of a stretch in these tests."""
 
@@ -40,8 +60,8 @@ def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "AT_ONCE", SHORT)
     monkeypatch.setattr(keys, "_SAMPLED", 8)
     monkeypatch.setattr(keys, "_CACHED", 8)
-    monkeypatch.setattr(keys, "_MOST_MERGED", 4 * SHORT)
-    monkeypatch.setattr(keys, "_MOST_NUMBERED", 4 * SHORT)
+    monkeypatch.setattr(index, "_MOST_MERGED", 4 * SHORT)
+    monkeypatch.setattr(index, "_MOST_NUMBERED", 4 * SHORT)
     monkeypatch.setattr(frames, "MAX_FRAME_ROWS", SHORT)
 
 
@@ -60,6 +80,12 @@ class Looks(Cancellation):
         if self._most is not None and self.count > self._most:
             self.cancel()
         super().check()
+
+    def again(self, most: int | None = None) -> None:
+        """Count from now on, and cancel after this number of looks."""
+        self._is_cancelled = False
+        self.count = self.rows = self.longest = 0
+        self._most = most
 
     def note(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Note how many rows are sorted, numbered and looked for."""
@@ -84,6 +110,22 @@ def test_rows_are_sorted_in_runs(values: list[int]) -> None:
     assert ordered.tolist() == sorted(values) == column[order].tolist()
     assert sorted(order.tolist()) == list(range(len(values)))
     assert looks.count >= (2 * (len(values) // SHORT) if len(values) > SHORT else 0)
+
+
+@given(some.lists(some.integers(-(2**60), 2**60) | some.integers(0, 5), max_size=700))
+def test_keys_are_sorted_and_chosen_in_runs(values: list[int]) -> None:
+    column = np.array(values, np.int64)
+    for sort, expected in ((sort_keys, sorted(values)), (distinct_sorted, sorted(set(values)))):
+        looks = Looks()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keys, "AT_ONCE", SHORT)
+            assert sort(column, looks.check).tolist() == expected
+        assert looks.count >= (len(values) // SHORT if len(values) > SHORT else 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "AT_ONCE", SHORT)
+        chosen = choose([column, -column], column % 3 == 1)
+    kept = [value for value in values if value % 3 == 1]
+    assert [each.tolist() for each in chosen] == [kept, [-value for value in kept]]
 
 
 @given(
@@ -123,9 +165,9 @@ def test_an_index_and_a_set_of_values_are_made_in_stretches() -> None:
     column = (np.arange(rows, dtype=np.int32) * 7919) % rows
     for columns in ([column], [column // 3], [column // 3, column], [column // 3, column, column]):
         looks = Looks()
-        index = Index(columns, rows, 2**24 if len(columns) > 1 else rows, looks.check)
+        made = Index(columns, rows, 2**24 if len(columns) > 1 else rows, looks.check)
         assert looks.count >= 20
-        assert (index.find(columns) >= 0).all()
+        assert (made.find(columns) >= 0).all()
     looks = Looks()
     assert Members(column, rows, looks.check).count == rows
     assert looks.count >= 20
@@ -206,6 +248,7 @@ def test_hashes_that_begin_alike_are_ordered_in_stretches(monkeypatch: pytest.Mo
     """Anyone can invent them; so their texts are put in order with looks, too."""
     monkeypatch.setattr(ranks, "_RUN", SHORT)
     monkeypatch.setattr(ranks, "_SAMPLED", 8)
+    monkeypatch.setattr(canonical_order, "_PRINTED_AT_ONCE", SHORT)
     texts = [f"B.{b64a.encode(number.to_bytes(32))}.H3" for number in range(20 * SHORT)]
     mixed = random.Random(1).sample(texts, len(texts))
     dictionary = Dictionary()
@@ -214,4 +257,230 @@ def test_hashes_that_begin_alike_are_ordered_in_stretches(monkeypatch: pytest.Mo
     key = PredicateKey("Have", 1)
     made = in_text_order({key: ([ids], len(ids))}, {}, dictionary, len(dictionary), looks.check)
     assert dictionary.texts(made[key][0][0]) == texts
-    assert looks.count >= 3 * 20
+    assert looks.count >= 4 * 20
+
+
+def claims(arity: int, first: int, last: int) -> list[Fact]:
+    """Return some facts of one predicate, all different, in no order."""
+    made = [
+        ("F", *(f"{at * step % 997}" for step in (7, 11, 13, 17)[: arity - 1]), f"{at}")
+        for at in range(first, last)
+    ]
+    return random.Random(1).sample(made, len(made))
+
+
+# What comes, and what goes, of a base that has the first 1300.
+CHANGES = {
+    "come": ((800, 2000), (0, 0)),
+    "go": ((0, 0), (300, 1500)),
+    "come and go": ((600, 2000), (200, 900)),
+}
+
+
+class Changing:
+    """A base that changes, and what it holds after that."""
+
+    def __init__(self, arity: int, kind: str) -> None:
+        self.key = PredicateKey("F", arity)
+        self.base = FactBase(max_value_bytes=1024)
+        self.before = set(claims(arity, 0, 1300))
+        # Others make numbers large: a row of three is no single number then.
+        self.base.change([*items(2000), *self.before])
+        self.come, self.gone = (claims(arity, *each) for each in CHANGES[kind])
+        self.after = (self.before - set(self.gone)) | set(self.come)
+
+    @property
+    def facts(self) -> set[Fact]:
+        found = self.base.relations[self.key]
+        rows = self.base.dictionary.rows(found.columns(), found.rows)
+        assert len(set(rows)) == len(rows) == found.rows
+        return {("F", *row) for row in rows}
+
+    def difference(self, changes: Changes) -> tuple[set[Fact], set[Fact]]:
+        """Return what came and what went."""
+        come, gone = (
+            {
+                ("F", *row)
+                for key, found in each.items()
+                for row in self.base.dictionary.rows(found.columns(), found.rows)
+            }
+            for each in (changes.added, changes.removed)
+        )
+        return come, gone
+
+
+@pytest.fixture(params=["flags", "runs"])
+def _sets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "_LARGEST_KEY", 2**30)
+    if request.param == "runs":
+        monkeypatch.setattr(index, "_MAX_FLAGS", 0)
+    else:
+        monkeypatch.setattr(index, "_LEAST_SHARE", 2**20)
+
+
+@pytest.mark.requirement("030-119")
+@pytest.mark.usefixtures("_sets")
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("arity", [1, 2, 3, 5])
+def test_a_base_changes_its_sets_in_stretches(arity: int, kind: str) -> None:
+    for has_sets in (True, False):
+        changing = Changing(arity, kind)
+        base, looks = changing.base, Looks()
+        come, gone = base.intern(changing.come), base.intern(changing.gone)
+        if not has_sets:
+            base._sets.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            looks.note(patch)
+            made = base.change_columns(come, gone, looks.check)
+            looks.check()
+        assert changing.facts == changing.after
+        assert changing.difference(made) == (
+            changing.after - changing.before,
+            changing.before - changing.after,
+        )
+        assert looks.count >= 1000 // SHORT
+        assert looks.longest <= 5 * SHORT
+
+
+@pytest.mark.requirement("030-119")
+@pytest.mark.usefixtures("_sets")
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("arity", [1, 2, 3, 5])
+def test_a_change_that_is_cancelled_has_changed_nothing(arity: int, kind: str) -> None:
+    changing, looks = Changing(arity, kind), Looks()
+    Changing(arity, kind).base.change(changing.come, changing.gone, looks.check)
+    base = changing.base
+    held = dict(base.relations)
+    for most in range(0, looks.count, max(1, looks.count // 20)):
+        with pytest.raises(EvaluationCancelled):
+            base.change(changing.come, changing.gone, Looks(most).check)
+        assert base.relations == held
+        assert changing.facts == changing.before
+        # The set that is made again knows what is there, and nothing else.
+        assert not base.change(sorted(changing.before)[:70], claims(arity, 5000, 5070))
+    made = base.change(changing.come, changing.gone)
+    assert changing.facts == changing.after
+    assert changing.difference(made)[0] == changing.after - changing.before
+    assert changing.difference(base.change(sorted(changing.before), sorted(changing.after))) == (
+        changing.before - changing.after,
+        changing.after - changing.before,
+    )
+
+
+PAIRS = "A(X) :- F(X,Y), not F(Y,X).\nB(X,Z) :- F(X,Y), F(Y,Z)."
+
+
+def pairs_program() -> CheckedProgram:
+    return check_source(PAIRS, profile=QUERY.with_base([("F", 2)]))
+
+
+def answers(base: FactBase, program: CheckedProgram) -> list[list[tuple[str, ...]]]:
+    made = EvaluationSession(base).evaluate(program, program.derived)
+    return [sorted(made.texts(key)) for key in program.derived]
+
+
+@pytest.mark.requirement("030-119")
+@pytest.mark.parametrize("kind", CHANGES)
+def test_an_enclave_changes_in_stretches(kind: str) -> None:
+    """Wherever it is cancelled, the change can come again, and the answers are the same."""
+    changing, looks, program = Changing(2, kind), Looks(), pairs_program()
+    base, key = changing.base, changing.key
+    relations = {key: base.relations[key]}
+
+    def ask(enclave: Enclave) -> list[list[tuple[str, ...]]]:
+        made = enclave.evaluate(program.derived)
+        return [sorted(made.texts(each)) for each in program.derived]
+
+    enclave = Enclave(program, relations, {}, base, supervisor=looks)
+    before = ask(enclave)
+    come, gone = base.intern(changing.come), base.intern(changing.gone)
+    looks.again()
+    with pytest.MonkeyPatch.context() as patch:
+        looks.note(patch)
+        enclave.change_columns(come, gone)
+        looks.check()
+    count = looks.count
+    assert looks.longest <= 5 * SHORT
+    after = ask(enclave)
+    assert after != before
+    for most in range(0, count, max(1, count // 15)):
+        looks.again()
+        enclave = Enclave(program, relations, {}, base, supervisor=looks)
+        assert ask(enclave) == before
+        looks.again(most)
+        with pytest.raises(EvaluationCancelled):
+            enclave.change_columns(come, gone)
+        looks.again()
+        enclave.change_columns(come, gone)
+        assert ask(enclave) == after
+    base.change(changing.come, changing.gone)
+    assert answers(base, program) == after
+
+
+ALL = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S)."
+
+
+def enforced(looks: Looks, records: int) -> Enforcement:
+    pair = operand_of(ALL, 0), operand_of(ALL, 1)
+    opened = exposure_of("AllowQueryRecord(V,P) :- _Viewer(V), Have(P).", anyone=True)
+    executable = compile_policy(make_plan(*pair), pair, index=0, exposures=[opened], viewer=ALICE)
+    base = FactBase(max_value_bytes=1024)
+    base.change([("Have", f"r{at}") for at in range(records)])
+    return Enforcement(executable, base, supervisor=looks)
+
+
+@pytest.mark.requirement("030-119")
+def test_a_policy_takes_in_changes_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is cancelled, what is asked next is answered as if it had not been."""
+    monkeypatch.setattr(index, "_SMALL", SHORT)
+    looks = Looks()
+    advertised = [("Advertised", f"a{at}", ALICE) for at in range(12 * SHORT)]
+    come = [("Have", f"r{at}") for at in range(600, 900)]
+    gone = [("Have", f"r{at}") for at in range(350)]
+
+    def change(enforcement: Enforcement) -> tuple[frozenset[str], frozenset[str]]:
+        enforcement.change_public(advertised[400:], advertised[:300])
+        enforcement.update(enforcement.base.change(come, gone, looks.check))
+        made = enforcement.evaluate()
+        return made.may_send, made.may_request
+
+    def begun() -> Enforcement:
+        looks.again()
+        made = enforced(looks, 600)
+        made.set_public(advertised[:400])
+        assert len(made.evaluate().may_request) == 400
+        return made
+
+    enforcement = begun()
+    looks.again()
+    with pytest.MonkeyPatch.context() as patch:
+        looks.note(patch)
+        expected = change(enforcement)
+    count = looks.count
+    assert looks.longest <= 5 * SHORT
+    assert len(expected[0]) == 550
+    assert len(expected[1]) == len(advertised) - 300
+    for most in range(0, count, max(1, count // 15)):
+        enforcement = begun()
+        looks.again(most)
+        with pytest.raises(EvaluationCancelled):
+            change(enforcement)
+        looks.again()
+        assert change(enforcement) == expected
+
+
+@pytest.mark.requirement("030-119")
+def test_a_policy_goes_on_with_another_base_in_stretches() -> None:
+    """If that is cancelled, it stays with the one it has, and loses nothing of what is public."""
+    looks = Looks()
+    enforcement = enforced(looks, 10)
+    enforcement.set_public([("Advertised", f"a{at}", ALICE) for at in range(12 * SHORT)])
+    other = enforced(Looks(), 20).base
+    looks.again(5)
+    with pytest.raises(EvaluationCancelled):
+        enforcement.take_base(other)
+    looks.again()
+    assert len(enforcement.evaluate().may_send) == 10
+    enforcement.take_base(other)
+    made = enforcement.evaluate()
+    assert (len(made.may_send), len(made.may_request)) == (20, 12 * SHORT)
