@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fuzz.harness import Target
 from lace.iltp.address import parse_address
-from lace.transport.websocket.server import UpgradeRules
+from lace.transport.websocket import UpgradeRules
 
 __all__ = ["TARGET"]
 

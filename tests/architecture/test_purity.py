@@ -45,7 +45,7 @@ CONFINED = {
     "sqlite3": (),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "websockets": ("transport/websocket/",),
+    "websockets": ("transport/websocket.py",),
     "asyncio": (
         "transport/",
         "link/",

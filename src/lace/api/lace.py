@@ -387,8 +387,7 @@ class Lace:
             PolicyError: the viewer is no verifier, or there is no such lowering.
             LimitExceeded: a limit was reached; there is no part of an answer.
         """
-        from lace.query.disclosure import disclose_policy
-        from lace.query.preview import local_instant
+        from lace.query.preview import disclose_policy, local_instant
 
         return disclose_policy(
             self.store,

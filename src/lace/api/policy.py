@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lace.exchange.capabilities import capabilities_of
 from lace.policy.disclosure import parse_disclosure
-from lace.policy.exposure import Exposure, check_viewer, read_clock
+from lace.policy.exposure import (
+    PEER,
+    Exposure,
+    check_viewer,
+    missing_facts,
+    read_clock,
+    with_local_time,
+    with_peer,
+)
 from lace.policy.local import Plan, Policy, exposure_warnings, plan
 from lace.policy.operand import operand_of
 from lace.policy.operations import (
@@ -18,7 +26,6 @@ from lace.policy.operations import (
     select_records,
 )
 from lace.policy.plan import LOWERINGS, check_same_plan, parse_transcript
-from lace.policy.public_facts import PEER, missing_facts, with_local_time, with_peer
 from lace.record.ids import Verifier
 from lace.rules.profiles import EXPOSURE, LOCAL_TAI, SELECTOR
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lace.rules.canonical import Canonical, canonicalize
-from lace.rules.checks.emptiness import parse_allowed
+from lace.rules.checks.warnings import parse_allowed
 from lace.rules.dependencies import format_dot, format_graph
 from lace.rules.findings import MAX_KEPT, format_findings, in_order
 from lace.rules.limits import RuleLimits, limits_of, peer_limits_of

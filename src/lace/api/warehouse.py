@@ -337,7 +337,7 @@ class Warehouse:
         `evaluate(question, name="exchange")` answers it. The arguments and errors are those of
         `evaluate_exchange`.
         """
-        from lace.policy.public_facts import with_local_time, with_peer
+        from lace.policy.exposure import with_local_time, with_peer
         from lace.query.preview import exchange_of, local_instant, offer_of
         from lace.spark.pipeline.evaluate import exchange_question
 
@@ -700,7 +700,7 @@ class Warehouse:
         The arguments and errors are those of `export`.
         """
         _check_spark(master)
-        from lace.rules.checks.emptiness import parse_allowed
+        from lace.rules.checks.warnings import parse_allowed
         from lace.rules.program import refuse_undefined
         from lace.spark.pipeline.evaluate import check_selection, choose_records
 

@@ -17,7 +17,7 @@ from lace.base.tai import Tai, TaiError
 from lace.exchange.capabilities import SECOND
 from lace.exchange.effects import Wake
 from lace.exchange.failures import Failure, InterlaceFailure
-from lace.policy.public_facts import local_time
+from lace.policy.exposure import local_time
 from lace.rules.findings import show
 
 if TYPE_CHECKING:

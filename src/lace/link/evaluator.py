@@ -31,7 +31,7 @@ from lace.exchange.advertisement import Advertisement, bare_advertisements, is_b
 from lace.exchange.events import Described, EvaluationDone
 from lace.exchange.negotiation import runtime_facts
 from lace.policy.enforcement import Enforcement
-from lace.policy.public_facts import with_local_time
+from lace.policy.exposure import with_local_time
 from lace.rules.profiles import MAY_REQUEST, MAY_SEND
 from lace.rules.syntax import PredicateKey
 from lace.store.store_view import StoreFollower

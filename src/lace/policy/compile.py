@@ -23,11 +23,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lace.errors import Place, PolicyError
 from lace.facts.catalogue import BASE_PREDICATES
 from lace.facts.lines import format_fact
-from lace.policy.exposure import Exposure, active_exposures, check_viewer, scope_name, scope_rules
+from lace.policy.exposure import (
+    PUBLIC,
+    Exposure,
+    active_exposures,
+    check_viewer,
+    scope_name,
+    scope_rules,
+)
 from lace.policy.gate import gate_module
 from lace.policy.operand import INDEXES, check_index
 from lace.policy.plan import check_lowering
-from lace.policy.public_facts import PUBLIC
 from lace.rules.canonical import rule_id
 from lace.rules.profiles import (
     ALLOW_QUERY_RECORD,

@@ -2,7 +2,7 @@
 
 A disclosure can be saved as JSON and read back, and two can be compared, so that an edit
 of a policy shows what it would reveal, like a plan before it is applied. How one is worked
-out is in `lace.query.disclosure`.
+out is in `lace.query.preview`.
 """
 
 from __future__ import annotations

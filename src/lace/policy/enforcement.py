@@ -27,8 +27,7 @@ from lace.engine.factbase import Changes, Difference, only
 from lace.engine.load import GroupedFacts, group_facts, intern_constants
 from lace.engine.state import EvaluationState
 from lace.facts.catalogue import RECORD_PREDICATES
-from lace.policy.exposure import scope_name
-from lace.policy.public_facts import PUBLIC, check_public, split_local
+from lace.policy.exposure import PUBLIC, check_public, scope_name, split_local
 from lace.rules.profiles import (
     CAN_QUERY_RECORD,
     LOCAL_TAI,

@@ -16,7 +16,7 @@ from lace.policy.exposure import Exposure, check_viewer, exposure_of
 from lace.policy.operand import Operand, advertised_fields, operand_of
 from lace.policy.plan import LOWERINGS, ExchangePlan, check_lowering, make_plan
 from lace.policy.schema import Schema, check_own_fields, formats_of, schema_of
-from lace.rules.checks.emptiness import parse_allowed
+from lace.rules.checks.warnings import parse_allowed
 from lace.rules.limits import OWN_LIMITS, Limits, RuleLimits, read_limits
 from lace.rules.program import RULE_KINDS, refuse_undefined
 

@@ -42,7 +42,7 @@ from lace.policytests.tables import (
     refused,
 )
 from lace.record.ids import VERIFIER_PATTERN, RecordId
-from lace.rules.checks.emptiness import parse_allowed
+from lace.rules.checks.warnings import parse_allowed
 from lace.rules.limits import PEER_LIMITS, RuleLimits
 from lace.rules.profiles import LOCAL_TAI
 

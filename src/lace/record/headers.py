@@ -11,12 +11,28 @@ from typing import TYPE_CHECKING, Final
 
 from lace.base.limits import MAX_EXTRA_HEADERS, MAX_LINE_BYTES
 from lace.base.text import is_nfc, normalize_nfc, shorten
-from lace.record.faults import fault
+from lace.errors import Place, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lace.errors import RecordError
+
+def fault(rule: str, message: str, offset: int, hint: str | None = None) -> RecordError:
+    """Return an error at a byte offset, counted from the start of the record."""
+    return RecordError(message, rule=rule, place=Place(offset=offset), hint=hint)
+
+
+def relocate(error: RecordError, source: str | None, base: int) -> RecordError:
+    """Move an error from an offset in a record to one in the source that holds the record."""
+    inside = error.place.offset if error.place else None
+    error.place = Place(source=source, offset=base + (inside or 0))
+    return error
+
+
+def detach(error: RecordError) -> RecordError:
+    """Return an error without the frames it came through, which would keep their batch alive."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 Header = tuple[str, str]

@@ -18,13 +18,15 @@ from lace.base.limits import DEFAULT_SETTINGS, MAX_LINE_BYTES
 from lace.base.tai import TAI_PATTERN
 from lace.base.text import is_nfc
 from lace.errors import RecordError
-from lace.record.faults import detach, fault, relocate
 from lace.record.headers import (
     HEADER_LINES,
     Header,
     check_extra_headers,
+    detach,
+    fault,
     header_bytes,
     parse_headers,
+    relocate,
     split_lines,
 )
 from lace.record.ids import (

@@ -17,7 +17,6 @@ from lace.rules.canonical import (
     parse_canonical,
     rule_id,
 )
-from lace.rules.checks.emptiness import check_never_fires, check_undefined
 from lace.rules.checks.legality import (
     Strata,
     check_limits,
@@ -39,8 +38,10 @@ from lace.rules.checks.policy import (
 from lace.rules.checks.warnings import (
     check_duplicates,
     check_field_names,
+    check_never_fires,
     check_once,
     check_products,
+    check_undefined,
     check_unused,
 )
 from lace.rules.dependencies import Dependencies

@@ -17,7 +17,7 @@ from lace.transport.faults import ConnectionOptionError
 from lace.transport.stdio import connect_command, listen_stdio
 from lace.transport.tcp import connect_tcp, listen_tcp
 from lace.transport.unix import connect_unix, listen_unix
-from lace.transport.websocket.server import UpgradeRules
+from lace.transport.websocket import UpgradeRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,7 +166,7 @@ async def listen(
             bound = await listen_tcp(address, acceptor, inherited=chosen.inherited)
         case "ws" | "wss":
             # Only who needs it loads the library.
-            from lace.transport.websocket.server import listen_websocket
+            from lace.transport.websocket import listen_websocket
 
             if address.scheme == "wss" and chosen.tls is None:
                 raise ConnectionOptionError(
@@ -203,7 +203,7 @@ async def connect(address: LinkAddress, options: ConnectOptions | None = None) -
             return await connect_tcp(address, seconds=chosen.seconds)
         case "ws" | "wss":
             from lace.transport.tls import load_client_tls
-            from lace.transport.websocket.client import connect_websocket
+            from lace.transport.websocket import connect_websocket
 
             tls = chosen.tls
             if address.scheme == "wss" and tls is None:

@@ -14,10 +14,9 @@ from lace.errors import EngineError, RuleError
 from lace.exchange.ticks import LocalTime
 from lace.policy.compile import Executable, compile_policy, flat_program
 from lace.policy.enforcement import Enforcement
-from lace.policy.exposure import exposure_of
+from lace.policy.exposure import PUBLIC, exposure_of, local_time, missing_facts
 from lace.policy.operand import operand_of, receive_operand
 from lace.policy.plan import make_plan
-from lace.policy.public_facts import PUBLIC, local_time, missing_facts
 from lace.record.ids import Verifier
 from lace.rules.limits import PEER_LIMITS
 from lace.rules.profiles import LOCAL_TAI

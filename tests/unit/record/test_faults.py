@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lace.errors import Place, RecordError
-from lace.record.faults import fault, relocate
+from lace.record.headers import fault, relocate
 
 
 def test_a_fault_has_a_place_and_a_rule() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from lace.errors import RuleError, UsageError
 from lace.policy.operand import operand_of, receive_operand
-from lace.rules.checks.emptiness import parse_allowed
+from lace.rules.checks.warnings import parse_allowed
 from lace.rules.profiles import EXPOSURE, QUERY, SELECTOR
 from lace.rules.program import check_canonical, check_source, refuse_undefined
 from lace.rules.syntax import PredicateKey

@@ -12,12 +12,12 @@ from lace.base.limits import DEFAULT_SETTINGS
 from lace.trace.files import MAX_CAPTURE_LINE_BYTES
 from lace.transport import connections as accepting
 from lace.transport import duplex as stream
+from lace.transport import websocket as guard
 from lace.transport.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, REFUSAL_SECONDS
 from lace.transport.duplex import CloseReason
 from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
 from lace.transport.metrics import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
-from lace.transport.websocket import stream as guard
-from lace.transport.websocket.stream import MAX_EMPTY_FRAMES, TEXT_CODE
+from lace.transport.websocket import MAX_EMPTY_FRAMES, TEXT_CODE
 from tests.unit.transport.bindings import run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "transports.md").read_text("utf-8")

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from lace.iltp.address import parse_address
-from lace.transport.websocket.server import UpgradeRules, with_port
+from lace.transport.websocket import UpgradeRules, with_port
 
 
 def status(

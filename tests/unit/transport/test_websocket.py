@@ -18,7 +18,7 @@ from lace.iltp.address import LinkAddress, parse_address
 from lace.transport.duplex import CloseReason, Ending
 from lace.transport.faults import StreamClosedError, TransportError
 from lace.transport.listening import ListenOptions, connect, listen
-from lace.transport.websocket.stream import MAX_FRAME_BYTES
+from lace.transport.websocket import MAX_FRAME_BYTES
 from tests.unit.transport.bindings import eventually, read_all, run
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def test_pings_without_an_end_fill_no_memory() -> None:
 
 
 def test_a_peer_that_never_closes_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.transport.websocket.stream.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("lace.transport.websocket.CLOSE_SECONDS", 0.2)
 
     async def exchange() -> None:
         reading = Reading()

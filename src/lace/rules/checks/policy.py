@@ -29,7 +29,7 @@ from lace.base import b64a
 from lace.facts.catalogue import BASE_PREDICATES, FactClass
 from lace.record.ids import VERIFIER_PATTERN
 from lace.rules.builtins import cardinality_holds
-from lace.rules.checks.emptiness import closure, dependents, steps_of
+from lace.rules.checks.warnings import closure, dependents, steps_of
 from lace.rules.findings import show
 from lace.rules.profiles import ALLOW_QUERY_RECORD, SELECT_ADVERTISED, SELECT_HAVE, VIEWER
 from lace.rules.syntax import (

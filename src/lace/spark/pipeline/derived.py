@@ -16,7 +16,7 @@ from lace.base.digest import digest
 from lace.base.text import shorten
 from lace.errors import UsageError
 from lace.policy.compile import flat_program
-from lace.policy.public_facts import PUBLIC
+from lace.policy.exposure import PUBLIC
 from lace.policy.schema import Schema
 from lace.rules.profiles import LOCAL_TAI, MAY_SEND
 from lace.rules.syntax import PredicateKey

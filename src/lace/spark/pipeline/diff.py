@@ -17,7 +17,7 @@ from lace.exchange.blocks import Phase, check_block
 from lace.exchange.failures import InterlaceFailure
 from lace.exchange.summaries import summaries_of, summary_of
 from lace.facts.lines import FactLineError
-from lace.policy.public_facts import with_peer
+from lace.policy.exposure import with_peer
 from lace.policy.schema import ALL_FIELDS, Schema
 from lace.rules.syntax import quote
 from lace.spark.engine.relations import map_in_arrow

@@ -18,7 +18,7 @@ from lace.errors import EngineError, LaceError, Place, UsageError
 from lace.exchange.capabilities import relabelled
 from lace.facts.catalogue import RECORD_PREDICATES
 from lace.facts.lines import check_value, format_fact, parse_fact
-from lace.policy.public_facts import check_public, split_local
+from lace.policy.exposure import check_public, split_local
 from lace.policy.schema import ALL_FIELDS, Offer
 from lace.record.paths import parse_address
 from lace.rules.canonical import parse_canonical, rule_id
