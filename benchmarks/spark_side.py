@@ -25,10 +25,10 @@ from lace.rules.profiles import QUERY
 from lace.rules.program import check_source
 from lace.rules.syntax import PredicateKey, parse_predicate
 from lace.spark.engine import engine
+from lace.spark.engine.context import TableTexts
 from lace.spark.engine.engine import evaluate_tables
 from lace.spark.engine.local import evaluate_columns
 from lace.spark.engine.session import Options, open_session, shuffle_partitions
-from lace.spark.engine.world import TableTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from lace.iltp.items import (
 )
 from lace.iltp.reader import Reader
 from lace.iltp.writer import Writer
-from lace.link.bridge import Inbound
+from lace.link.messages import Inbound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from lace.base.limits import DEFAULT_SETTINGS
 from lace.errors import LimitExceeded, RuleError, SettingError, UsageError
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.iltp.items import PREFACE, PUZZLE_PIECE
-from lace.link.bridge import Inbound
+from lace.link.messages import Inbound
 from lace.rules.canonical import lacegram_id
 from lace.rules.limits import OWN_LIMITS, RuleLimits, read_limits
 from tests.cli.links import hashes, make_parties, serving

@@ -18,8 +18,8 @@ import apsw
 import pytest
 
 from lace.api import open_lace
-from lace.link.bridge import GROUP_BYTES
 from lace.link.events import ROUND_SECONDS
+from lace.link.messages import GROUP_BYTES
 from lace.store.sqlite.store import DATABASE_NAME
 from tests.cli.links import Party, hashes, make_parties, plex, serving, wait_until
 from tests.cli.relays import Relay

@@ -28,7 +28,7 @@ from lace.iltp.items import (
 from lace.iltp.reader import Reader
 from lace.iltp.resources import ResourceStore
 from lace.iltp.writer import Writer
-from lace.link.bridge import Inbound
+from lace.link.messages import Inbound
 from lace.policy.operand import operand_of, receive_operand
 from lace.policy.plan import make_plan
 from lace.record.model import Blob

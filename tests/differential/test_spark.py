@@ -290,9 +290,9 @@ def test_tables_of_rounds_are_put_together() -> None:
 @pytest.mark.parametrize("path", ["cluster", "whole"])
 def test_policies(spark_session: Any, path: str) -> None:
     """What may be sent and requested: four programs, each over what it may read."""
+    from lace.spark.engine.context import TableTexts
     from lace.spark.engine.engine import evaluate_programs
     from lace.spark.engine.relations import collect_columns, frame_of, text_frame
-    from lace.spark.engine.world import TableTexts
 
     records = [f"S.{letter * 43}.H3" for letter in "abcdef"]
     facts: list[Fact] = [("Have", record) for record in records[:4]]
@@ -415,7 +415,7 @@ def test_the_whole_closure_by_handover() -> None:
 def test_reliable_cuts_are_files_and_go(
     spark_session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lace.spark.engine.world import World
+    from lace.spark.engine.context import World
 
     seen: list[int] = []
     whole = World.cut_counting

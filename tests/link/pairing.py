@@ -10,8 +10,8 @@ from lace.api import now
 from lace.exchange import events as happened
 from lace.exchange.failures import InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import EndMessage, Inbound, Outbound
 from lace.link.client import LinkOptions, LoopThread
+from lace.link.messages import EndMessage, Inbound, Outbound
 from lace.link.side import LinkPair, Side, party_of
 from tests.link.test_pairing import policy
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import lace
     from lace.exchange.result import Counters, Outcome
-    from lace.link.bridge import Message
+    from lace.link.messages import Message
     from lace.link.party import Party
 
 BLOCK_BYTES = 2**26

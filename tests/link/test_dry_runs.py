@@ -6,8 +6,8 @@ import pytest
 
 from lace.exchange.effects import SendBlock
 from lace.exchange.failures import InterlaceFailure
-from lace.link.bridge import BlockMessage
 from lace.link.events import DryRun
+from lace.link.messages import BlockMessage
 from lace.record.model import Blob
 
 

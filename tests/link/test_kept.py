@@ -13,7 +13,7 @@ from lace.base.limits import MIB
 from lace.engine.exchange_facts import ClaimTable
 from lace.exchange.advertisement_set import AdvertisementSet
 from lace.exchange.capabilities import Cursor
-from lace.link.bridge import BlockMessage, Message, Outbound
+from lace.link.messages import BlockMessage, Message, Outbound
 from lace.policy.schema import ALL_FIELDS, Schema
 from lace.store import links
 from lace.store.links import KeptLink, LinkFiles

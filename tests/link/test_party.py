@@ -11,9 +11,9 @@ import lace
 from lace.exchange import effects as wanted
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure
-from lace.link.bridge import Records
 from lace.link.client import LinkOptions
 from lace.link.evaluator import StoreEvaluator
+from lace.link.messages import Records
 from lace.link.resources import CancelReason
 from lace.link.side import Side, party_of
 from lace.transport.duplex import Proven

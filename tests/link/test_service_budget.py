@@ -10,8 +10,8 @@ import lace
 from lace.exchange import effects as wanted
 from lace.exchange import events as happened
 from lace.exchange.machine import Machine
-from lace.link.bridge import BatchEnd, Records
 from lace.link.events import Claims, PartyObserver
+from lace.link.messages import BatchEnd, Records
 from lace.link.side import Side, party_of
 from tests.link.test_pairing import SELECT, plex
 

@@ -15,8 +15,8 @@ from lace.exchange.failures import Failure
 from lace.iltp import resources
 from lace.iltp.address import parse_address
 from lace.iltp.items import PREFACE, PUZZLE_PIECE, WriteError
-from lace.link.bridge import BlockMessage, Outbound
 from lace.link.client import LinkOptions
+from lace.link.messages import BlockMessage, Outbound
 from lace.link.resources import collecting_rarely
 from lace.link.session import LinkSession
 from lace.link.side import Side, party_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lace.errors import LaceError
     from lace.exchange.result import Outcome
-    from lace.link.bridge import Message
+    from lace.link.messages import Message
     from lace.rules.limits import RuleLimits
     from lace.rules.program import CheckedProgram
     from lace.transport.duplex import ByteStream

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from lace.link.bridge import EndMessage
+from lace.link.messages import EndMessage
 from lace.link.session import PartyWriter
 from lace.transport.faults import TransportError
 

@@ -21,8 +21,8 @@ import lace
 from lace.base.limits import Settings
 from lace.base.tai import Tai
 from lace.link import side as exchanging
-from lace.link.bridge import EndMessage, Outbound
 from lace.link.client import LinkOptions
+from lace.link.messages import EndMessage, Outbound
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.link.pairing import Pairing
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lace.exchange.result import Outcome
-    from lace.link.bridge import Message
+    from lace.link.messages import Message
     from lace.link.party import Party
 
 pytestmark = [pytest.mark.property, pytest.mark.requirement("050-32", "050-238", "050-157")]

@@ -17,8 +17,8 @@ from lace.base.limits import Settings
 from lace.exchange import events as happened
 from lace.facts import extract as columns
 from lace.link import side as exchanging
-from lace.link.bridge import BlockMessage, EndMessage, Outbound
 from lace.link.client import LinkOptions
+from lace.link.messages import BlockMessage, EndMessage, Outbound
 from lace.link.side import Side, party_of
 from lace.store.sqlite.store import SqliteStore
 from tests.link.pairing import Pairing
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lace.link.bridge import Message
+    from lace.link.messages import Message
     from lace.link.party import Party
 
 NOW = lace.Tai(f"{START:010d}:000000000")

@@ -351,8 +351,8 @@ def serve(
     from lace.link.client import LinkOptions
     from lace.link.intake import choose_receipt_key
     from lace.transport.connections import ConnectionLimits
+    from lace.transport.identity_maps import read_fingerprint_map
     from lace.transport.listening import ListenOptions
-    from lace.transport.maps import read_fingerprint_map
     from lace.transport.tls import load_certificate, load_server_tls
 
     who, claimed = _check_side(address, store, policy, key, claim, is_plain=plain)
@@ -540,7 +540,7 @@ def _users(uid_map: object) -> dict[int, Verifier]:
 
     from lace.errors import UsageError
     from lace.store.keys import parse_verifier
-    from lace.transport.maps import read_uid_map
+    from lace.transport.identity_maps import read_uid_map
 
     if uid_map is None:
         return {}

@@ -15,7 +15,7 @@ from lace.exchange import events as happened
 from lace.exchange.blocks import Phase, check_block, is_only_tick
 from lace.exchange.failures import InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import BlockMessage
+from lace.link.messages import BlockMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Counters, Outcome
     from lace.facts.lines import Fact
-    from lace.link.bridge import Message
+    from lace.link.messages import Message
     from lace.link.party import Party
     from lace.policy.exposure import Exposure
     from lace.policy.operand import Operand

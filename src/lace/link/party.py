@@ -25,7 +25,10 @@ from lace.exchange.capabilities import SECOND
 from lace.exchange.events import BatchSent
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import (
+from lace.link.evaluator import Known, StoreEvaluator
+from lace.link.events import PartyObserver
+from lace.link.intake import LinkIntake
+from lace.link.messages import (
     BatchEnd,
     BlockMessage,
     EndMessage,
@@ -33,9 +36,6 @@ from lace.link.bridge import (
     Records,
     beside_records,
 )
-from lace.link.evaluator import Known, StoreEvaluator
-from lace.link.events import PartyObserver
-from lace.link.intake import LinkIntake
 from lace.link.resources import CancelReason, LinkSupervisor, Resources, give_back_memory
 from lace.store.interface import StoreUnavailableError
 from lace.store.links import KeptLink
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from lace.exchange.machine import Machine
     from lace.exchange.negotiation import Terms
     from lace.exchange.result import Outcome
-    from lace.link.bridge import Message
     from lace.link.evaluator import EvaluatorMaker, ExchangeEvaluator
     from lace.link.intake import Receipts
+    from lace.link.messages import Message
     from lace.store.links import LinkFiles
     from lace.store.store_view import ExchangeStore
 

@@ -17,8 +17,8 @@ from lace.errors import LaceError
 from lace.exchange import events as happened
 from lace.exchange.failures import Failure, InterlaceFailure
 from lace.exchange.transitions import State
-from lace.link.bridge import EndMessage, Inbound, Outbound
 from lace.link.events import LinkControl, LinkEnded, LinkStatus
+from lace.link.messages import EndMessage, Inbound, Outbound
 from lace.link.party import BYTES_AT_ONCE, GatherTimer, comes_first
 from lace.link.resources import CancelReason, collecting_rarely
 from lace.store.cpu_slots import at_work

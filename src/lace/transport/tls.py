@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from lace.base import b64a
 from lace.base.digest import digest
 from lace.errors import Place, UsageError
-from lace.transport.maps import read_small_file
+from lace.transport.identity_maps import read_small_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from lace.transport import duplex as stream
 from lace.transport import websocket as guard
 from lace.transport.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, REFUSAL_SECONDS
 from lace.transport.duplex import CloseReason
-from lace.transport.maps import MAX_MAP_BYTES, parse_uid_map
+from lace.transport.identity_maps import MAX_MAP_BYTES, parse_uid_map
 from lace.transport.metrics import MAX_SCRAPE_BYTES, MAX_SCRAPE_CONNECTIONS, SCRAPE_SECONDS
 from lace.transport.websocket import MAX_EMPTY_FRAMES, TEXT_CODE
 from tests.unit.transport.bindings import run

@@ -12,8 +12,8 @@ from lace.exchange.hello import channel_digest as digest_of_proofs
 from lace.iltp.address import parse_address
 from lace.record.ids import Verifier
 from lace.transport.faults import TransportError
+from lace.transport.identity_maps import parse_fingerprint_map
 from lace.transport.listening import ConnectOptions, Listener, ListenOptions, connect, listen
-from lace.transport.maps import parse_fingerprint_map
 from lace.transport.tls import (
     ServerTls,
     TlsError,

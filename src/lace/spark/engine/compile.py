@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lace.algebra.nodes import Branch, Project
     from lace.rules.syntax import Operator, PredicateKey, Term, Test
-    from lace.spark.engine.world import World
+    from lace.spark.engine.context import World
 
 
 # -- Built-in tests as Spark columns of text: they mean what `lace.rules.builtins` says.

@@ -45,6 +45,7 @@ from lace.rules.syntax import (
     Variable,
 )
 from lace.spark.engine.compile import branch_rows
+from lace.spark.engine.context import MADE, ExtendedTexts, World
 from lace.spark.engine.fixpoint import hand_over, run_rounds
 from lace.spark.engine.relations import (
     TableRelation,
@@ -55,7 +56,6 @@ from lace.spark.engine.relations import (
     united,
 )
 from lace.spark.engine.session import Options
-from lace.spark.engine.world import MADE, ExtendedTexts, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from lace.algebra.nodes import Node
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import Term
+    from lace.spark.engine.context import TextTable
     from lace.spark.engine.fixpoint import Handover
-    from lace.spark.engine.world import TextTable
 
 
 # -- What a fixed point reads, reduced to what it needs: small tables, each made once.

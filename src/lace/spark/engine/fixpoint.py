@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lace.algebra.lower import from_change, places
 from lace.spark.engine.compile import branch_rows
+from lace.spark.engine.context import MADE
 from lace.spark.engine.relations import (
     NOTHING,
     UNIT,
@@ -25,7 +26,6 @@ from lace.spark.engine.relations import (
     number,
     united,
 )
-from lace.spark.engine.world import MADE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from lace.engine.budget import Statistics
     from lace.rules.program import CheckedProgram
     from lace.rules.syntax import PredicateKey
+    from lace.spark.engine.context import World
     from lace.spark.engine.relations import Columns, Numbers
-    from lace.spark.engine.world import World
 
 
 _TAG: Final = "predicate"

@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from lace.facts.lines import Fact
     from lace.policy.compile import Executable
     from lace.rules.program import CheckedProgram
+    from lace.spark.engine.context import ExtendedTexts
     from lace.spark.engine.engine import Tables
     from lace.spark.engine.session import Options
-    from lace.spark.engine.world import ExtendedTexts
     from lace.spark.pipeline.warehouse import DataFile, Job, Manifest, WarehouseFolder
 
 
@@ -128,7 +128,7 @@ def read_inputs(
     broadcast_rows: int = SPARK_BROADCAST_ROWS,
 ) -> Inputs:
     """Return the facts that programs read."""
-    from lace.spark.engine.world import ExtendedTexts, TableTexts
+    from lace.spark.engine.context import ExtendedTexts, TableTexts
 
     table = TableTexts(
         session,

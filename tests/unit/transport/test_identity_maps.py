@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lace.record.ids import Verifier
-from lace.transport.maps import (
+from lace.transport.identity_maps import (
     MAX_MAP_BYTES,
     MapError,
     parse_fingerprint_map,

@@ -6,7 +6,7 @@ import pytest
 
 from lace.exchange import events as happened
 from lace.exchange.failures import InterlaceFailure
-from lace.link.bridge import PROGRESS_BYTES, Inbound
+from lace.link.messages import PROGRESS_BYTES, Inbound
 from tests.unit.iltp.streams import HEAD
 
 
