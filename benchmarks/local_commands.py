@@ -176,6 +176,7 @@ def lines_of(small: _Small, number: int) -> dict[str, Line]:
         "log": (),
         "completion": ("bash",),
         "doctor": (),
+        "explain": ("030-37",),
     }
     names = set(command_names())
     if strange := names ^ {*made, *EXCLUDED} or {*made} & {*EXCLUDED}:

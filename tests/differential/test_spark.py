@@ -116,8 +116,14 @@ def lines_embedded(program: CheckedProgram, facts: list[Fact] | GroupedFacts) ->
 @pytest.mark.requirement(
     "030-34", "030-35", "030-36", "030-59", "030-61", "030-62", "030-86", "030-87"
 )
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("path", ["cluster", "handed", "whole"])
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        pytest.param(path, part, marks=[pytest.mark.exhaustive] * (path == "cluster" and part > 0))
+        for path in ("cluster", "handed", "whole")
+        for part in range(PARTS)
+    ],
+)
 def test_programs(path: str, part: int) -> None:
     how = {"cluster": on_cluster(), "handed": options(), "whole": None}[path]
     for number, program in list(enumerate(PROGRAMS))[part::PARTS]:
@@ -340,7 +346,14 @@ def many_facts() -> Iterator[GroupedFacts]:
     facts.clear()  # the session that a worker ends with is much longer than this module
 
 
-@pytest.mark.parametrize("workload", ["W1", "W2", "W3"])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        "W1",
+        pytest.param("W2", marks=pytest.mark.exhaustive),
+        pytest.param("W3", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_workloads(workload: str, many_facts: GroupedFacts) -> None:
     rules = check_source(WORKLOADS[workload], profile=QUERY)
     lines = lines_embedded(rules, many_facts)
