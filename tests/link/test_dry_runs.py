@@ -11,6 +11,11 @@ from lace.link.messages import BlockMessage
 from lace.record.model import Blob
 
 
+def test_a_dry_run_that_has_not_begun_would_request_nothing() -> None:
+    dry = DryRun()
+    assert (dry.pending, dry.would_request, dry.would_send, dry.is_complete) == (0, [], [], False)
+
+
 def test_before_anything_has_happened_nothing_is_known() -> None:
     run = DryRun()
     assert not run.is_complete

@@ -15,12 +15,13 @@ from lace.exchange.blocks import format_block
 from lace.exchange.failures import Failure
 from lace.exchange.hello import make_setup
 from lace.iltp.items import PREFACE
+from lace.link.resources import LinkSupervisor
 from lace.policy.operand import operand_of
 from lace.policy.plan import make_plan
 from lace.record.ids import Verifier
 from lace.store.links import ModuleFiles
 from tests.hostile.kit import Peer, connect_to
-from tests.link.test_pairing import EVERYTHING, SELECT, plex, policy
+from tests.link.test_pairing import EVERYTHING, EXPOSE, SELECT, plex, policy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -302,3 +303,32 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     cache._path(ALICE, R).with_suffix(".new").symlink_to(target)
     cache.save(ALICE, R, b"text")
     assert target.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_links_of_a_verifier_that_the_policy_names_share_a_turn(
+    tmp_path: Path,
+    sides: tuple[lace.Lace, lace.Lace],
+    monkeypatch: pytest.MonkeyPatch,
+    is_named: bool,
+) -> None:
+    """Anyone can make verifiers; those of strangers share the turn of strangers."""
+    left, right = sides
+    groups: list[str] = []
+    monkeypatch.setattr(LinkSupervisor, "belong_to", lambda _, group: groups.append(group))
+    if is_named:
+        bring(tmp_path, sides)
+        assert sorted(groups) == sorted([verifier(left), verifier(right)])
+        return
+    anyone = lace.Policy(EVERYTHING, [EXPOSE])
+    users = ({ME: verifier(right)}, {ME: verifier(left)})
+    with (
+        lace.serve(
+            f"unix:{tmp_path}/s", right, anyone, plain=True, claim=verifier(right), uid_map=users[1]
+        ) as server,
+        lace.connect(
+            server.address, left, anyone, plain=True, claim=verifier(left), uid_map=users[0]
+        ) as link,
+    ):
+        assert link.result(60).at_fixed_point
+    assert not groups

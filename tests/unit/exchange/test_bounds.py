@@ -166,3 +166,19 @@ def test_a_peer_that_narrows_beyond_the_depth_is_given_up(mode: int) -> None:
             queue.questions(lambda prefix: 9.0)
         assert caught.value.failure is Failure.DEPTH_LIMIT
         assert "max_narrowing_depth" in str(caught.value.hint)
+
+
+def test_not_more_is_asked_at_once_than_half_a_block_answers() -> None:
+    queue = QueryQueue(2, WIDE, 114)
+    room = WIDE.answer_bytes // 2
+    queue.wanted = [
+        Wanted(prefix=prefix, count=0.4 * room / 114, must_list=True) for prefix in "abc"
+    ]
+    assert queue.questions(lambda prefix: 1.0) == [(LIST, "a"), (LIST, "b")]
+    assert [each.prefix for each in queue.wanted] == ["c"]
+
+
+def test_a_partition_has_a_share_of_the_next_larger_one_whose_count_is_known() -> None:
+    searcher = Searcher(2, AdvertisementSet(), [], WIDE, 114)
+    searcher.announce({"": Summary(64**3, bytes(32))})
+    assert [searcher.estimate("abc"[:length]) for length in range(4)] == [64**3, 64**2, 64, 1]

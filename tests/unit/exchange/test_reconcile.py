@@ -588,4 +588,6 @@ def test_small_partitions_are_listed_and_large_ones_narrowed() -> None:
     assert not is_listing_cheaper(2, dear, known=2, expected=0.01)
     assert is_listing_cheaper(10**6, costs, known=0, expected=1.0)
     assert not is_listing_cheaper(10**4, costs, known=10**4, expected=1.1)
+    assert is_listing_cheaper(13, costs, known=13, expected=8.0)
+    assert not is_listing_cheaper(14, costs, known=14, expected=8.0)
     assert Costs.of_mode(1, 114).children > costs.children

@@ -59,6 +59,20 @@ def test_a_plex_after_cut_headers_is_looked_at_again_within_that(
     assert (second in kept) is is_found
 
 
+@pytest.mark.parametrize(("allowed", "is_reported"), [(64 << 20, True), (0, False)])
+def test_a_broken_plex_after_cut_headers_is_reported_within_that(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, is_reported: bool
+) -> None:
+    monkeypatch.setattr("lace.record.reader._RECOVERY_BYTES", allowed)
+    whole = bytes(Plex(group="u", app="a", name="n", tai="1700000037:000000000", data=b"x").bytes)
+    cut = whole[: whole.rindex(MARKER)]
+    reader = RecordReader(recover=True)
+    stream = cut + whole.replace(b"Data-Length: 1", b"Data-Length: x")
+    found = [*reader.feed(stream), *reader.finish()]
+    faults = [each.offset for each in found if isinstance(each, Fault)]
+    assert (len(cut) in faults) is is_reported
+
+
 @pytest.mark.parametrize("recover", [False, True])
 def test_the_end_of_a_stream_gives_what_is_whole_and_reports_what_is_cut(recover: bool) -> None:
     whole = bytes(Blob(b"whole").bytes)
