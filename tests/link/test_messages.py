@@ -7,6 +7,7 @@ import pytest
 from lace.exchange import events as happened
 from lace.exchange.failures import InterlaceFailure
 from lace.link.messages import PROGRESS_BYTES, Inbound
+from lace.record.model import Blob
 from tests.unit.iltp.streams import HEAD
 
 
@@ -63,3 +64,16 @@ def test_the_end_is_told_once() -> None:
     ended.append(inbound.has_ended)
     assert ended == [False, True]
     assert inbound.next_event(is_batch=False) is None
+
+
+def test_a_record_above_the_limit_is_lost_among_those_that_come() -> None:
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=10)
+    inbound.feed(HEAD)
+    inbound.next_event(is_batch=False)
+    records = [Blob(b"x" * size).bytes for size in (10, 11, 9)]
+    inbound.feed(b"".join(each + b"\n" for each in records) + b"\n")
+    found = [inbound.next_event(is_batch=True) for _ in range(4)]
+    whole = [list(each.records) for each in found if isinstance(each, happened.RecordsReceived)]
+    assert [[raw.data for raw in each] for each in whole] == [[records[0]], [records[2]]]
+    assert found[1] == happened.RecordLost(Blob(b"x" * 11).id, len(records[1]))
+    assert found[3] == happened.BatchEnded(4)
