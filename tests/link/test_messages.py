@@ -77,3 +77,14 @@ def test_a_record_above_the_limit_is_lost_among_those_that_come() -> None:
     assert [[raw.data for raw in each] for each in whole] == [[records[0]], [records[2]]]
     assert found[1] == happened.RecordLost(Blob(b"x" * 11).id, len(records[1]))
     assert found[3] == happened.BatchEnded(4)
+
+
+def test_facts_where_records_are_due_are_a_block() -> None:
+    """A TickReady alone may come there; whatever else it is, the machine refuses it."""
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=10)
+    inbound.feed(HEAD)
+    inbound.next_event(is_batch=False)
+    inbound.feed(b"TickReady('1700000000:000000000')\n\n")
+    event = inbound.next_event(is_batch=True)
+    assert isinstance(event, happened.BlockReceived)
+    assert event.facts == (("TickReady", "1700000000:000000000"),)
