@@ -182,3 +182,16 @@ def test_a_partition_has_a_share_of_the_next_larger_one_whose_count_is_known() -
     searcher = Searcher(2, AdvertisementSet(), [], WIDE, 114)
     searcher.announce({"": Summary(64**3, bytes(32))})
     assert [searcher.estimate("abc"[:length]) for length in range(4)] == [64**3, 64**2, 64, 1]
+
+
+@pytest.mark.requirement("050-231")
+def test_every_list_of_children_counts_as_a_summary() -> None:
+    searcher = Searcher(2, AdvertisementSet(), [], replace(WIDE, summaries=2), 114)
+    searcher.announce({"": Summary(10, bytes(32))})
+    fingerprints = [bytes(8)] * 64
+    searcher.take_children("", fingerprints, is_asked=False)
+    before = searcher.queue.lines
+    with pytest.raises(InterlaceFailure, match="more than") as caught:
+        for _ in range(3 - before):
+            searcher.take_children("", fingerprints, is_asked=False)
+    assert caught.value.failure is Failure.SUMMARY_LIMIT

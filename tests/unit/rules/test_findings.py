@@ -139,3 +139,9 @@ def test_a_surrogate_that_escapes_a_byte_is_reported_as_that_byte(
         check_source(f"A(X) :- Have(X). # {character}")
     (found,) = caught.value.findings
     assert (found.rule, found.message) == ("030-12", message)
+
+
+def test_a_variable_of_what_not_stands_before_is_not_called_unused() -> None:
+    with pytest.raises(RuleError) as caught:
+        check_source("A(P) :- Field(P,'x',_,V), not V != 'a'.")
+    assert [found.rule for found in caught.value.findings] == ["G16"]
