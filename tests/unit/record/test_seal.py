@@ -151,3 +151,10 @@ def test_a_new_key_takes_the_randomness_that_was_installed(
     with pytest.raises(RecordError) as caught:
         SigningKey.generate()
     assert caught.value.rule == "009-secret"
+
+
+@pytest.mark.parametrize("material", ["&.x.H3", None, 7])
+def test_the_material_of_a_key_is_bytes(material: object) -> None:
+    with pytest.raises(RecordError, match="material is 32 secret bytes, not") as caught:
+        SigningKey(material, os.urandom)  # type: ignore[arg-type]
+    assert caught.value.rule == "009-secret"
