@@ -6,7 +6,7 @@ import pytest
 
 from lace.errors import LaceError, PolicyError, UsageError
 from lace.policy.operand import RequiredFields
-from lace.policy.schema import ALL_FIELDS, Schema, check_own_fields, formats_of, schema_of
+from lace.policy.schema import ALL_FIELDS, Offer, Schema, check_own_fields, formats_of, schema_of
 
 
 @pytest.mark.requirement("040-106")
@@ -62,3 +62,27 @@ def test_record_formats_are_those_that_stores_hold() -> None:
         formats_of([])
     with pytest.raises(PolicyError, match="must be one that stores can hold, got 'H9'"):
         formats_of(["H3", "H9"])
+
+
+@pytest.mark.requirement("050-130", "050-131")
+@pytest.mark.parametrize(
+    ("schema", "required", "unmet", "needs_all"),
+    [
+        (Schema(names=frozenset({"App"})), RequiredFields(), (), False),
+        (
+            Schema(names=frozenset({"App"})),
+            RequiredFields(names=frozenset({"App", "B", "A"})),
+            ("A", "B"),
+            False,
+        ),
+        (Schema(names=frozenset({"App"})), RequiredFields(all=True), (), True),
+        (ALL_FIELDS, RequiredFields(names=frozenset({"A"})), (), False),
+        (ALL_FIELDS, RequiredFields(all=True), (), False),
+    ],
+)
+def test_an_offer_says_what_a_plan_requires_beyond_it(
+    schema: Schema, required: RequiredFields, unmet: tuple[str, ...], needs_all: bool
+) -> None:
+    offer = Offer.of(schema, frozenset({"H3"}), required)
+    assert (offer.unmet, offer.needs_all) == (unmet, needs_all)
+    assert offer.is_met is (not unmet and not needs_all)
