@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from lace.base.tai import Tai
@@ -169,7 +167,3 @@ def test_the_result_has_all_that_050_names() -> None:
     }
     assert Outcome().is_clean
     assert Outcome().to_json()["failure"] is None
-
-
-def test_nothing_is_counted_before_it_happens() -> None:
-    assert all(value == 0 for value in asdict(Counters()).values())
