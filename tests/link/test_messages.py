@@ -88,3 +88,17 @@ def test_facts_where_records_are_due_are_a_block() -> None:
     event = inbound.next_event(is_batch=True)
     assert isinstance(event, happened.BlockReceived)
     assert event.facts == (("TickReady", "1700000000:000000000"),)
+
+
+def test_records_are_handed_on_in_groups_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Blob(bytes([number]) * 50).bytes for number in range(4)]
+    monkeypatch.setattr("lace.link.messages.GROUP_BYTES", 2 * len(records[0]))
+    inbound = Inbound(max_block_bytes=2**20, max_data_bytes=100)
+    inbound.feed(HEAD)
+    inbound.next_event(is_batch=False)
+    inbound.feed(b"".join(each + b"\n" for each in records) + b"\n")
+    groups = [inbound.next_event(is_batch=True) for _ in range(2)]
+    assert [len(each.records) for each in groups if isinstance(each, happened.RecordsReceived)] == [
+        2,
+        2,
+    ]
